@@ -1,0 +1,62 @@
+# Needs Python 3.11 or later, make and a network, nothing else. `make help` lists the targets.
+
+VENV   := .venv
+# The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
+PYTHON ?=
+# pytest's workers.
+JOBS   ?= 2
+RUN    := $(VENV)/bin/python
+SOURCE := $(wildcard src tests examples benchmarks)
+
+# Two installations into one environment at once would break it; pytest is parallel by itself.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+# A copied or moved tree brings an environment that still points at the old place: without its stamps
+# it is built again.
+ifneq ($(wildcard $(VENV)/.directory),)
+ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
+$(shell rm -f $(VENV)/.local $(VENV)/.dev)
+endif
+endif
+
+.PHONY: help demo test test-all bench check format weights clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+demo: weights ## Watch agents talk and act on a model in this process: no key, no server
+	@$(RUN) examples/demo.py
+
+test: check weights ## Format, lint, types, then every test but the long ones
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+test-all: check weights ## The same with the long tests: under an hour
+	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
+
+bench: $(VENV)/.dev weights ## Measure, and print the figures as JSON lines
+	@$(RUN) -m benchmarks $(ARGS)
+
+check: $(VENV)/.dev ## Format, lint and strict types, without changing anything
+	@$(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
+	@$(RUN) -m ruff check --quiet $(SOURCE)
+	@$(RUN) -m mypy --no-error-summary
+	@echo "format, lint and types: fine"
+
+format: $(VENV)/.dev ## Bring the source into its format
+	@$(RUN) -m ruff format $(SOURCE)
+	@$(RUN) -m ruff check --fix $(SOURCE)
+
+# Quick when they are there already. Standard output belongs to the target, such as bench's figures.
+weights: $(VENV)/.local
+	@$(RUN) -m civitas models fetch >&2
+
+clean: ## Remove the environment and every cache; the fetched weights stay
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.local: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install local $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local

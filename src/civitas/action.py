@@ -1,0 +1,432 @@
+"""Actions: what an agent can do, described well enough for a person, an agent or a model to call.
+
+One `Action` serves everywhere: as an action of an agent in a space, as a tool that a model calls,
+as a line of `help`. Its schema, help and argument checks come from the function's signature and
+docstring; parameters given by hand are the contract instead, checked by `jsonschema`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
+
+from civitas.errors import DefinitionError, InvalidArguments
+from civitas.jsonvalue import copy_json
+from civitas.signature import Signature, check_parameters
+
+__all__ = [
+    "ACCESS_DENIED",
+    "ACCESS_PERMITTED",
+    "ACCESS_REQUESTED",
+    "AccessPolicy",
+    "Action",
+    "ActionOptions",
+    "ActionRegistry",
+    "action",
+    "actions_of",
+]
+
+AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
+
+ACCESS_PERMITTED: Final = "permitted"
+"""Any agent may use the action at any time."""
+ACCESS_DENIED: Final = "denied"
+"""Nobody may use the action."""
+ACCESS_REQUESTED: Final = "requested"
+"""Each use awaits the answer of the agent's `request_permission`."""
+
+_POLICIES = (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ActionOptions:
+    """What `@action` was told. It rides on the function, so that methods stay plain methods."""
+
+    __slots__ = ("access_policy", "help", "idempotent", "name", "terminal", "timeout")
+
+    def __init__(
+        self,
+        name: str | None = None,
+        help: Any = None,
+        access_policy: AccessPolicy = ACCESS_PERMITTED,
+        terminal: bool = False,
+        idempotent: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.access_policy = access_policy
+        self.terminal = terminal
+        self.idempotent = idempotent
+        self.timeout = timeout
+
+
+@overload
+def action(function: F, /) -> F: ...
+@overload
+def action(
+    *,
+    name: str | None = None,
+    help: Any = None,
+    access_policy: AccessPolicy = ACCESS_PERMITTED,
+    terminal: bool = False,
+    idempotent: bool = False,
+    timeout: float | None = None,
+) -> Callable[[F], F]: ...
+def action(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    help: Any = None,
+    access_policy: AccessPolicy = ACCESS_PERMITTED,
+    terminal: bool = False,
+    idempotent: bool = False,
+    timeout: float | None = None,
+) -> Any:
+    """Mark a method (or function) as an action; with or without parentheses.
+
+    Args:
+        name: the action's name; the method's name if left out
+        help: replaces the generated help object wholly
+        access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`
+        terminal: a successful call ends a model's run, its result being the reply
+        idempotent: doing it twice is the same as doing it once, so it may be repeated after a crash
+        timeout: seconds that one call may take
+
+    Raises:
+        DefinitionError: the parameters cannot be described (`*args`, `**kwargs`, positional-only),
+            or an option is not one of its values
+    """
+
+    def mark(function: F) -> F:
+        where = getattr(function, "__qualname__", repr(function))
+        if not callable(function):
+            raise DefinitionError(f"@action marks a function or method, not {function!r}")
+        if access_policy not in _POLICIES:
+            raise DefinitionError(
+                f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
+                f"ACCESS_REQUESTED, not {access_policy!r}"
+            )
+        if name is not None:
+            check_name(name, where)
+        check_timeout(timeout, where)
+        if help is not None:
+            try:
+                copy_json(help)
+            except ValueError as error:
+                raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+        # Whether the first parameter is `self` shows only where it is used; the kinds of the
+        # parameters show now, and so a bad definition fails on import rather than on first call.
+        check_parameters(function, bound_to_self=False, where=where)
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
+        function.__civitas_action__ = ActionOptions(  # type: ignore[attr-defined]
+            name, help, access_policy, terminal, idempotent, timeout
+        )
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def check_name(name: object, where: str) -> None:
+    """Refuse what cannot be the name of an action.
+
+    Raises:
+        DefinitionError: not a string of 1–255 characters
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= 255:
+        raise DefinitionError(f"{where}: an action's name is 1 to 255 characters, not {name!r}")
+
+
+def check_timeout(timeout: object, where: str) -> None:
+    """Refuse what cannot be a time limit in seconds.
+
+    Raises:
+        DefinitionError: not a positive number
+    """
+    if timeout is not None and not (
+        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    ):
+        raise DefinitionError(f"{where}: timeout= is a positive number of seconds, not {timeout!r}")
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling the function gives a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    )
+
+
+class Action:
+    """One capability: a name, a function, and what a caller must know of them.
+
+    Args:
+        name: what callers call it by
+        function: what it does; plain or `async`
+        description: what it does, in words
+        parameters: the JSON schema of its arguments, an object schema
+        terminal: a successful call ends a model's run, its result being the reply
+        access_policy: who may call it from outside
+        idempotent: doing it twice is the same as doing it once
+        timeout: seconds that one call may take
+        help: replaces the generated help object wholly
+
+    `description` and `parameters` left out are read from the function's docstring and signature.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        description: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        terminal: bool = False,
+        *,
+        access_policy: AccessPolicy = ACCESS_PERMITTED,
+        idempotent: bool = False,
+        timeout: float | None = None,
+        help: Any = None,
+    ) -> None:
+        check_name(name, "Action")
+        if not callable(function):
+            raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
+        check_timeout(timeout, f"action {name!r}")
+        self.name = name
+        self.function = function
+        self.terminal = terminal
+        self.access_policy = access_policy
+        self.idempotent = idempotent
+        self.timeout = timeout
+        self._description = description
+        self._help = help
+        self._parameters = parameters
+        self._signature: Signature | None = None
+        self._validator: Any = None
+        if parameters is None:
+            check_parameters(function, bound_to_self=False, where=f"action {name!r}")
+        elif not isinstance(parameters, dict):
+            raise DefinitionError(
+                f"action {name!r}: parameters must be a JSON schema (a dict), not {parameters!r}"
+            )
+
+    @classmethod
+    def of(cls, source: Action | Callable[..., Any]) -> Action:
+        """The action that a function, an `@action` method or an Action stands for.
+
+        A function's action is made once and kept with the function.
+
+        Raises:
+            DefinitionError: it is none of these, or its parameters cannot be described
+        """
+        if isinstance(source, Action):
+            return source
+        cache = getattr(source, "__dict__", None)
+        if cache is not None and not isinstance(source, types.MethodType):
+            made = cache.get("__civitas_made__")
+            if made is not None and made.function is source:
+                return made  # type: ignore[no-any-return]
+        if not callable(source):
+            raise DefinitionError(
+                f"an action is a function, an @action method or an Action, not {source!r}"
+            )
+        options: ActionOptions = getattr(source, "__civitas_action__", None) or ActionOptions()
+        name = options.name or getattr(source, "__name__", None) or type(source).__name__
+        made = cls(
+            name,
+            source,
+            terminal=options.terminal,
+            access_policy=options.access_policy,
+            idempotent=options.idempotent,
+            timeout=options.timeout,
+            help=options.help,
+        )
+        if isinstance(source, types.FunctionType):
+            source.__dict__["__civitas_made__"] = made
+        return made
+
+    @property
+    def signature(self) -> Signature:
+        """The signature of the function.
+
+        Raises:
+            DefinitionError: a type has no JSON form, or an annotation names nothing
+        """
+        if self._signature is None:
+            self._signature = _signature_of(self.function)
+        return self._signature
+
+    @property
+    def description(self) -> str:
+        """What the action does, in words."""
+        if self._description is None:
+            self._description = self.signature.description
+        return self._description
+
+    @description.setter
+    def description(self, text: str) -> None:
+        self._description = text
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments."""
+        if self._parameters is None:
+            return self.signature.parameters
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, schema: dict[str, Any]) -> None:
+        self._parameters = schema
+        self._validator = None
+
+    @property
+    def help(self) -> Any:
+        """What `help` shows of the action."""
+        if self._help is not None:
+            return self._help
+        if self._parameters is None:
+            return self.signature.help
+        properties = self._parameters.get("properties", {})
+        return {"description": self.description, "args": properties}
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether `execute` gives a coroutine."""
+        return is_async(self.function)
+
+    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
+        """The keyword arguments for a call with `args`, converted to the annotated types.
+
+        Args:
+            args: JSON values by parameter name
+            where: how an error names the action; its name if left out
+
+        Raises:
+            InvalidArguments: one is missing, unexpected or of the wrong type
+        """
+        if self._parameters is None:
+            return self.signature.check(args, where or self.name)
+        if self._validator is None:
+            self._validator = _validator(self._parameters, self.name)
+        wrong = next(iter(sorted(self._validator.iter_errors(args), key=_depth)), None)
+        if wrong is not None:
+            at = ".".join(str(part) for part in wrong.absolute_path)
+            at = f' argument "{at}"' if at else ""
+            raise InvalidArguments(f'"{where or self.name}"{at}: {_short(wrong.message)}')
+        return args
+
+    def execute(self, **args: Any) -> Any:
+        """Call the function; gives a coroutine if it is `async`."""
+        return self.function(**args)
+
+    def __repr__(self) -> str:
+        return f"<Action {self.name!r}>"
+
+
+def _signature_of(function: Callable[..., Any]) -> Signature:
+    if isinstance(function, types.MethodType):
+        return Signature.of(function.__func__, bound_to_self=True)
+    return Signature.of(function, bound_to_self=False)
+
+
+def _validator(schema: dict[str, Any], name: str) -> Any:
+    # jsonschema takes about as long to import as everything else here together.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise DefinitionError(
+            f"action {name!r}: parameters is not a JSON schema: {_short(error.message)}"
+        ) from None
+    return Draft202012Validator(schema)
+
+
+def _depth(error: Any) -> int:
+    return len(error.absolute_path)
+
+
+def _short(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+class _Offering(Protocol):
+    """Whatever has actions to offer, such as an Agent."""
+
+    @property
+    def offers(self) -> dict[str, Action]: ...
+
+
+class ActionRegistry:
+    """Actions by name."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, Action] = {}
+
+    def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
+        """Add an action; one of the same name is replaced.
+
+        Args:
+            action: an Action, a function, an `@action` method, or an agent, which registers
+                every action that it offers
+
+        Raises:
+            DefinitionError: it is none of these, or an agent's action has a name that is taken
+        """
+        if isinstance(action, Action):
+            self.actions[action.name] = action
+            return
+        offers = getattr(action, "offers", None)
+        if isinstance(offers, dict):
+            taken = sorted(offers.keys() & self.actions.keys())
+            if taken:
+                raise DefinitionError(
+                    f"{action!r} offers {', '.join(taken)}, which the registry has already: "
+                    "register its actions one by one under other names"
+                )
+            self.actions.update(offers)
+            return
+        made = Action.of(action)  # type: ignore[arg-type]
+        self.actions[made.name] = made
+
+    def get_action(self, name: str) -> Action | None:
+        """The action of that name, or None."""
+        return self.actions.get(name)
+
+    def get_actions(self) -> list[Action]:
+        """All registered actions."""
+        return list(self.actions.values())
+
+
+def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
+    """The `@action` methods of a class: action name → (attribute, options).
+
+    An override of an inherited action need not be marked again: it keeps the options of the
+    method that it overrides.
+
+    Raises:
+        DefinitionError: two methods have the same action name
+    """
+    marked: dict[str, ActionOptions] = {}
+    for base in reversed(cls.__mro__):
+        for attribute, value in vars(base).items():
+            options = getattr(value, "__civitas_action__", None)
+            if isinstance(options, ActionOptions):
+                marked[attribute] = options
+            elif attribute in marked and not callable(value):
+                del marked[attribute]  # `say = None` takes the action away
+    found: dict[str, tuple[str, ActionOptions]] = {}
+    for attribute, options in marked.items():
+        name = options.name or attribute
+        if name in found:
+            raise DefinitionError(
+                f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
+            )
+        found[name] = (attribute, options)
+    return found

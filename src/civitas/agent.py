@@ -1,0 +1,342 @@
+"""Agents: identity, actions, callbacks and messaging.
+
+An agent is a class with `@action` methods. Put into a space, it answers messages; the space states
+the order and the rules, and this module states what it needs of a space (`Seat`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import ContextVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from civitas.action import Action, ActionOptions, action, actions_of
+from civitas.approval import ApprovalRequest, Approver, approve
+from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
+from civitas.message import Envelope, address, check_args, check_message
+
+__all__ = [
+    "CURRENT",
+    "SPECIAL",
+    "Agent",
+    "Context",
+    "Handling",
+    "Pending",
+    "Seat",
+    "offered",
+    "overrides",
+]
+
+logger = logging.getLogger("civitas.agent")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+SPECIAL = frozenset(("help", "response", "error"))
+"""The actions that every agent has; `help` leaves them out."""
+
+
+class Pending(Protocol[T_co]):
+    """What `request` gives back: awaitable on any loop, waited for in any thread."""
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait in a thread and give the value, or raise the outcome."""
+        ...
+
+    def cancel(self) -> None:
+        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
+        ...
+
+    def done(self) -> bool:
+        """Whether the outcome is there."""
+        ...
+
+
+class Handling(Protocol):
+    """A message on its way through an agent."""
+
+    @property
+    def agent(self) -> Agent | None:
+        """Whose message it is."""
+        ...
+
+    def message(self) -> dict[str, Any] | None:
+        """The message; None while it is no message that is handled."""
+        ...
+
+
+CURRENT: ContextVar[Handling | None] = ContextVar("civitas_handling", default=None)
+"""The message being handled, in the task or thread that handles it and those that these start."""
+
+
+class Seat(Protocol):
+    """What a space offers the agent that is in it. Every method may be called in any thread."""
+
+    id: str
+    space: Any
+
+    @property
+    def approver(self) -> Approver | None:
+        """The space's approver."""
+        ...
+
+    def send(self, envelope: Envelope) -> None:
+        """Send a message and go on."""
+        ...
+
+    def request(self, envelope: Envelope, timeout: float | None) -> Pending[Any]:
+        """Send a message whose value is wanted."""
+        ...
+
+    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function on the space's loop, from whichever loop this is awaited."""
+        ...
+
+    def offer_changed(self) -> None:
+        """Look the agent's actions up anew: they are not what they were."""
+        ...
+
+
+class Context(Generic[T]):
+    """What an action may want to know of its call; a parameter annotated so is filled in.
+
+    Attributes:
+        agent: the agent whose action is running
+        message: the message being handled, or None where the agent's own loop called the action
+        run: the id of the run that the call belongs to, or None
+        deps: what the agent was given as `deps=`
+    """
+
+    __civitas_injected__ = True
+    __slots__ = ("agent", "deps", "message", "run")
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        message: dict[str, Any] | None = None,
+        run: str | None = None,
+        deps: Any = None,
+    ) -> None:
+        self.agent = agent
+        self.message = message
+        self.run = run
+        self.deps = deps
+
+
+class Agent:
+    """An identity with actions.
+
+    Args:
+        id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
+            addressed as its decimal string
+        receive_own_broadcasts: whether what it sends to `*` comes to itself too
+        concurrency: how many messages it handles at a time
+        approver: who is asked by the default `request_permission`; the space's if left out
+        deps: anything; actions find it in their `Context`
+
+    Raises:
+        InvalidId: the id is none
+        DefinitionError: an action's signature cannot be described
+    """
+
+    id: str | int
+    receive_own_broadcasts: bool = True
+    concurrency: int = 1
+    approver: Approver | None = None
+    deps: Any = None
+    _seat: Seat | None = None
+    _civitas_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
+
+    def __init__(
+        self,
+        id: str | int,
+        *,
+        receive_own_broadcasts: bool = True,
+        concurrency: int = 1,
+        approver: Approver | None = None,
+        deps: Any = None,
+    ) -> None:
+        address(id)
+        if type(concurrency) is not int or concurrency < 1:
+            raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")
+        self.id = id
+        # Only what differs from the class is stored: a city holds very many agents.
+        if not receive_own_broadcasts:
+            self.receive_own_broadcasts = False
+        if concurrency != 1:
+            self.concurrency = concurrency
+        if approver is not None:
+            self.approver = approver
+        if deps is not None:
+            self.deps = deps
+
+    # -- what others may call ----------------------------------------------------------------------
+
+    @property
+    def offers(self) -> dict[str, Action]:
+        """What others may call: the `@action` methods, but for help, response and error."""
+        return {name: self._action(name) for name in offered(type(self)) if name not in SPECIAL}
+
+    def _action(self, name: str) -> Action:
+        attribute, options = offered(type(self))[name]
+        return Action(
+            name,
+            getattr(self, attribute),
+            terminal=options.terminal,
+            access_policy=options.access_policy,
+            idempotent=options.idempotent,
+            timeout=options.timeout,
+            help=options.help,
+        )
+
+    @action
+    async def help(self, action_name: str | None = None) -> dict[str, Any]:
+        """Describe the actions of this agent.
+
+        Args:
+            action_name: describe only this one
+
+        Returns:
+            the description of each action by its name
+        """
+        if action_name is None:
+            return {name: action.help for name, action in self.offers.items()}
+        if action_name not in offered(type(self)):
+            raise ActionNotFound(f'"{action_name}" not found on "{self.id}"')
+        return {action_name: self._action(action_name).help}
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Receive the value that an action returned. Override it to use the value.
+
+        Args:
+            data: the value
+            original_message_id: the id of the message that asked for it
+        """
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Receive what went wrong with a message that this agent sent; by default it is logged.
+
+        Args:
+            error: what went wrong
+            original_message_id: the id of the message
+        """
+        about = f" (message {original_message_id!r})" if original_message_id is not None else ""
+        logger.warning("agent %r was told of an error%s: %s", self.id, about, error)
+
+    # -- messaging ---------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Any:
+        """The space that the agent is in, or None."""
+        return None if self._seat is None else self._seat.space
+
+    @property
+    def _current_message(self) -> dict[str, Any] | None:
+        """The message being handled, in the task or thread that handles it."""
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self:
+            return None
+        return handling.message()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message and go on. What it leads to comes back as messages.
+
+        Raises:
+            InvalidMessage: it does not conform to the schema
+            NotInSpace: the agent is in no space
+        """
+        seat = self._seat
+        if seat is None:
+            raise self._homeless("send")
+        seat.send(check_message(message, seat.id))
+
+    def request(self, message: dict[str, Any], timeout: float | None = 300) -> Pending[Any]:
+        """Send a message whose value is wanted.
+
+        Args:
+            message: to one agent; not to `*`
+            timeout: seconds until the request ends as `RequestTimeout`; None for no limit
+
+        Returns:
+            An object to await, or to wait for in a thread with `.result()`. Dropping it cancels.
+
+        Raises:
+            InvalidMessage: it does not conform to the schema
+            NotInSpace: the agent is in no space
+        """
+        seat = self._seat
+        if seat is None:
+            raise self._homeless("request")
+        return seat.request(check_message(message, seat.id), timeout)
+
+    def ask(self, to: str | int, action: str, /, **args: Any) -> Pending[Any]:
+        """`request` in short: call an action of another agent with these arguments."""
+        seat = self._seat
+        if seat is None:
+            raise self._homeless("ask")
+        if type(to) is str and type(action) is str and 0 < len(to) < 256 > len(action) > 0:
+            args = check_args(args)
+            if to.isascii() and action.isascii():
+                envelope: Envelope = tuple.__new__(
+                    Envelope, (seat.id, to, action, args, None, None)
+                )
+                return seat.request(envelope, 300)
+        message = {"to": to, "action": {"name": action, "args": args}}
+        return seat.request(check_message(message, seat.id), 300)
+
+    def _homeless(self, what: str) -> NotInSpace:
+        return NotInSpace(
+            f"agent {self.id!r} cannot {what}: it is in no space; space.add(agent) first"
+        )
+
+    # -- callbacks ---------------------------------------------------------------------------------
+    # Each may be `def` or `async def`; `def` ones run in a worker thread.
+
+    def before_action(self, message: dict[str, Any]) -> Any:
+        """Called before each action; an exception is returned to the sender and no action done."""
+
+    def after_action(
+        self, message: dict[str, Any], return_value: Any, error: BaseException | None
+    ) -> Any:
+        """Called after each action, even if it raised or was cancelled."""
+
+    def after_add(self) -> Any:
+        """Called when it is in a space, and may send and request; an exception undoes `add`."""
+
+    def before_remove(self) -> Any:
+        """Called before the agent leaves its space; it may still send and request."""
+
+    async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+        """Whether an `ACCESS_REQUESTED` action may be done; the default asks the approver.
+
+        Without an approver, of the agent's own or its space's, it is refused. Only `True` permits.
+        """
+        approver = self.approver
+        if approver is None and self._seat is not None:
+            approver = self._seat.approver
+        return await approve(approver, ApprovalRequest.of(proposed_message))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id!r}>"
+
+
+def offered(cls: type[Agent]) -> dict[str, tuple[str, ActionOptions]]:
+    """The actions of a class, help, response and error too: name → (attribute, options)."""
+    table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_civitas_actions")
+    if table is None:
+        table = actions_of(cls)
+        cls._civitas_actions = table
+    return table
+
+
+def overrides(agent: Agent, callback: str) -> bool:
+    """Whether an agent has its own form of a callback."""
+    return getattr(type(agent), callback) is not getattr(Agent, callback) or (
+        callback in getattr(agent, "__dict__", ())
+    )

@@ -1,0 +1,250 @@
+"""Approval: who says yes to an action that asks first.
+
+There is one approval system. A space, an agent or a run is given an `Approver`; an action of policy
+`ACCESS_REQUESTED` runs only after it said `True`, for exactly the arguments that it was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import hashlib
+import inspect
+import json
+import logging
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO, runtime_checkable
+
+from civitas.errors import DefinitionError
+
+__all__ = [
+    "ApprovalRequest",
+    "Approver",
+    "CallbackApprover",
+    "RefuseAll",
+    "Rule",
+    "RuleApprover",
+    "TerminalApprover",
+    "approve",
+    "escaped",
+]
+
+logger = logging.getLogger("civitas.approval")
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What is to be approved.
+
+    Attributes:
+        agent: the id of the agent whose action is asked for
+        action: the action's name
+        args: its exact arguments
+        sender: the id of the agent that asks for it
+        message: the whole proposed message
+    """
+
+    agent: str
+    action: str
+    args: dict[str, Any]
+    sender: str
+    message: dict[str, Any]
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> ApprovalRequest:
+        """The request that a proposed message makes."""
+        action = message["action"]
+        return cls(
+            str(message["to"]),
+            action["name"],
+            dict(action.get("args", {})),
+            str(message.get("from", "")),
+            dict(message),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of agent, action and arguments: what an approval is bound to."""
+        exact = json.dumps([self.agent, self.action, self.args], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(exact.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        args = " ".join(
+            f"{escaped(name)}:{escaped_json(value)}" for name, value in self.args.items()
+        )
+        return f"/{escaped(self.agent)}.{escaped(self.action)} {args}".rstrip()
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
+
+    def approve(self, request: ApprovalRequest) -> bool | Awaitable[bool]:
+        """True permits; anything else refuses."""
+        ...
+
+
+async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
+    """Ask an approver. No approver, an exception and anything but `True` refuse."""
+    if approver is None:
+        return False
+    try:
+        if inspect.iscoroutinefunction(approver.approve):
+            answer = await approver.approve(request)
+        else:
+            answer = await _in_thread(approver.approve, request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+    except Exception:
+        logger.exception("approver %r failed on %s, so it is refused", approver, request)
+        return False
+    return answer is True
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    # A thread of its own, not a pool's: a person may take an hour to answer, and a daemon, since an
+    # unanswered question must not hold up the interpreter's exit.
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        value: Any = None
+        raised: BaseException | None = None
+        try:
+            value = function(*args)
+        except BaseException as error:  # handed to whoever awaits
+            raised = error
+        try:
+            loop.call_soon_threadsafe(settle, value, raised)
+        except RuntimeError:
+            logger.debug("an approval was answered after its loop had closed")
+
+    threading.Thread(target=work, name="civitas-approval", daemon=True).start()
+    return await future
+
+
+class RefuseAll:
+    """Refuses everything."""
+
+    def approve(self, request: ApprovalRequest) -> bool:
+        """False."""
+        return False
+
+
+class CallbackApprover:
+    """Asks a function, sync or async."""
+
+    def __init__(self, function: Callable[[ApprovalRequest], bool | Awaitable[bool]]) -> None:
+        self.function = function
+
+    async def approve(self, request: ApprovalRequest) -> bool:
+        """What the function says."""
+        if inspect.iscoroutinefunction(self.function):
+            return (await self.function(request)) is True
+        answer = await _in_thread(self.function, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return answer is True
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Permits, or with `permit=False` refuses, what matches.
+
+    Each pattern is a shell pattern (`*`, `?`, `[…]`), matched against the whole text and by case.
+    An argument that is no string is matched as its JSON.
+
+    Attributes:
+        agent: pattern of the agent's id
+        action: pattern of the action's name
+        args: patterns by argument name; all must be there and match
+        permit: what the rule says of a match
+    """
+
+    agent: str = "*"
+    action: str = "*"
+    args: Mapping[str, str] | None = None
+    permit: bool = True
+
+    def matches(self, request: ApprovalRequest) -> bool:
+        """Whether the rule speaks of this request."""
+        if not fnmatch.fnmatchcase(request.agent, self.agent):
+            return False
+        if not fnmatch.fnmatchcase(request.action, self.action):
+            return False
+        for name, pattern in (self.args or {}).items():
+            if name not in request.args:
+                return False
+            value = request.args[name]
+            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+            if not fnmatch.fnmatchcase(text, pattern):
+                return False
+        return True
+
+
+class RuleApprover:
+    """Answers by rules, the first that matches; no match goes to `otherwise`, or is refused."""
+
+    def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
+        self.rules = tuple(rules)
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise DefinitionError(f"RuleApprover takes Rule(…), not {rule!r}")
+        self.otherwise = otherwise
+
+    async def approve(self, request: ApprovalRequest) -> bool:
+        """What the first matching rule says."""
+        for rule in self.rules:
+            if rule.matches(request):
+                return rule.permit
+        return await approve(self.otherwise, request)
+
+
+class TerminalApprover:
+    """Asks the person at the terminal, one question at a time; only `y` or `yes` permits.
+
+    Args:
+        stdin: where answers come from; the process's if left out
+        stdout: where questions go; the process's if left out
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._one_at_a_time = threading.Lock()
+
+    def approve(self, request: ApprovalRequest) -> bool:
+        """Whether the person said yes. A closed terminal refuses."""
+        stdin = self._stdin or sys.stdin
+        stdout = self._stdout or sys.stdout
+        with self._one_at_a_time:
+            print(f"{escaped(request.sender)} proposes: {request}", file=stdout)
+            print("Permit this? [y/N] ", end="", file=stdout, flush=True)
+            try:
+                line = stdin.readline()
+            except (OSError, ValueError):
+                line = ""
+            if not line:
+                print("\n(no answer: refused)", file=stdout, flush=True)
+            return line.strip().lower() in ("y", "yes")
+
+
+def escaped(text: str) -> str:
+    """A text on one line, with nothing in it that a terminal obeys."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_json(value: Any) -> str:
+    """A JSON value on one line, with nothing in it that a terminal obeys."""
+    return escaped(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,170 @@
+"""Every exception that civitas raises, under one base, in families by who must act.
+
+* The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
+* The caller: a request had another outcome than its value (`RequestError` and below).
+* The operator: something that the program needs is missing or refused (`ModelError` and below).
+* The model: an action asks for another try (`AskAgain`).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ActionError",
+    "ActionNotFound",
+    "AgentNotFound",
+    "AgentStopped",
+    "AskAgain",
+    "CivitasError",
+    "ContextOverflow",
+    "DefinitionError",
+    "DuplicateAgent",
+    "HopLimitExceeded",
+    "InvalidArguments",
+    "InvalidId",
+    "InvalidMessage",
+    "MailboxFull",
+    "MissingExtra",
+    "ModelError",
+    "NotInSpace",
+    "NotPermitted",
+    "RemoteForbidden",
+    "RequestCancelled",
+    "RequestError",
+    "RequestTimeout",
+    "SpaceClosed",
+    "WeightsError",
+]
+
+
+class CivitasError(Exception):
+    """The base of every exception that civitas raises."""
+
+
+# -- the developer ---------------------------------------------------------------------------------
+
+
+class DefinitionError(CivitasError, TypeError):
+    """An action, agent or model is defined in a way that cannot work."""
+
+
+class InvalidId(CivitasError, ValueError):
+    """An agent's id is not a string of 1–255 characters, is `*`, or starts with `amq.`."""
+
+
+class DuplicateAgent(CivitasError, ValueError):
+    """An agent of that id is in the space already; it goes on undisturbed."""
+
+
+class InvalidMessage(CivitasError, ValueError):
+    """A message does not conform to the schema.
+
+    Attributes:
+        field: the path of the field that is wrong, such as `action.args.b`
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"invalid message: {field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class NotInSpace(CivitasError, RuntimeError):
+    """An agent that is in no space was told to send or to request."""
+
+
+# -- the caller: the outcomes of a request other than its value ------------------------------------
+
+
+class RequestError(CivitasError):
+    """A request ended without a value. Its subclasses are the reasons."""
+
+
+class ActionError(RequestError):
+    """The action raised.
+
+    Attributes:
+        type: the name of the remote exception's class, such as `ZeroDivisionError`
+        text: what it said
+    """
+
+    def __init__(self, type: str, text: str) -> None:
+        super().__init__(f"{type}: {text}" if text else type)
+        self.type = type
+        self.text = text
+
+
+class HopLimitExceeded(ActionError):
+    """A chain of requests, each made while handling the one before, grew past 32."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("HopLimitExceeded", text)
+
+
+class InvalidArguments(RequestError):
+    """Arguments are missing, unexpected or of the wrong type."""
+
+
+class ActionNotFound(RequestError):
+    """The agent has no such action."""
+
+
+class NotPermitted(RequestError):
+    """The action's access policy, or the one who was asked, refused."""
+
+
+class AgentNotFound(RequestError):
+    """No agent of that id is in the space."""
+
+
+class MailboxFull(RequestError):
+    """The receiver's mailbox holds as many messages as it may."""
+
+
+class RequestTimeout(RequestError, TimeoutError):
+    """The deadline passed; the receiver's action was cancelled."""
+
+
+class RequestCancelled(RequestError):
+    """The request was cancelled; the receiver's action was cancelled too."""
+
+
+class AgentStopped(RequestError):
+    """The receiver was removed from its space before it answered."""
+
+
+class SpaceClosed(RequestError):
+    """The space was closed before the receiver answered."""
+
+
+# -- the operator ----------------------------------------------------------------------------------
+
+
+class MissingExtra(CivitasError, ImportError):
+    """A part needs packages of an extra that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'civitas[{extra}]'")
+        self.extra = extra
+
+
+class ModelError(CivitasError):
+    """A model could not answer."""
+
+
+class WeightsError(ModelError):
+    """A model's weights are missing, incomplete or not what their hash says."""
+
+
+class ContextOverflow(ModelError):
+    """What a model was given does not fit its context; nothing was cut."""
+
+
+class RemoteForbidden(ModelError):
+    """`CIVITAS_OFFLINE=1` forbids a call to another machine."""
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+class AskAgain(CivitasError):
+    """Raised by an action to have the model try again, with this text as the reason."""

@@ -1,0 +1,219 @@
+"""The envelope: what one agent sends another, and the checks that every message passes when sent.
+
+A message is a plain dict::
+
+    {
+        "id": "optional, any string",
+        "meta": {"optional": "object"},
+        "from": "the sender's id, filled in",
+        "to": "the receiver's id, or * for every agent",
+        "action": {"name": "add", "args": {"a": 1, "b": 2}},
+    }
+
+`args` may be left out; unknown keys are refused. Every value is JSON data, copied on the way: what
+the sender does to its own dict afterwards changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from civitas.errors import InvalidId, InvalidMessage
+from civitas.jsonvalue import NotJSON, copy_json
+
+__all__ = ["BROADCAST", "MAX_ID", "Envelope", "Nested", "address", "check_args", "check_message"]
+
+BROADCAST = "*"
+"""The `to` of a message to every agent."""
+
+MAX_ID = 255
+"""The longest id, in characters: what AMQP allows a queue's name."""
+
+_KEYS = frozenset(("id", "meta", "from", "to", "action"))
+_ACTION_KEYS = frozenset(("name", "args"))
+
+
+class Nested(dict[str, Any]):
+    """Arguments that may have lists or objects in them, so each who gets them gets a copy."""
+
+
+class Envelope(NamedTuple):
+    """The parts of a valid message; `sender` is the `from`."""
+
+    sender: str
+    to: str
+    name: str
+    args: dict[str, Any]
+    id: str | None = None
+    meta: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message as a dict of its own, in the order of the schema."""
+        message: dict[str, Any] = {}
+        if self.id is not None:
+            message["id"] = self.id
+        if self.meta is not None:
+            message["meta"] = copy_json(self.meta)
+        message["from"] = self.sender
+        message["to"] = self.to
+        message["action"] = {"name": self.name, "args": copy_json(self.args)}
+        return message
+
+
+def address(id: object) -> str:
+    """The string that an agent of this id is addressed by; an int is its decimal string.
+
+    Raises:
+        InvalidId: it is not a string of 1–255 characters, is `*`, or starts with `amq.`
+    """
+    if type(id) is int:
+        id = str(id)
+    if not isinstance(id, str):
+        raise InvalidId(f"an id is a string or an int, not {type(id).__name__}")
+    if not 0 < len(id) <= MAX_ID:
+        raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
+    if id == BROADCAST:
+        raise InvalidId('"*" is no id: it addresses every agent')
+    if id.startswith("amq."):
+        raise InvalidId(
+            f'the id {id!r} starts with "amq.", which message brokers keep to themselves'
+        )
+    if not id.isascii():
+        try:
+            encoded = id.encode()
+        except UnicodeEncodeError:
+            raise InvalidId(f"the id {id!r} has characters that no text can carry") from None
+        if len(encoded) > MAX_ID:
+            raise InvalidId(f"an id has at most {MAX_ID} bytes as UTF-8, not {len(encoded)}")
+    return str(id)
+
+
+def check_message(message: Any, sender: str) -> Envelope:
+    """The parts of a message that `sender` is about to send.
+
+    Raises:
+        InvalidMessage: it does not conform; `field` names what is wrong
+    """
+    if type(message) is not dict:
+        raise InvalidMessage("message", f"must be a dict, not {type(message).__name__}")
+    if len(message) == 2:
+        # The usual message, checked in as few steps as it takes: this is on every message's path.
+        to = message.get("to")
+        action: Any = message.get("action")
+        if type(to) is str and type(action) is dict and len(action) == 2:
+            name = action.get("name")
+            args = action.get("args")
+            if (
+                type(name) is str
+                and type(args) is dict
+                and 0 < len(to) <= MAX_ID >= len(name) > 0
+                and to.isascii()
+                and name.isascii()
+            ):
+                usual: Envelope = tuple.__new__(
+                    Envelope, (sender, to, name, check_args(args.copy()), None, None)
+                )
+                return usual
+    to = message.get("to")
+    action = message.get("action")
+    id = message.get("id")
+    meta = message.get("meta")
+    if type(action) is not dict:
+        _missing_or_wrong(message, "action", "an object")
+    if not _KEYS.issuperset(message):
+        _unknown(message, _KEYS, "")
+    name = action.get("name")
+    if not _ACTION_KEYS.issuperset(action):
+        _unknown(action, _ACTION_KEYS, "action.")
+    if type(name) is not str:
+        _missing_or_wrong(action, "name", "a string", "action.")
+    if not name or len(name) > MAX_ID:
+        raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
+    if type(to) is not str or not 0 < len(to) <= MAX_ID:
+        to = _to(message)
+    if id is not None:
+        _check_text(id, "id")
+    if meta is not None:
+        if type(meta) is not dict:
+            raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
+        meta = _copy(meta, "meta")
+    given = message.get("from", sender)
+    if given != sender and (type(given) is not int or str(given) != sender):
+        raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}, not {given!r}")
+    if not (name.isascii() and to.isascii()):
+        _check_text(name, "action.name")
+        _check_text(to, "to")
+    if "args" not in action:
+        args = {}
+    else:
+        args = action["args"]
+        if type(args) is not dict:
+            raise InvalidMessage("action.args", f"must be an object, not {type(args).__name__}")
+        args = check_args(args.copy())
+    # On the path of every message, and NamedTuple's own constructor takes three times as long.
+    envelope: Envelope = tuple.__new__(Envelope, (sender, to, name, args, id, meta))
+    return envelope
+
+
+def check_args(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as JSON data; flat ones are given back as they are, others copied as `Nested`.
+
+    Raises:
+        InvalidMessage: a value is not JSON
+    """
+    for key, value in args.items():
+        kind = type(value)
+        if type(key) is str and key.isascii():
+            if kind is int:
+                if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+                    continue
+            elif kind is str:
+                if len(value) < 65536 and value.isascii():
+                    continue
+            elif kind is bool or value is None:
+                continue
+        return Nested(_copy(args, "action.args"))
+    return args
+
+
+def _copy(value: Any, path: str) -> Any:
+    try:
+        return copy_json(value, path)
+    except NotJSON as error:
+        raise InvalidMessage(error.path or path, error.reason) from None
+
+
+def _check_text(value: object, field: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidMessage(field, f"must be a string, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(field, "has characters that no text can carry") from None
+
+
+def _to(message: dict[str, Any]) -> str:
+    to = message.get("to")
+    if type(to) is int:
+        return str(to)
+    if isinstance(to, str) and 0 < len(to) <= MAX_ID:
+        return str.__str__(to)
+    if isinstance(to, str):
+        raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters, not {len(to)}")
+    _missing_or_wrong(message, "to", "an agent's id or *")
+    raise AssertionError("unreachable")
+
+
+def _missing_or_wrong(where: dict[str, Any], key: str, wanted: str, path: str = "") -> None:
+    if key not in where:
+        raise InvalidMessage(path + key, "is missing")
+    raise InvalidMessage(path + key, f"must be {wanted}, not {type(where[key]).__name__}")
+
+
+def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
+    for key in where:
+        if key not in known:
+            shown = key if isinstance(key, str) and len(key) <= 80 else repr(key)[:80]
+            raise InvalidMessage(
+                f"{path}{shown}", f"is unknown; known are {', '.join(sorted(known))}"
+            )

@@ -1,0 +1,419 @@
+"""What a function's signature and docstring say to its callers: help, JSON schema, checks.
+
+Types come from the annotations; where a parameter has none, from the docstring. Descriptions come
+from the docstring, unless `Annotated[…]` gives one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Never, NoReturn
+
+from civitas.annotation import (
+    Form,
+    Mismatch,
+    injected_class,
+    or_none,
+    resolved_annotations,
+    simple_form,
+    spelled,
+    split_annotated,
+)
+from civitas.docstring import Docstring, Entry, read_docstring, read_type
+from civitas.errors import DefinitionError, InvalidArguments
+from civitas.jsonvalue import NotJSON, copy_json, excerpt, render_path, shorten, to_json
+
+__all__ = ["Signature", "check_parameters"]
+
+# How many names, or wrong arguments, one error tells of.
+_MOST_TOLD = 8
+
+_NOTHING: Any = inspect.Parameter.empty
+_Defs = dict[str, Any]
+
+
+def check_parameters(
+    function: Callable[..., Any], bound_to_self: bool, where: str
+) -> list[inspect.Parameter]:
+    """Return a function's parameters, each of which a caller can give by its name.
+
+    No annotation is looked at: at the time of definition it may name what is not yet defined.
+
+    Args:
+        function: any callable
+        bound_to_self: leave out the first parameter, a method's `self`
+        where: how an error names the function
+
+    Raises:
+        DefinitionError: it has `*args`, `**kwargs` or a positional-only parameter, no `self`, or no
+            signature at all.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        raise DefinitionError(
+            f"{where}: Python does not know its signature; wrap it in a function"
+        ) from None
+    if bound_to_self:
+        if not parameters or parameters[0].kind in (
+            inspect.Parameter.KEYWORD_ONLY,
+            inspect.Parameter.VAR_KEYWORD,
+        ):
+            raise DefinitionError(f"{where}: a method needs `self` as its first parameter")
+        if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+            del parameters[0]
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            problem = f"*{name} cannot be given by name; take a list parameter instead"
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            problem = f"**{name} has no names to describe; take a dict parameter instead"
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            problem = f'parameter "{name}" is positional-only; remove the "/"'
+        elif type(parameter.default).__module__ == "pydantic.fields":
+            problem = (
+                f'parameter "{name}" has a Field as its default; '
+                "write it as Annotated[type, Field(…)]"
+            )
+        else:
+            continue
+        raise DefinitionError(f"{where}: {problem}")
+    return parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    annotation: Any
+    form: Form
+    default: Any
+    description: str | None
+
+
+class Signature:
+    """What callers must know of a function, and the check of what they give.
+
+    It is made once per function and never changes. It does not hold the function.
+
+    Attributes:
+        injected: the parameters that the callee's side fills in, by name, with their classes: those
+            whose annotated class has `__civitas_injected__ = True`. Callers cannot give them.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_docs",
+        "_docstring",
+        "_exact",
+        "_help",
+        "_name",
+        "_parameters",
+        "_parameters_schema",
+        "_required",
+        "_returns",
+        "_schemas",
+        "injected",
+    )
+
+    injected: Mapping[str, type]
+
+    def __init__(self, function: Callable[..., Any], *, bound_to_self: bool) -> None:
+        source = _source(function)
+        self._name: str = getattr(source, "__qualname__", None) or type(function).__qualname__
+        parameters = check_parameters(function, bound_to_self, self._name)
+        self._docstring = inspect.getdoc(function if isinstance(function, type) else source)
+        self._docs: Docstring | None = None
+        hints = resolved_annotations(source, self._name)
+        self._returns: Any = hints.get("return", _NOTHING)
+
+        injected: dict[str, type] = {}
+        known: dict[str, _Parameter] = {}
+        for parameter in parameters:
+            name = parameter.name
+            hint = hints.get(name, parameter.annotation)
+            if hint is _NOTHING and self._docstring:
+                hint = read_type(self._documented().args.get(name, Entry()).type_name)
+            annotation, description = split_annotated(Any if hint is _NOTHING else hint)
+            if (kind := injected_class(annotation)) is not None:
+                injected[name] = kind
+                continue
+            if parameter.default is None:
+                # The default says that null is fine, whether or not the annotation does.
+                annotation = or_none(annotation)
+            form = self._form(name, annotation, hint)
+            known[name] = _Parameter(name, hint, form, parameter.default, description)
+        self.injected = types.MappingProxyType(injected)
+        self._parameters = known
+        self._required = tuple(p.name for p in known.values() if p.default is _NOTHING)
+        self._exact = {name: parameter.form.exact for name, parameter in known.items()}
+        self._schemas = self._input_schemas()
+        self._help: dict[str, Any] | None = None
+        self._parameters_schema: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
+        """Return the signature of a function, made at the first call and remembered.
+
+        Args:
+            function: any callable; of a bound method, the parameters after `self`
+            bound_to_self: leave out the first parameter, for a method taken from its class
+
+        Raises:
+            DefinitionError: a parameter cannot be given by name, an annotation names nothing that
+                is there, or a type has no JSON form.
+        """
+        cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
+        if cached is not None and cached[0]() is function:
+            return cached[1]
+        if isinstance(function, types.MethodType) and not bound_to_self:
+            # A bound method is a new object each time it is looked up; its function is not.
+            return cls.of(function.__func__, bound_to_self=True)
+        signature = cls(function, bound_to_self=bound_to_self)
+        _remember(function, signature, _METHODS if bound_to_self else _FUNCTIONS)
+        return signature
+
+    # -- what callers may know ---------------------------------------------------------------------
+
+    @property
+    def description(self) -> str:
+        """The docstring's short and long description; empty if there is none."""
+        return self._documented().description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, for a model; each time a new copy."""
+        if self._parameters_schema is None:
+            properties, definitions = self._described(cut=False)
+            schema = {
+                "type": "object",
+                "properties": properties,
+                "required": list(self._required),
+                "additionalProperties": False,
+            }
+            if definitions:
+                schema["$defs"] = definitions
+            self._parameters_schema = schema
+        return _copy(self._parameters_schema)
+
+    @property
+    def help(self) -> dict[str, Any]:
+        """What `help` shows: description, args and, if known, returns; each time a new copy."""
+        if self._help is None:
+            help = {"description": self.description, "args": self._described(cut=True)[0]}
+            returns = self._returned()
+            if returns:
+                help["returns"] = returns
+            self._help = help
+        return _copy(self._help)
+
+    def __repr__(self) -> str:
+        return f"<Signature of {self._name}({', '.join(self._parameters)})>"
+
+    def _documented(self) -> Docstring:
+        if self._docs is None:
+            self._docs = read_docstring(self._docstring)
+        return self._docs
+
+    def _input_schemas(self) -> tuple[dict[str, dict[str, Any]], _Defs]:
+        """Return the schema of each parameter by name, and the definitions these refer to.
+
+        A type of which pydantic can check values may still have no schema, so this is not put off.
+        """
+        simple, structured = {}, {}
+        for name, parameter in self._parameters.items():
+            if parameter.form.schema is None:
+                structured[name] = parameter.form
+            else:
+                simple[name] = parameter.form.schema
+        if not structured:
+            return simple, {}
+        from civitas.structured import schemas
+
+        try:
+            found, definitions = schemas(structured, "validation")
+        except Exception as together:
+            for name, form in structured.items():
+                try:
+                    schemas({name: form}, "validation")
+                except Exception as error:
+                    annotation = self._parameters[name].annotation
+                    raise self._no_form(name, annotation, error) from error
+            raise DefinitionError(f"{self._name}: {together}") from together
+        return simple | found, definitions
+
+    def _described(self, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
+        """Return the parameters' schemas with description and default, and the definitions."""
+        docs = self._documented()
+        schemas, definitions = self._schemas
+        described, kept = {}, {}
+        for name, parameter in self._parameters.items():
+            schema = schemas[name]
+            if parameter.form.schema is None:
+                schema, found = _tidy(schema, definitions, cut=cut)
+                kept.update(found)
+            text = parameter.description or docs.args.get(name, Entry()).description
+            described[name] = _annotated_schema(schema, text)
+            if parameter.default is not _NOTHING:
+                try:
+                    described[name]["default"] = to_json(parameter.default)
+                except NotJSON:
+                    continue  # such as a sentinel object; callers cannot give it anyway
+        return described, kept
+
+    def _returned(self) -> dict[str, Any]:
+        entry = self._documented().returns or Entry()
+        hint = self._returns
+        annotation = read_type(entry.type_name) if hint is _NOTHING else hint
+        annotation, description = split_annotated(annotation)
+        if annotation is NoReturn or annotation is Never:
+            return {}
+        form = simple_form(annotation)
+        schema: dict[str, Any] = {}
+        if form is not None and form.schema is not None:
+            schema = form.schema
+        else:
+            from civitas.structured import schemas, structured_form
+
+            try:
+                found, definitions = schemas(
+                    {"return": structured_form(annotation)}, "serialization"
+                )
+                schema, _ = _tidy(found["return"], definitions, cut=True)
+            except Exception:  # noqa: S110 - what has no JSON form may be returned to Python
+                pass
+        return _annotated_schema(schema, description or entry.description)
+
+    # -- what callers give -------------------------------------------------------------------------
+
+    def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        """Return the keyword arguments for a call, of the annotated types.
+
+        Parameters that are not given are left out: the function has their defaults. Where nothing
+        has to be converted, `args` itself is returned, and what is in it always passed on as it is.
+
+        Args:
+            args: JSON values by parameter name
+            where: how an error names the function, such as `Calculator.add`
+
+        Raises:
+            InvalidArguments: one is missing, unexpected or of the wrong type
+        """
+        exact = self._exact
+        for name, value in args.items():
+            if name not in exact or type(value) not in exact[name]:
+                return self._convert(args, where)
+        if len(args) < len(exact):
+            for name in self._required:
+                if name not in args:
+                    return self._convert(args, where)
+        return args
+
+    def _convert(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        known = self._parameters
+        missing = [name for name in self._required if name not in args]
+        unexpected = [name for name in args if name not in known]
+        problems = []
+        if missing:
+            problems.append(_named("missing", missing))
+        if unexpected:
+            problems.append(_named("unexpected", unexpected))
+        if problems:
+            raise InvalidArguments(f'"{where}" {", ".join(problems)}')
+        kwargs = {}
+        cause: BaseException | None = None
+        for name, value in args.items():
+            form = known[name].form
+            if type(value) in form.exact:
+                kwargs[name] = value
+                continue
+            try:
+                kwargs[name] = form.convert(value)
+            except Mismatch as mismatch:
+                path = render_path(mismatch.steps[::-1], name)
+                problems.append(f'argument "{path}" {mismatch.problem}')
+                cause = cause or mismatch.__cause__
+        if problems:
+            told = "; ".join(problems[:_MOST_TOLD])
+            raise InvalidArguments(f'"{where}" {told}') from cause
+        return kwargs
+
+    # -- making ------------------------------------------------------------------------------------
+
+    def _form(self, name: str, annotation: Any, hint: Any) -> Form:
+        form = simple_form(annotation)
+        if form is not None:
+            return form
+        from civitas.structured import structured_form
+
+        try:
+            return structured_form(annotation)
+        except Exception as error:
+            raise self._no_form(name, hint, error) from error
+
+    def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
+        reason = shorten(str(error).partition("\n")[0], 300)
+        return DefinitionError(
+            f'{self._name}: parameter "{name}" is of type {spelled(annotation)}, which has no '
+            "JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
+            f"({type(error).__name__}: {reason})"
+        )
+
+
+# By identity: hashing a callable may run its class's code, and a weak-keyed dict takes several
+# times as long. The reference makes sure that the id still is that function's.
+_Cache = dict[int, tuple[weakref.ref[Any], Signature]]
+_FUNCTIONS: _Cache = {}
+_METHODS: _Cache = {}
+
+
+def _remember(function: Callable[..., Any], signature: Signature, cache: _Cache) -> None:
+    key = id(function)
+    try:
+        reference = weakref.ref(function, lambda _: cache.pop(key, None))
+    except TypeError:  # its class has no room for weak references
+        return
+    cache[key] = (reference, signature)
+
+
+def _source(function: Callable[..., Any]) -> Any:
+    """Return the plain function behind a callable, which has the annotations and the docstring."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if isinstance(function, type):
+        return function.__init__  # type: ignore[misc]
+    if inspect.isroutine(function):
+        return function
+    return inspect.unwrap(type(function).__call__)
+
+
+def _tidy(schema: dict[str, Any], definitions: _Defs, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
+    from civitas.structured import tidy
+
+    return tidy(schema, definitions, cut=cut)
+
+
+def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
+    """Return a schema with a description, its own if there is no other, right after the type."""
+    described = {"type": schema["type"]} if "type" in schema else {}
+    text = description or schema.get("description")
+    if text:
+        described["description"] = text
+    return described | {key: item for key, item in schema.items() if key != "description"}
+
+
+def _copy(value: dict[str, Any]) -> dict[str, Any]:
+    copied: dict[str, Any] = copy_json(value)
+    return copied
+
+
+def _named(what: str, names: list[str]) -> str:
+    told = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
+    more = len(names) - _MOST_TOLD
+    plural = "s" if len(names) > 1 else ""
+    return f"{what} argument{plural} {told}" + (f" and {more} more" if more > 0 else "")

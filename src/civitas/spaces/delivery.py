@@ -1,0 +1,126 @@
+"""One message on its way to one agent: what is known of it, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.message import Envelope
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from civitas.agent import Agent
+    from civitas.spaces.seat import Seat
+
+__all__ = [
+    "ANSWER",
+    "ASKING",
+    "BROADCAST",
+    "CALLBACK",
+    "ENDED",
+    "MAX_HOPS",
+    "QUEUED",
+    "REQUEST",
+    "RUNNING",
+    "SEND",
+    "Delivery",
+    "new_chain",
+]
+
+# What kind of message it is decides what its end sends to whom.
+REQUEST: Final = 0  # one outcome, to whoever holds the request
+SEND: Final = 1  # `response`, `error` or `say` messages
+BROADCAST: Final = 2  # as SEND, but an unknown action is ignored
+ANSWER: Final = 3  # itself an answer: never answered
+CALLBACK: Final = 4  # no message: `after_add` or `before_remove`, in the order of messages
+
+# Where it is.
+QUEUED: Final = 0
+ASKING: Final = 1
+RUNNING: Final = 2
+ENDED: Final = 3
+
+MAX_HOPS: Final = 32
+"""How many requests a chain may have, each made while handling the one before."""
+
+new_chain: Callable[[], int] = count(1).__next__
+"""A number for the chain of calls that a message starts."""
+
+
+class Delivery:
+    """The state of one message to one agent. Only the loop of the receiver's space changes it.
+
+    Attributes:
+        chain: the number of the chain of requests that it belongs to
+        hops: how many requests of that chain led to it, itself included
+        answered: whether its outcome is there; the action may still be running then
+        waiting: how many requests of its own its handler is waiting for
+        waits: the requests that its handler, in a thread, waits for
+        under: the delivery of the same chain that its handler lies on, in the same agent
+        inner: whether it was let in while another message of its chain is handled
+    """
+
+    # What each has is in slots; what few have is in a dict that these alone come to have.
+    __slots__ = (
+        "__dict__",
+        "answered",
+        "chain",
+        "envelope",
+        "error",
+        "hops",
+        "kind",
+        "seat",
+        "state",
+        "tick",
+        "timeout",
+        "under",
+        "value",
+        "waiter",
+        "waiting",
+        "worker",
+    )
+
+    seat: Seat | None
+    value: Any
+    error: BaseException | None
+    waiter: asyncio.Future[None] | None
+    under: Delivery | None
+    worker: Any
+
+    inner: bool = False
+    approved: bool = False
+    shown: bool = False
+    cancelling: bool = False
+    callbacks: list[Callable[[], None]] | None = None
+    task: asyncio.Task[Any] | None = None
+    waits: set[Delivery] | None = None
+    original_id: str | None = None
+
+    def __init__(
+        self, envelope: Envelope, kind: int, chain: int, hops: int, timeout: float | None
+    ) -> None:
+        self.envelope = envelope
+        self.kind = kind
+        self.chain = chain
+        self.hops = hops
+        self.timeout = timeout
+        self.state = 0
+        self.tick = 0
+        self.waiting = 0
+        self.answered = False
+        self.seat = self.error = self.waiter = self.under = self.worker = None
+
+    @property
+    def agent(self) -> Agent | None:
+        """The receiver."""
+        return None if self.seat is None else self.seat.agent
+
+    def message(self) -> dict[str, Any] | None:
+        """The message, as a dict of the caller's own; None in a callback of the agent's own."""
+        return None if self.kind == CALLBACK else self.envelope.to_dict()
+
+    def __str__(self) -> str:
+        """How an error names the action: `Calculator.add`."""
+        return f"{self.envelope.to}.{self.envelope.name}"

@@ -1,0 +1,259 @@
+"""How a message is handled: found, valid, permitted, before_action, the action, after_action."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
+from civitas.agent import Context, offered
+from civitas.errors import ActionError, NotPermitted, RequestError
+from civitas.jsonvalue import NotJSON, to_json
+from civitas.message import Envelope
+from civitas.signature import Signature
+from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery
+
+if TYPE_CHECKING:
+    from civitas.spaces.seat import Seat
+
+__all__ = [
+    "Offer",
+    "Outcome",
+    "answers",
+    "ask_permission",
+    "call_callback",
+    "handle",
+    "outcome_of",
+    "returned",
+    "text_of",
+]
+
+logger = logging.getLogger("civitas.space")
+
+
+class Offer:
+    """An action as the handler of messages uses it: looked up once for each agent in a space.
+
+    Attributes:
+        where: how errors name it: `Calculator.add`
+        plain: whether it is `async` and nothing else is to be done than to call it
+    """
+
+    __slots__ = (
+        "check",
+        "function",
+        "injected",
+        "is_async",
+        "plain",
+        "policy",
+        "timeout",
+        "where",
+    )
+
+    @classmethod
+    def all_of(cls, seat: Seat) -> dict[str, Offer]:
+        """The actions of the agent in a seat, by name.
+
+        Raises:
+            DefinitionError: one cannot be described
+        """
+        agent = seat.agent
+        return {
+            name: cls(seat, f"{seat.id}.{name}", getattr(agent, attribute), options)
+            for name, (attribute, options) in offered(type(agent)).items()
+        }
+
+    def __init__(
+        self, seat: Seat, where: str, function: Callable[..., Any], options: ActionOptions
+    ) -> None:
+        signature = Signature.of(getattr(function, "__func__", function), bound_to_self=True)
+        self.where = where
+        self.function = function
+        self.check = signature.check
+        self.policy = options.access_policy
+        self.timeout = options.timeout
+        self.injected = tuple(signature.injected)
+        self.is_async = is_async(function)
+        self.plain = (
+            self.is_async
+            and self.policy == ACCESS_PERMITTED
+            and self.timeout is None
+            and not self.injected
+            and not seat.before
+            and not seat.after
+        )
+
+
+class Outcome(Exception):
+    """Carries out of `handle` an error that is the outcome itself rather than the action's."""
+
+    def __init__(self, error: RequestError) -> None:
+        self.error = error
+
+
+async def handle(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
+    """The whole of it, for actions and agents that are not plain."""
+    agent = seat.agent
+    if seat.before:
+        await call_callback(seat, agent.before_action, delivery.message())
+    if offer.injected:
+        context: Context[Any] = Context(agent, message=delivery.message(), deps=agent.deps)
+        kwargs = {**kwargs, **dict.fromkeys(offer.injected, context)}
+    value: Any = None
+    failure: BaseException | None = None
+    try:
+        if not offer.is_async:
+            value = await _in_thread(seat, delivery, offer, kwargs)
+        elif offer.timeout is None:
+            value = await offer.function(**kwargs)
+        else:
+            value = await _timed(offer, kwargs)
+    except BaseException as error:  # after_action runs whatever happened; then it is raised again
+        failure = error
+    if seat.after:
+        shown = failure
+        if isinstance(failure, Outcome):
+            shown = failure.error
+        elif isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
+            shown = delivery.error  # why it was cancelled: the deadline, the sender, …
+        try:
+            await call_callback(seat, agent.after_action, delivery.message(), value, shown)
+        except Exception:
+            logger.exception("after_action of agent %r failed on %s", agent.id, delivery)
+    if failure is not None:
+        raise failure
+    return value
+
+
+async def call_callback(seat: Seat, callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a callback of an agent: `async def` here, `def` in a worker thread."""
+    if is_async(callback):
+        return await callback(*args)
+    value = await seat.office.in_thread(callback, *args)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _timed(offer: Offer, kwargs: dict[str, Any]) -> Any:
+    limit = asyncio.timeout(offer.timeout)
+    try:
+        async with limit:
+            return await offer.function(**kwargs)
+    except TimeoutError:
+        if limit.expired():
+            raise Outcome(_too_long(offer)) from None
+        raise
+
+
+def _too_long(offer: Offer) -> ActionError:
+    return ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
+
+
+async def _in_thread(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
+    """Run a `def` action in a worker thread.
+
+    Nothing stops a thread, so cancelled or out of time it runs on: its result is dropped, and the
+    agent stays busy until it ends, since it handles one message at a time.
+    """
+    office = seat.office
+    future = office.in_thread(offer.function, **kwargs)
+    timer: asyncio.TimerHandle | None = None
+    if offer.timeout is not None:
+        timer = office.loop.call_later(
+            offer.timeout, lambda: office.refuse(delivery, _too_long(offer))
+        )
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if office.closed:
+                break
+    if timer is not None:
+        timer.cancel()
+    if cancelled is not None:
+        if future.done():
+            future.exception()  # looked at, so that asyncio does not call it forgotten
+        raise cancelled
+    value = future.result()
+    return await value if inspect.isawaitable(value) else value
+
+
+def ask_permission(seat: Seat, delivery: Delivery, offer: Offer) -> None:
+    """Take a message out of the order until it is approved, or end it."""
+    delivery.state = ASKING
+    seat.asking.add(delivery)
+
+    async def ask() -> None:
+        permitted = False
+        try:
+            permitted = (
+                await call_callback(seat, seat.agent.request_permission, delivery.message()) is True
+            )
+        except Exception:
+            logger.exception("request_permission of agent %r failed on %s", seat.id, delivery)
+        finally:
+            seat.asking.discard(delivery)
+            delivery.task = None
+        if delivery.answered:
+            return
+        if permitted:
+            delivery.approved = True
+            seat.accept(delivery)
+            seat.office.make_ready(seat)
+        else:
+            delivery.state = ENDED
+            seat.office.refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+
+    delivery.task = seat.office.thread.spawn(ask())
+
+
+def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
+    """What a request ends as, whose action raised this."""
+    if isinstance(error, Outcome):
+        return error.error
+    outcome = ActionError(type(error).__name__, text_of(error))
+    outcome.__cause__ = error
+    return outcome
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, even one whose own `__str__` fails."""
+    try:
+        return str(error)
+    except BaseException as failed:  # it is the action's code that runs here
+        return f"(its text is not to be had: {type(failed).__name__})"
+
+
+def returned(delivery: Delivery, value: Any) -> Any:
+    """A returned value as JSON data.
+
+    Raises:
+        Outcome: it is none
+    """
+    try:
+        return to_json(value)
+    except NotJSON as error:
+        text = f'"{delivery}" returned what is no JSON value: {error}'
+        raise Outcome(ActionError("TypeError", text)) from None
+
+
+def answers(
+    delivery: Delivery, value: Any, error: RequestError | None
+) -> tuple[Envelope, str | None] | None:
+    """The message that tells a sender how its message ended, if any; and the id of that message."""
+    envelope = delivery.envelope
+    id = envelope.id
+    to = envelope.sender
+    sender = envelope.to if delivery.seat is None else delivery.seat.id
+    if error is not None:
+        args = {"error": str(error), "original_message_id": id}
+        return Envelope(sender, to, "error", args), id
+    if value is None:
+        return None
+    if envelope.name == "say" and isinstance(value, str) and delivery.kind not in (ANSWER, REQUEST):
+        return Envelope(sender, to, "say", {"content": value}), id
+    return Envelope(sender, to, "response", {"data": value, "original_message_id": id}), id

@@ -1,0 +1,441 @@
+"""The post office of a space: how messages travel, wait, are begun, and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from threading import get_ident
+from typing import Any, TypeVar
+
+from civitas.agent import CURRENT
+from civitas.errors import (
+    AgentNotFound,
+    AgentStopped,
+    DefinitionError,
+    HopLimitExceeded,
+    InvalidMessage,
+    MailboxFull,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+    SpaceClosed,
+)
+from civitas.message import BROADCAST as EVERYONE
+from civitas.message import Envelope
+from civitas.spaces.deadlines import Deadlines
+from civitas.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    BROADCAST,
+    CALLBACK,
+    ENDED,
+    MAX_HOPS,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    SEND,
+    Delivery,
+    new_chain,
+)
+from civitas.spaces.handling import answers, outcome_of, returned
+from civitas.spaces.loop import LoopThread
+from civitas.spaces.request import Request, on_end
+from civitas.spaces.seat import Seat
+from civitas.spaces.workers import Workers
+from civitas.threads import WORKERS
+
+__all__ = ["PostOffice"]
+
+logger = logging.getLogger("civitas.space")
+
+T = TypeVar("T")
+
+_AT_ONCE = 32
+"""How many requests are handled on the spot before the loop has its turn."""
+
+_SCALARS = frozenset((int, str, bool, type(None)))
+
+
+class PostOffice:
+    """Takes messages in, in any thread; all else happens on the loop.
+
+    Args:
+        thread: the loop's thread, running
+        mailbox: how many messages may wait for one agent
+
+    Attributes:
+        seats: the agents of the space, by the id that they are addressed by
+        closed: whether the space is closed, for all but what is ending
+        thread_id: the identifier of the loop's thread
+    """
+
+    def __init__(self, thread: LoopThread, mailbox: int) -> None:
+        self.seats: dict[str, Seat] = {}
+        self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self.closed = False
+        self.thread = thread
+        self.thread_id = thread.ident
+        self.loop = thread.loop
+        self.workers = Workers(self.loop, self.ended)
+        self.deadlines = Deadlines(self.loop, self._expired)
+        self._mailbox = mailbox
+        self._ready: deque[Seat] = deque()
+        self._fresh: list[Delivery] = []
+        self._pumping = False
+        self._credit = 0
+        # What the loop itself does belongs to no handler, whoever had it done.
+        self._nobody = Context()
+
+    # -- messages, from any thread -----------------------------------------------------------------
+
+    def send(self, envelope: Envelope, seat: Seat) -> None:
+        """Send a message of the agent in `seat`."""
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if thread.ingress:
+                thread.drain()  # what the agent sent from a thread comes first
+            self.route(envelope, seat)
+        else:
+            thread.enter(self.route, envelope, seat)
+
+    def request(self, envelope: Envelope, timeout: float | None) -> Request:
+        """Send a message whose value is wanted."""
+        if envelope.to == EVERYONE:
+            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
+        ):
+            raise DefinitionError(f"timeout= is a number of seconds or None, not {timeout!r}")
+        handling: Any = CURRENT.get()
+        if handling is None:
+            delivery = Delivery(envelope, REQUEST, new_chain(), 1, timeout)
+        else:
+            delivery = Delivery(envelope, REQUEST, handling.chain, handling.hops + 1, timeout)
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if thread.ingress:
+                thread.drain()
+            self.post(delivery)
+        else:
+            thread.enter(self.post, delivery)
+        return Request(delivery, self)
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop: here if this is its thread, else in turn."""
+        if get_ident() == self.thread_id:
+            function(*args)
+        else:
+            self.thread.enter(function, *args)
+
+    def drop(self, delivery: Delivery) -> None:
+        """Nobody holds the request any more. Called by a finalizer: it takes no lock."""
+        self.thread.enter(self._dropped, delivery)
+
+    # -- delivery, on the loop ---------------------------------------------------------------------
+
+    def route(self, envelope: Envelope, seat: Seat | None) -> None:
+        """Send a message to whom it is addressed."""
+        if self.closed:
+            return
+        to = envelope.to
+        if to != EVERYONE:
+            if to in self.seats:
+                self.post(Delivery(envelope, SEND, new_chain(), 1, None))
+            elif self.observers:
+                self._show(envelope)
+            return
+        if self.observers:
+            self._show(envelope)
+        own = seat is None or seat.agent.receive_own_broadcasts
+        mailbox = self._mailbox
+        ready = self._ready
+        for receiver in self.seats.values():
+            if receiver is seat and not own:
+                continue
+            delivery = Delivery(envelope, BROADCAST, new_chain(), 1, None)
+            delivery.seat = receiver
+            box = receiver.box
+            if len(box) >= mailbox and receiver.waiting() >= mailbox:
+                self.refuse(delivery, self._full(receiver))
+                continue
+            box.append(delivery)
+            if not receiver.ready:
+                receiver.ready = True
+                ready.append(receiver)
+        self._schedule()
+
+    def post(self, delivery: Delivery) -> None:
+        """Put a message into its receiver's mailbox, or end it."""
+        if delivery.answered:  # cancelled on its way here
+            return
+        seat = self.seats.get(delivery.envelope.to)
+        if self.observers:
+            self._show_once(delivery)
+        if seat is None:
+            if self.closed:
+                self.refuse(delivery, self.gone())
+            else:
+                self.refuse(
+                    delivery, AgentNotFound(f'no agent "{delivery.envelope.to}" in this space')
+                )
+            return
+        if delivery.hops > MAX_HOPS:
+            delivery.seat = seat
+            self.refuse(
+                delivery,
+                HopLimitExceeded(
+                    f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
+                    f"{MAX_HOPS} are the limit"
+                ),
+            )
+            return
+        if len(seat.box) >= self._mailbox and seat.waiting() >= self._mailbox:
+            delivery.seat = seat
+            self.refuse(delivery, self._full(seat))
+            return
+        seat.accept(delivery)
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+        if not seat.ready:
+            seat.ready = True
+            self._ready.append(seat)
+        if not self._pumping:
+            self._schedule()
+
+    def try_now(self, delivery: Delivery) -> None:
+        """Handle a request on the spot, if it is its turn: the one who asked is waiting for it."""
+        if self._credit <= 0 or delivery.state != QUEUED:
+            return
+        seat = delivery.seat
+        if seat is None:
+            return
+        box = seat.box
+        if box and box[0] is delivery:
+            if seat.running < seat.concurrency:
+                self._credit -= 1
+                box.popleft()
+                seat.begin(delivery)
+        elif seat.held and delivery in seat.held.get(delivery.chain, ()):
+            self._credit -= 1
+            seat.let_in(delivery.chain)
+
+    def make_ready(self, seat: Seat) -> None:
+        """Have an agent look at its mailbox in the next turn of the loop."""
+        if not seat.ready:
+            seat.ready = True
+            self._ready.append(seat)
+        if not self._pumping:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self.loop.call_soon(self._pump, context=self._nobody)
+
+    def _pump(self) -> None:
+        """One turn: start the deadlines of what is still under way, and begin what may begin."""
+        self._pumping = False
+        self._credit = _AT_ONCE
+        fresh = self._fresh
+        if fresh:
+            self._fresh = []
+            for delivery in fresh:
+                if not delivery.answered:
+                    self.deadlines.add(delivery, delivery.timeout or 0.0)
+        ready = self._ready
+        for _ in range(len(ready)):
+            seat = ready.popleft()
+            seat.ready = False
+            if not seat.open:
+                continue
+            try:
+                seat.kick()
+            except Exception:
+                logger.exception("a defect in civitas: the turn of agent %r failed", seat.id)
+
+    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """A handler has ended."""
+        seat = delivery.seat
+        seat.finish(delivery)  # type: ignore[union-attr]
+        if delivery.answered:
+            return
+        kind = delivery.kind
+        if kind == CALLBACK:
+            self.settle(delivery, value, error)
+        elif error is not None:
+            self.refuse(delivery, outcome_of(delivery, error))
+        elif value is None and kind != REQUEST:
+            delivery.answered = True
+        else:
+            if type(value) not in _SCALARS:
+                try:
+                    value = returned(delivery, value)
+                except Exception as wrong:
+                    self.refuse(delivery, outcome_of(delivery, wrong))
+                    return
+            if kind == REQUEST:
+                self.settle(delivery, value, None)
+            else:
+                delivery.answered = True
+                if kind != ANSWER:
+                    self._answer(delivery, value, None)
+
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error: the outcome of a request, else a message to the sender."""
+        if delivery.answered:
+            return
+        if delivery.kind == REQUEST or delivery.kind == CALLBACK:
+            self.settle(delivery, None, error)
+            return
+        delivery.answered = True
+        if delivery.kind == ANSWER:
+            level = (
+                logging.DEBUG if isinstance(error, AgentStopped | SpaceClosed) else logging.WARNING
+            )
+            logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
+        else:
+            self._answer(delivery, None, error)
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """The outcome of a request, once."""
+        if delivery.answered:
+            return
+        delivery.value = value
+        delivery.error = error
+        delivery.answered = True
+        if delivery.tick:
+            self.deadlines.discard(delivery)
+        waiter = delivery.waiter
+        if waiter is not None:
+            delivery.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        if delivery.callbacks is not None:
+            for callback in list(delivery.callbacks):
+                callback()
+        if self.observers and delivery.kind == REQUEST:
+            answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
+            if answer is not None:
+                self._show(answer[0])
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early: an `async` action at its next await, a waiting one never starts."""
+        if not delivery.answered:
+            self.refuse(delivery, error)
+        elif delivery.state != RUNNING:
+            return
+        if delivery.state == QUEUED:
+            delivery.state = ENDED
+            if delivery.seat is not None:
+                delivery.seat.forget(delivery)
+        elif delivery.state == ASKING:
+            delivery.state = ENDED
+            if delivery.task is not None:
+                delivery.task.cancel()
+        elif delivery.state == RUNNING and not delivery.cancelling:
+            # Once: a second cancellation would interrupt what the first has it clean up.
+            delivery.cancelling = True
+            self.workers.cancel(delivery)
+
+    def begin_wait(self, handling: Any, delivery: Delivery) -> None:
+        """A handler of this space waits outside of the loop: messages of its chain are let in."""
+        handling.waiting += 1
+        if handling.waits is None:
+            handling.waits = set()
+        handling.waits.add(delivery)
+        on_end(delivery, lambda: self.enter(self.end_wait, handling, delivery))
+        if handling.seat.held:
+            handling.seat.let_in(handling.chain)
+
+    def end_wait(self, handling: Any, delivery: Delivery) -> None:
+        """It waits no longer."""
+        if handling.waits and delivery in handling.waits:
+            handling.waits.discard(delivery)
+            handling.waiting -= 1
+
+    def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
+        """Call a function in a worker thread, in the context of the caller."""
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            elif isinstance(error, StopIteration):
+                future.set_exception(RuntimeError(f"the action raised {error!r}"))
+            else:
+                future.set_exception(error)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            # Through the one way in, so that what the thread sent is there before it has ended.
+            self.thread.enter(settle, value, error)
+
+        call = _Call(function, args, kwargs)
+        WORKERS.submit(call, context=copy_context(), done=done)
+        return future
+
+    @property
+    def pending(self) -> int:
+        """How many requests have a deadline running."""
+        return len(self.deadlines) + sum(not delivery.answered for delivery in self._fresh)
+
+    def gone(self) -> SpaceClosed:
+        """Why a message ends that a closed space had still to deliver."""
+        return SpaceClosed("the space was closed")
+
+    # -- small parts -------------------------------------------------------------------------------
+
+    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+        answer = answers(delivery, value, error)
+        if answer is None or self.closed:
+            return
+        envelope, original_id = answer
+        if envelope.to not in self.seats:
+            if self.observers:
+                self._show(envelope)
+            logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
+            return
+        reply = Delivery(envelope, ANSWER, new_chain(), 1, None)
+        reply.original_id = original_id
+        self.post(reply)
+
+    def _dropped(self, delivery: Delivery) -> None:
+        if not delivery.answered:
+            self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+
+    def _expired(self, delivery: Delivery) -> None:
+        self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
+
+    def _full(self, seat: Seat) -> MailboxFull:
+        return MailboxFull(f'the mailbox of "{seat.id}" is full: {self._mailbox} messages wait')
+
+    def _show_once(self, delivery: Delivery) -> None:
+        if not delivery.shown:
+            delivery.shown = True
+            self._show(delivery.envelope)
+
+    def _show(self, envelope: Envelope) -> None:
+        for callback in self.observers:
+            try:
+                callback(envelope.to_dict())
+            except Exception:
+                logger.exception("observer %r failed and is called no more", callback)
+                self.observers = tuple(c for c in self.observers if c is not callback)
+
+
+class _Call:
+    """A call with keywords, for a pool that takes functions."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self) -> Any:
+        return self.function(*self.args, **self.kwargs)

@@ -1,0 +1,180 @@
+"""What `Agent.request` gives back: the one who asked waits here for the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from civitas.agent import CURRENT
+from civitas.errors import RequestCancelled
+from civitas.spaces.delivery import Delivery
+
+if TYPE_CHECKING:
+    from civitas.spaces.office import PostOffice
+
+__all__ = ["Request", "on_end"]
+
+
+class Request:
+    """A request under way, or its outcome.
+
+    Await it in async code, on any loop; wait in a thread with `result`. It ends exactly once.
+    Dropping the last reference to it cancels it.
+    """
+
+    __slots__ = ("__weakref__", "_delivery", "_office")
+
+    def __init__(self, delivery: Delivery, office: PostOffice) -> None:
+        self._delivery = delivery
+        self._office = office
+
+    def __del__(self) -> None:
+        delivery = self._delivery
+        if not delivery.answered:
+            # May run in any thread, in the middle of anything: it only leaves word.
+            self._office.drop(delivery)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        delivery = self._delivery
+        if not delivery.answered:
+            office = self._office
+            if get_ident() == office.thread_id:
+                handling: Any = CURRENT.get()
+                if handling is None:
+                    office.try_now(delivery)
+                    if not delivery.answered:
+                        yield from self._wait_here(office.loop)
+                else:
+                    # While it waits, messages of its own chain are let into its agent.
+                    handling.waiting += 1
+                    try:
+                        office.try_now(delivery)
+                        if not delivery.answered:
+                            if handling.seat.held:
+                                handling.seat.let_in(handling.chain)
+                            yield from self._wait_here(office.loop)
+                    finally:
+                        handling.waiting -= 1
+            else:
+                yield from self._wait_elsewhere()
+        if delivery.error is not None:
+            raise delivery.error
+        return delivery.value
+
+    def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
+        delivery = self._delivery
+        future: asyncio.Future[None] = loop.create_future()
+        if delivery.waiter is None:
+            delivery.waiter = future
+        else:
+            on_end(delivery, lambda: _wake(future))
+        try:
+            yield from future
+        except BaseException:  # the waiting task is cancelled, or its generator closed
+            self._office.abort(delivery, self._cancelled())
+            raise
+
+    def _wait_elsewhere(self) -> Generator[Any, None, None]:
+        """Wait on a loop that is not the space's."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def ended() -> None:
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:
+                return  # that loop is closed: nobody waits there any more
+
+        on_end(self._delivery, ended)
+        handling: Any = CURRENT.get()
+        try:
+            with _waiting(handling, self._delivery):
+                yield from future
+        except BaseException:
+            self.cancel()
+            raise
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait in a thread, give the value or raise the outcome.
+
+        Args:
+            timeout: seconds to wait here; the request itself goes on after that
+
+        Raises:
+            RequestError: what the request ended as
+            TimeoutError: it has not ended in `timeout` seconds
+            RuntimeError: called on the space's own loop, which it would stop
+        """
+        delivery = self._delivery
+        if not delivery.answered:
+            if get_ident() == self._office.thread_id:
+                raise RuntimeError(
+                    f"result() of the request to {delivery} was called on the space's own loop, "
+                    "where it would wait for ever: await the request instead"
+                )
+            ended = threading.Event()
+            on_end(delivery, ended.set)
+            with _waiting(CURRENT.get(), delivery):
+                in_time = ended.wait(timeout)
+            if not in_time:
+                raise TimeoutError(f"the request to {delivery} has not ended in {timeout} s")
+        if delivery.error is not None:
+            raise delivery.error
+        return delivery.value
+
+    def cancel(self) -> None:
+        """End it as `RequestCancelled`; the receiver's action is cancelled too."""
+        delivery = self._delivery
+        if not delivery.answered:
+            self._office.enter(self._office.abort, delivery, self._cancelled())
+
+    def done(self) -> bool:
+        """Whether the outcome is there."""
+        return self._delivery.answered
+
+    def _cancelled(self) -> RequestCancelled:
+        return RequestCancelled(f'the request to "{self._delivery}" was cancelled')
+
+    def __repr__(self) -> str:
+        state = "ended" if self._delivery.answered else "pending"
+        return f"<Request to {self._delivery}, {state}>"
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+@contextmanager
+def _waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
+    """While a handler waits outside of its space's loop, messages of its chain are let in there."""
+    if handling is None:
+        yield
+        return
+    office = handling.seat.office
+    office.enter(office.begin_wait, handling, delivery)
+    try:
+        yield
+    finally:
+        office.enter(office.end_wait, handling, delivery)
+
+
+_guard = threading.Lock()
+
+
+def on_end(delivery: Delivery, callback: Any) -> None:
+    """Have `callback` called once it has ended: later, or here if it has already.
+
+    The space sets `answered` before it reads `callbacks`, and this appends before it reads
+    `answered`, so one of the two sees the other; a callback may be called twice.
+    """
+    with _guard:
+        if delivery.callbacks is None:
+            delivery.callbacks = []
+        delivery.callbacks.append(callback)
+    if delivery.answered:
+        callback()

@@ -1,0 +1,306 @@
+"""What all spaces share: who is there, and the loop that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from civitas.agent import CURRENT, Agent, overrides
+from civitas.approval import Approver
+from civitas.errors import (
+    AgentNotFound,
+    AgentStopped,
+    DefinitionError,
+    DuplicateAgent,
+    RequestError,
+    SpaceClosed,
+)
+from civitas.message import Envelope, address
+from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery, new_chain
+from civitas.spaces.handling import call_callback
+from civitas.spaces.loop import LoopThread
+from civitas.spaces.office import PostOffice
+from civitas.spaces.request import Request, on_end
+from civitas.spaces.seat import Seat
+from civitas.spaces.watchdog import WATCHDOG
+
+__all__ = ["Space"]
+
+logger = logging.getLogger("civitas.space")
+
+A = TypeVar("A", bound=Agent)
+
+MAILBOX = 10_000
+"""How many messages may wait for one agent."""
+
+_LEAVE_S = 5.0
+"""How long `close` waits for the agents' `before_remove`."""
+
+
+class Space:
+    """Where agents are and how messages travel. Use `NativeSpace`.
+
+    One event loop, in a thread that starts at the first `add`, runs all its agents. The public
+    methods are short, and may be called in any thread, on any loop and from inside actions.
+
+    Args:
+        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
+        mailbox: how many messages may wait for one agent
+    """
+
+    def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
+        if type(mailbox) is not int or mailbox < 1:
+            raise DefinitionError(f"mailbox= is 1 or more, not {mailbox!r}")
+        self.approver = approver
+        self._mailbox = mailbox
+        self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self._starting = threading.Lock()
+        self._closed = False
+        self._thread = LoopThread(f"civitas-{type(self).__name__}", self._closing, self._over)
+        self._office: PostOffice | None = None
+
+    # -- the public calls --------------------------------------------------------------------------
+
+    def add(self, agent: A) -> A:
+        """Put an agent into the space.
+
+        Outside of the space's own loop this waits for the agent's `after_add`, and raises what it
+        raises; on the loop, `after_add` follows, and what it raises is logged.
+
+        Returns:
+            the agent
+
+        Raises:
+            DuplicateAgent: an agent of that id is there already (a ValueError); it goes on
+            InvalidId: the agent's id is none (a ValueError)
+            SpaceClosed: the space is closed
+            DefinitionError: it is no agent, is in a space already, or an action of it cannot be
+                described
+        """
+        if not isinstance(agent, Agent):
+            raise DefinitionError(f"add takes an agent, not {agent!r}")
+        office = self._start()
+        self._wait(self._thread.call(self._add, agent, office), office)
+        return agent
+
+    def remove(self, agent: Agent | str | int) -> None:
+        """Take an agent out of the space.
+
+        Its `before_remove` runs first. What waits for it then ends as `AgentStopped`, and what it
+        is doing is cancelled, but for the action that removes its own agent. Outside of the space's
+        own loop this waits for that.
+
+        Raises:
+            AgentNotFound: it is not in this space
+        """
+        office = self._office
+        if office is None or self._closed:
+            raise _unknown(agent)
+        self._wait(self._thread.call(self._remove, agent, office, CURRENT.get()), office)
+
+    def ids(self) -> list[str]:
+        """The ids of the agents in the space, in the order in which they were added."""
+        return [] if self._office is None else list(self._office.seats)
+
+    def observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
+        """Have each message that is sent shown to `callback(message)`, answers to requests too.
+
+        It is called on the space's loop, with a copy, before the message is handled. It may not
+        block; if it raises, that is logged and it is called no more.
+        """
+        if not callable(callback):
+            raise DefinitionError(f"observe takes a function, not {callback!r}")
+        with self._starting:
+            if self._office is None:
+                self._observers = (*self._observers, callback)
+            else:
+                self._office.observers = (*self._office.observers, callback)
+
+    def close(self) -> None:
+        """Remove every agent and end the loop; what waits ends as `SpaceClosed`.
+
+        Called again it does nothing. On the space's own loop it returns before it is done.
+        """
+        with self._starting:
+            if self._office is None:
+                self._closed = True
+                return
+        self._thread.stop()
+
+    def statistics(self) -> dict[str, Any]:
+        """How the space is doing: what waits, and what each agent is busy with.
+
+        Returns:
+            `agents`: by id, how many messages are `waiting`, the actions being `handling`, and how
+            many are `asking` for approval; `deadlines`: how many requests have one running
+        """
+        office = self._office
+        if office is None or self._closed:
+            return {"agents": {}, "deadlines": 0}
+        found: dict[str, Any] = self._thread.call(_statistics, office)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.ids())} agents"
+        return f"<{type(self).__name__}, {state}>"
+
+    # -- agents come and go ------------------------------------------------------------------------
+
+    def _start(self) -> PostOffice:
+        with self._starting:
+            if self._closed:
+                raise SpaceClosed("the space is closed; make another")
+            if self._office is not None:
+                return self._office
+            self._thread.start()
+            office = PostOffice(self._thread, self._mailbox)
+            office.observers = self._observers
+            self._office = office
+        WATCHDOG.watch(office)
+        return office
+
+    def _wait(self, callback: Delivery | None, office: PostOffice) -> None:
+        """Wait for `after_add` or `before_remove`, unless that would stop the loop it runs on."""
+        if callback is not None and get_ident() != office.thread_id:
+            Request(callback, office).result()
+
+    def _add(self, agent: Agent, office: PostOffice) -> Delivery | None:
+        if self._closed:
+            raise SpaceClosed("the space is closed; make another")
+        id = address(agent.id)
+        if id in office.seats:
+            raise DuplicateAgent(f"an agent {id!r} is in the space already; ids are unique")
+        if agent._seat is not None:
+            raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
+        seat = Seat(agent, self, office)
+        office.seats[id] = seat
+        agent._seat = seat
+        if not overrides(agent, "after_add"):
+            return None
+        # As the agent's first handling: messages wait until it has set itself up.
+        return self._callback(seat, "after_add")
+
+    def _remove(
+        self, agent: Agent | str | int, office: PostOffice, handling: Any
+    ) -> Delivery | None:
+        seat = office.seats.get(address(agent.id if isinstance(agent, Agent) else agent))
+        if seat is None or (isinstance(agent, Agent) and seat.agent is not agent):
+            raise _unknown(agent)
+        if seat.leaving is not None:
+            return seat.leaving
+        spared = handling if handling is not None and handling.seat is seat else None
+        if not overrides(seat.agent, "before_remove"):
+            self._vacate(seat, spared)
+            return None
+        seat.leaving = self._callback(seat, "before_remove", spared)
+        return seat.leaving
+
+    def _callback(self, seat: Seat, name: str, spared: Delivery | None = None) -> Delivery:
+        """Run `after_add` or `before_remove`, as a handling of its own.
+
+        The agent leaves when its `after_add` failed, and after its `before_remove` however it went.
+        """
+        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK, new_chain(), 1, None)
+        delivery.seat = seat
+        delivery.state = RUNNING
+        if name == "before_remove":
+            delivery.inner = True  # it waits for no other handler
+        else:
+            seat.running += 1
+        seat.strands[delivery.chain] = delivery
+
+        async def run() -> None:
+            leaves = name == "before_remove"
+            try:
+                await call_callback(seat, getattr(seat.agent, name))
+            except BaseException as error:
+                leaves = True
+                level = logging.DEBUG if delivery.answered else logging.ERROR
+                logger.log(level, "%s of agent %r failed", name, seat.id, exc_info=error)
+                if name == "after_add" or not isinstance(error, Exception):
+                    raise
+            finally:
+                if leaves:
+                    self._vacate(seat, delivery, spared)
+
+        seat.office.workers.start(delivery, run())
+        return delivery
+
+    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
+        office = seat.office
+        if office.seats.get(seat.id) is not seat:
+            return
+        del office.seats[seat.id]
+        stopped: RequestError = AgentStopped(f'agent "{seat.id}" was removed')
+        seat.vacate(office.gone() if office.closed else stopped, spared)
+
+    async def _closing(self) -> None:
+        """The last thing that happens on the loop."""
+        office = self._office
+        assert office is not None
+        leaving = [
+            self._remove(seat.agent, office, None)
+            for seat in list(office.seats.values())
+            if overrides(seat.agent, "before_remove")
+        ]
+        await _ended([delivery for delivery in leaving if delivery is not None])
+        self._closed = office.closed = True
+        for seat in list(office.seats.values()):
+            self._vacate(seat)
+        office.deadlines.close()
+        office.workers.close()
+        WATCHDOG.forget(office)
+
+    def _over(self) -> None:
+        # The system may give the thread's identifier to another.
+        if self._office is not None:
+            self._office.thread_id = 0
+
+
+async def _ended(callbacks: list[Delivery]) -> None:
+    """Wait for each `before_remove`, but not for ever."""
+    waiting = {delivery for delivery in callbacks if not delivery.answered}
+    if not waiting:
+        return
+    over = asyncio.Event()
+
+    def one_less() -> None:
+        waiting.intersection_update([delivery for delivery in waiting if not delivery.answered])
+        if not waiting:
+            over.set()
+
+    for delivery in list(waiting):
+        on_end(delivery, one_less)
+    try:
+        await asyncio.wait_for(over.wait(), _LEAVE_S)
+    except TimeoutError:
+        late = ", ".join(delivery.envelope.to for delivery in waiting)
+        logger.warning("before_remove of %s took over %s s: not waited for", late, _LEAVE_S)
+
+
+def _statistics(office: PostOffice) -> dict[str, Any]:
+    return {
+        "agents": {id: seat.statistics() for id, seat in office.seats.items()},
+        "deadlines": office.pending,
+    }
+
+
+def _unknown(agent: Agent | str | int) -> AgentNotFound:
+    id = agent.id if isinstance(agent, Agent) else agent
+    return AgentNotFound(f"no agent {id!r} in this space")

@@ -1,0 +1,139 @@
+"""Notices an agent that holds its space's loop, and names it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import weakref
+from types import FrameType
+from typing import Any, Protocol
+
+from civitas.agent import Agent
+from civitas.spaces.delivery import Delivery
+from civitas.spaces.workers import Workers
+
+__all__ = ["WATCHDOG", "Watchdog"]
+
+logger = logging.getLogger("civitas.watchdog")
+
+_EVERY_S = 0.25
+HELD_S = 1.0
+"""How long an agent may hold the loop before it is named."""
+
+
+class _Watched(Protocol):
+    loop: asyncio.AbstractEventLoop
+    thread_id: int
+    workers: Workers
+
+
+class _Pulse:
+    """When a beat was asked of a loop, and whether it has come."""
+
+    __slots__ = ("asked", "named", "owed")
+
+    def __init__(self) -> None:
+        self.asked = 0.0
+        self.owed = False
+        self.named: str | None = None
+
+    def beat(self) -> None:
+        self.owed = False
+
+
+class Watchdog:
+    """One daemon thread that asks each watched loop for a beat, four times a second."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, space: _Watched) -> None:
+        """Watch a space's loop until `forget`."""
+        with self._lock:
+            self._pulses[space] = _Pulse()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._main, name="civitas-watchdog", daemon=True
+                )
+                self._thread.start()
+        self._changed.set()
+
+    def forget(self, space: _Watched) -> None:
+        """Watch it no longer."""
+        with self._lock:
+            self._pulses.pop(space, None)
+
+    def _main(self) -> None:
+        while True:
+            with self._lock:
+                pulses = list(self._pulses.items())
+            if not pulses:
+                self._changed.wait()
+                self._changed.clear()
+                continue
+            while pulses:  # nothing of them is held while this waits
+                self._look(*pulses.pop())
+            self._changed.wait(_EVERY_S)
+            self._changed.clear()
+
+    def _look(self, space: _Watched, pulse: _Pulse) -> None:
+        now = time.monotonic()
+        if not pulse.owed:
+            if pulse.named is not None:
+                logger.warning(
+                    "%s let go of the loop after about %.1f s", pulse.named, now - pulse.asked
+                )
+                pulse.named = None
+            pulse.owed = True
+            pulse.asked = now
+            try:
+                space.loop.call_soon_threadsafe(pulse.beat)
+            except RuntimeError:  # the loop ended a moment ago
+                self.forget(space)
+        elif now - pulse.asked >= HELD_S and pulse.named is None:
+            who, where = _holder(space)
+            pulse.named = who
+            logger.warning(
+                "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
+                "meanwhile. Await what takes long, or make the action a plain def, which runs in a "
+                "thread",
+                who,
+                HELD_S,
+                where,
+            )
+
+
+def _holder(space: _Watched) -> tuple[str, str]:
+    """Who holds the loop, and where in the code."""
+    frame = sys._current_frames().get(space.thread_id)
+    where = "an unknown place"
+    if frame is not None:
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+    task = asyncio.current_task(space.loop)
+    delivery: Delivery | None = space.workers.owner(task)
+    if delivery is not None:
+        return f'agent {delivery.envelope.to!r} in "{delivery}"', where
+    agent = _agent_in(frame)
+    if agent is not None:
+        return f"agent {agent.id!r}", where
+    return "something that belongs to no agent", where
+
+
+def _agent_in(frame: FrameType | None) -> Agent | None:
+    """The agent whose method is running, for tasks that an agent started by itself."""
+    while frame is not None:
+        mine = frame.f_locals.get("self")
+        if isinstance(mine, Agent):
+            return mine
+        frame = frame.f_back
+    return None
+
+
+WATCHDOG = Watchdog()
+"""The one of this process."""

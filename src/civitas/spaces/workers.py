@@ -1,0 +1,252 @@
+"""Tasks that run handlers: kept for reuse, and begun at once.
+
+A handler that never waits is the common case, and a task made for each message would cost more than
+all else that is done for it. So a space keeps idle tasks, and runs a handler's first step in the
+name of one of them, straight away: `asyncio.current_task()`, `asyncio.timeout()` and context
+variables are that task's. Only a handler that waits is handed to the task, which then goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from asyncio import _enter_task, _leave_task, current_task  # for other task implementations
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from typing import Any
+
+from civitas.agent import CURRENT
+from civitas.spaces.delivery import Delivery
+
+__all__ = ["Workers"]
+
+_IDLE = 64
+"""How many idle tasks are kept."""
+
+_ENDED = object()
+"""What the steps of a worker give when its handler has ended."""
+
+
+class _Worker:
+    """A task, its context, and the handler that it runs.
+
+    Attributes:
+        steps: runs one handler after the other; sent a delivery and its coroutine, it gives what
+            they wait for, and `_ENDED` after `value` and `error` are there
+        handed: whether the handler, begun by another's hand, waits for the task to take it over
+        yielded: what that handler waits for
+        wake: what the idle task waits for
+    """
+
+    __slots__ = (
+        "cancelling",
+        "context",
+        "delivery",
+        "error",
+        "handed",
+        "run",
+        "steps",
+        "task",
+        "unbegun",
+        "value",
+        "wake",
+        "yielded",
+    )
+
+    task: asyncio.Task[None]
+    wake: asyncio.Future[None]
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.run = self.context.run
+        self.delivery: Delivery | None = None
+        self.unbegun: Coroutine[Any, Any, Any] | None = None
+        self.handed = False
+        self.yielded: Any = None
+        self.cancelling = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        steps = _steps(self)
+        next(steps)
+        self.steps = steps.send
+
+
+class Workers:
+    """The tasks of one loop.
+
+    Args:
+        loop: the loop; everything here happens on its thread
+        ended: called with each delivery whose handler has ended, its value and its exception
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[Delivery, Any, BaseException | None], None],
+    ) -> None:
+        self._loop = loop
+        self._ended = ended
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+
+    def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a handler: its first step before this returns, if a task is idle."""
+        idle = self._idle
+        while True:
+            if not idle:
+                self._hire(delivery, coroutine)
+                return
+            worker = idle.pop()
+            if not worker.wake.done():
+                break  # the others were cancelled from outside, and are about to end
+        task = worker.task
+        loop = self._loop
+        delivery.worker = worker
+        worker.delivery = delivery
+        outer = current_task(loop)
+        if outer is None:
+            _enter_task(loop, task)
+            yielded = worker.run(worker.steps, coroutine)
+            _leave_task(loop, task)
+        else:
+            _leave_task(loop, outer)
+            _enter_task(loop, task)
+            yielded = worker.run(worker.steps, coroutine)
+            _leave_task(loop, task)
+            _enter_task(loop, outer)
+        if yielded is not _ENDED:
+            worker.yielded = yielded
+            worker.handed = True
+            if not worker.wake.done():
+                worker.wake.set_result(None)
+            return
+        value, error = worker.value, worker.error
+        delivery.worker = worker.delivery = worker.value = worker.error = None
+        if len(worker.context) == 1:
+            idle.append(worker)
+        else:
+            self._retire(worker)  # the handler left context variables behind
+        self._ended(delivery, value, error)
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Cancel a handler at its next await."""
+        worker: _Worker | None = delivery.worker
+        if worker is None:
+            return
+        if worker.handed or worker.unbegun is not None:
+            # The task has not gone on with it yet: it is to cancel itself when it does.
+            worker.cancelling = True
+        else:
+            worker.task.cancel()
+
+    def owner(self, task: asyncio.Task[Any] | None) -> Delivery | None:
+        """The delivery that a task of these is handling. May be called in any thread."""
+        for worker in self._all.copy():
+            if worker.task is task:
+                return worker.delivery
+        return None
+
+    def close(self) -> None:
+        """Cancel every task."""
+        for worker in list(self._all):
+            worker.task.cancel()
+
+    def _hire(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
+        # A task that has not begun can be cancelled without running at all, so a new one begins its
+        # first handler by itself, and lends its name to first steps from then on.
+        worker = _Worker()
+        worker.unbegun = coroutine
+        worker.delivery = delivery
+        delivery.worker = worker
+        worker.task = self._loop.create_task(self._work(worker), context=worker.context)
+        self._all.add(worker)
+
+    def _retire(self, worker: _Worker) -> None:
+        self._all.discard(worker)
+        worker.task.cancel()
+
+    async def _work(self, worker: _Worker) -> None:
+        """The life of one task."""
+        try:
+            while True:
+                if worker.unbegun is not None:
+                    coroutine, worker.unbegun = worker.unbegun, None
+                    if worker.cancelling:
+                        worker.cancelling = False
+                        coroutine.close()
+                        worker.error = asyncio.CancelledError()
+                    else:
+                        await _drive(worker, worker.steps(coroutine))
+                    del coroutine
+                else:
+                    worker.handed = False
+                    yielded, worker.yielded = worker.yielded, None
+                    if worker.cancelling:
+                        worker.cancelling = False
+                        worker.task.cancel()
+                    await _drive(worker, yielded)
+                    del yielded
+                delivery, worker.delivery = worker.delivery, None
+                value, worker.value = worker.value, None
+                error, worker.error = worker.error, None
+                assert delivery is not None
+                delivery.worker = None
+                self._ended(delivery, value, error)
+                del delivery, value, error
+                while worker.task.cancelling():
+                    worker.task.uncancel()
+                if len(worker.context) != 1 or len(self._idle) >= _IDLE or worker not in self._all:
+                    return
+                CURRENT.set(None)
+                await self._rest(worker)
+                if not worker.handed:
+                    return
+        finally:
+            self._all.discard(worker)
+            if worker in self._idle:
+                self._idle.remove(worker)
+
+    async def _rest(self, worker: _Worker) -> None:
+        """Wait, idle, for a handler to take over."""
+        wake = worker.wake = self._loop.create_future()
+        self._idle.append(worker)
+        try:
+            await wake
+        except asyncio.CancelledError:
+            if worker.handed:
+                # Between its first step and this, something cancelled the task, such as a timeout
+                # that the handler set: it is the handler that is to see it.
+                worker.task.uncancel()
+                worker.cancelling = True
+
+
+@types.coroutine
+def _steps(worker: _Worker) -> Generator[Any, Any, None]:
+    """Run coroutines one after the other.
+
+    Waiting for them with `yield from` in a generator that goes on, rather than sending to each from
+    outside, spares raising `StopIteration` for each.
+    """
+    coroutine = yield None
+    while True:
+        CURRENT.set(worker.delivery)
+        try:
+            worker.value = yield from coroutine
+        except BaseException as error:  # whatever an action raises is its outcome
+            worker.error = error
+        coroutine = None
+        coroutine = yield _ENDED
+
+
+@types.coroutine
+def _drive(worker: _Worker, yielded: Any) -> Generator[Any, Any, None]:
+    """Go on with a handler that waits for `yielded`, to its end."""
+    steps = worker.steps
+    throw = steps.__self__.throw  # type: ignore[attr-defined]
+    while yielded is not _ENDED:
+        try:
+            sent = yield yielded
+        except BaseException as error:  # a cancellation: it goes where the handler waits
+            yielded = throw(error)
+        else:
+            yielded = steps(sent)

@@ -1,0 +1,270 @@
+"""Worker threads that grow with need: where plain `def` actions and callbacks run.
+
+Not a `ThreadPoolExecutor`: there, as many blocked calls as it has workers starve every other, and
+the interpreter does not exit before the last of them returned. Here a call that finds no idle
+thread gets a new one, idle threads end by themselves, and all are daemons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar
+
+from civitas.errors import CivitasError
+
+__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "TooManyThreads", "WorkerThreads"]
+
+logger = logging.getLogger("civitas.threads")
+
+T = TypeVar("T")
+
+IDLE_S: Final = 10.0
+"""Seconds that a thread waits for another call before it ends."""
+MAX_THREADS: Final = 4096
+"""So many calls that all block are a defect of the program, not a load to be carried."""
+
+
+class TooManyThreads(CivitasError, RuntimeError):
+    """A call needs a thread, and as many as are allowed are busy, or the system gives no more."""
+
+
+class _Worker:
+    """One thread's place in the pool. `wake` is held until there is a job."""
+
+    __slots__ = ("job", "wake")
+
+    def __init__(self) -> None:
+        self.wake = threading.Lock()
+        self.wake.acquire()
+        self.job: _Job | None = None
+
+
+class _Job:
+    """A call, and where its outcome goes: to a future of a loop, or to a function."""
+
+    __slots__ = ("args", "context", "done", "function", "future", "loop")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: Context | None,
+        done: Callable[[Any, BaseException | None], None] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        future: asyncio.Future[Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.context = context
+        self.done = done
+        self.loop = loop
+        self.future = future
+
+
+class WorkerThreads:
+    """Runs calls in daemon threads; the thread that was idle last is used first.
+
+    A call is never kept waiting for another: one that finds no idle thread starts a new one. Every
+    method may be called in any thread.
+
+    Args:
+        name: what the threads are called, with a number added
+        idle_s: seconds after which an idle thread ends
+        limit: how many threads there may be at a time
+    """
+
+    def __init__(
+        self, name: str = "civitas-worker", *, idle_s: float = IDLE_S, limit: int = MAX_THREADS
+    ) -> None:
+        self.name = name
+        self.idle_s = idle_s
+        self.limit = limit
+        _POOLS.add(self)
+        self._reset()
+
+    def _reset(self) -> None:
+        # Also in a forked child, where the threads are gone and the lock may have been held.
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._threads = 0
+        self._numbers = itertools.count(1)
+
+    @property
+    def threads(self) -> int:
+        """How many threads there are now."""
+        return self._threads
+
+    @property
+    def idle(self) -> int:
+        """How many of them wait for a call."""
+        return len(self._idle)
+
+    def submit(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        context: Context | None = None,
+        done: Callable[[Any, BaseException | None], None] | None = None,
+    ) -> None:
+        """Call a function in a thread and go on.
+
+        Args:
+            function: what to call
+            *args: with what
+            context: the context variables that it sees; none if left out
+            done: called in that thread with (value, None) or (None, exception); without it an
+                exception is logged
+
+        Raises:
+            TooManyThreads: no thread is idle and there can be no more; nothing was called
+        """
+        self._start(_Job(function, args, context, done))
+
+    def run(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., T],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread; its outcome arrives in a future of the loop.
+
+        Cancelling the future drops the outcome; the thread cannot be stopped. So does closing the
+        loop.
+
+        Args:
+            loop: the loop of whoever awaits; this is called in its thread
+            function: what to call
+            *args: with what
+            context: the context variables that it sees; a copy of the caller's if left out
+
+        Raises:
+            TooManyThreads: no thread is idle and there can be no more; nothing was called
+        """
+        future: asyncio.Future[T] = loop.create_future()
+        self._start(
+            _Job(
+                function,
+                args,
+                copy_context() if context is None else context,
+                loop=loop,
+                future=future,
+            )
+        )
+        return future
+
+    def _start(self, job: _Job) -> None:
+        with self._lock:
+            if self._idle:
+                worker = self._idle.pop()
+                worker.job = job
+                worker.wake.release()
+                return
+            if self._threads >= self.limit:
+                raise TooManyThreads(
+                    f"{self._threads} calls of plain functions are running or blocked, and "
+                    f"{self.limit} are allowed; {job.function!r} was not called"
+                )
+            self._threads += 1
+            number = next(self._numbers)
+        worker = _Worker()
+        worker.job = job
+        worker.wake.release()
+        thread = threading.Thread(
+            target=self._work, args=(worker,), name=f"{self.name}-{number}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            with self._lock:
+                self._threads -= 1
+            raise TooManyThreads(
+                f"the system gives no thread beside {self._threads} ({error}); "
+                f"{job.function!r} was not called"
+            ) from error
+
+    def _work(self, worker: _Worker) -> None:
+        wake = worker.wake
+        while True:
+            if not wake.acquire(timeout=self.idle_s):
+                with self._lock:
+                    if worker in self._idle:
+                        self._idle.remove(worker)
+                        self._threads -= 1
+                        return
+                continue  # taken off the list in this moment: the job is here or about to be
+            job = worker.job
+            worker.job = None
+            assert job is not None
+            self._do(worker, job)
+            del job  # nothing of a call outlives it here
+
+    def _do(self, worker: _Worker, job: _Job) -> None:
+        value: Any = None
+        raised: BaseException | None = None
+        try:
+            if job.context is None:
+                value = job.function(*job.args)
+            else:
+                value = job.context.run(job.function, *job.args)
+        except BaseException as error:
+            raised = error
+        if job.future is None:
+            _report(job, value, raised)
+            with self._lock:
+                self._idle.append(worker)
+        else:
+            # Idle before the loop hears of it: what it calls next finds this thread.
+            with self._lock:
+                self._idle.append(worker)
+            assert job.loop is not None
+            try:
+                job.loop.call_soon_threadsafe(_settle, job.future, value, raised)
+            except RuntimeError:
+                logger.debug("%r returned after its loop had closed", job.function)
+
+
+def _report(job: _Job, value: Any, raised: BaseException | None) -> None:
+    try:
+        if job.done is not None:
+            job.done(value, raised)
+        elif raised is not None:
+            logger.error("%r failed in its thread", job.function, exc_info=raised)
+    except BaseException:
+        logger.exception("what %r calls when done failed", job.function)
+
+
+def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:
+    if future.done():
+        return
+    if raised is None:
+        future.set_result(value)
+        return
+    if isinstance(raised, StopIteration):
+        # A future refuses it, since awaiting would end the awaiting generator instead.
+        replacement = RuntimeError(f"StopIteration left the function: {raised.value!r}")
+        replacement.__cause__ = raised
+        raised = replacement
+    future.set_exception(raised)
+
+
+_POOLS: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_POOLS):
+        pool._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+WORKERS: Final = WorkerThreads()
+"""The threads that environments share; the first starts when the first call needs it."""

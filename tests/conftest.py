@@ -1,0 +1,30 @@
+"""What holds for every test: no remote model, reproducible properties, one set of weights."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Before anything of civitas is imported, so that no adapter can have looked already. Subprocesses
+# inherit it.
+os.environ["CIVITAS_OFFLINE"] = "1"
+
+# The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
+# the deadline.
+settings.register_profile("civitas", derandomize=True, deadline=None)
+settings.load_profile("civitas")
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the default model, fetched by the first worker that asks for it."""
+    from civitas.models import weights
+
+    # The parent of a worker's folder is the whole run's.
+    with (tmp_path_factory.getbasetemp().parent / "weights.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return weights.fetch()
