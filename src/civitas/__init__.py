@@ -19,6 +19,52 @@ if TYPE_CHECKING:
     from civitas.action import action as action
     from civitas.agent import Agent as Agent
     from civitas.agent import Context as Context
+    from civitas.agents.chatty import ChattyAI as ChattyAI
+    from civitas.agents.host import Host as Host
+    from civitas.approval import ApprovalRequest as ApprovalRequest
+    from civitas.approval import Approver as Approver
+    from civitas.approval import CallbackApprover as CallbackApprover
+    from civitas.approval import RefuseAll as RefuseAll
+    from civitas.approval import Rule as Rule
+    from civitas.approval import RuleApprover as RuleApprover
+    from civitas.approval import TerminalApprover as TerminalApprover
+    from civitas.environment import Environment as Environment
+    from civitas.errors import ActionError as ActionError
+    from civitas.errors import ActionNotFound as ActionNotFound
+    from civitas.errors import AgentNotFound as AgentNotFound
+    from civitas.errors import AgentStopped as AgentStopped
+    from civitas.errors import AskAgain as AskAgain
+    from civitas.errors import CivitasError as CivitasError
+    from civitas.errors import ContextOverflow as ContextOverflow
+    from civitas.errors import DefinitionError as DefinitionError
+    from civitas.errors import DuplicateAgent as DuplicateAgent
+    from civitas.errors import HopLimitExceeded as HopLimitExceeded
+    from civitas.errors import InvalidArguments as InvalidArguments
+    from civitas.errors import InvalidId as InvalidId
+    from civitas.errors import InvalidMessage as InvalidMessage
+    from civitas.errors import MailboxFull as MailboxFull
+    from civitas.errors import MissingExtra as MissingExtra
+    from civitas.errors import ModelError as ModelError
+    from civitas.errors import NotInSpace as NotInSpace
+    from civitas.errors import NotPermitted as NotPermitted
+    from civitas.errors import RemoteForbidden as RemoteForbidden
+    from civitas.errors import RequestCancelled as RequestCancelled
+    from civitas.errors import RequestError as RequestError
+    from civitas.errors import RequestTimeout as RequestTimeout
+    from civitas.errors import SpaceClosed as SpaceClosed
+    from civitas.errors import WeightsError as WeightsError
+    from civitas.goal import Goal as Goal
+    from civitas.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
+    from civitas.memory.memory import Memory as Memory
+    from civitas.models.local import LocalModel as LocalModel
+    from civitas.models.model import Call as Call
+    from civitas.models.model import Model as Model
+    from civitas.models.model import ModelReply as ModelReply
+    from civitas.models.model import Usage as Usage
+    from civitas.models.names import model as model
+    from civitas.models.scripted import ScriptedModel as ScriptedModel
+    from civitas.reasoning.react import ReActAgent as ReActAgent
+    from civitas.reasoning.reply import Reply as Reply
     from civitas.spaces.native import NativeSpace as NativeSpace
 
 _HOMES = {
@@ -30,7 +76,62 @@ _HOMES = {
         "ActionRegistry",
         "action",
     ),
-    "civitas.agent": ("Agent", "Context"),
+    "civitas.agent": (
+        "Agent",
+        "Context",
+    ),
+    "civitas.agents.chatty": ("ChattyAI",),
+    "civitas.agents.host": ("Host",),
+    "civitas.approval": (
+        "ApprovalRequest",
+        "Approver",
+        "CallbackApprover",
+        "RefuseAll",
+        "Rule",
+        "RuleApprover",
+        "TerminalApprover",
+    ),
+    "civitas.environment": ("Environment",),
+    "civitas.errors": (
+        "ActionError",
+        "ActionNotFound",
+        "AgentNotFound",
+        "AgentStopped",
+        "AskAgain",
+        "CivitasError",
+        "ContextOverflow",
+        "DefinitionError",
+        "DuplicateAgent",
+        "HopLimitExceeded",
+        "InvalidArguments",
+        "InvalidId",
+        "InvalidMessage",
+        "MailboxFull",
+        "MissingExtra",
+        "ModelError",
+        "NotInSpace",
+        "NotPermitted",
+        "RemoteForbidden",
+        "RequestCancelled",
+        "RequestError",
+        "RequestTimeout",
+        "SpaceClosed",
+        "WeightsError",
+    ),
+    "civitas.goal": ("Goal",),
+    "civitas.memory.bounded": ("TokenBoundedMemory",),
+    "civitas.memory.memory": ("Memory",),
+    "civitas.models.local": ("LocalModel",),
+    "civitas.models.model": (
+        "Call",
+        "Model",
+        "ModelReply",
+        "Usage",
+    ),
+    "civitas.models.names": ("model",),
+    "civitas.models.scripted": ("ScriptedModel",),
+    "civitas.reasoning.react": ("ReActAgent",),
+    "civitas.reasoning.reply": ("Reply",),
     "civitas.spaces.native": ("NativeSpace",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

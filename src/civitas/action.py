@@ -105,21 +105,12 @@ def action(
 
     def mark(function: F) -> F:
         where = getattr(function, "__qualname__", repr(function))
-        if not callable(function):
-            raise DefinitionError(f"@action marks a function or method, not {function!r}")
-        if access_policy not in _POLICIES:
+        if not callable(function) or isinstance(function, staticmethod | classmethod):
             raise DefinitionError(
-                f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
-                f"ACCESS_REQUESTED, not {access_policy!r}"
+                f"@action marks a function or method of an agent, not {function!r}; "
+                "a static or class method has no agent to act for"
             )
-        if name is not None:
-            check_name(name, where)
-        check_timeout(timeout, where)
-        if help is not None:
-            try:
-                copy_json(help)
-            except ValueError as error:
-                raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+        check_options(where, name, help, access_policy, timeout)
         # Whether the first parameter is `self` shows only where it is used; the kinds of the
         # parameters show now, and so a bad definition fails on import rather than on first call.
         check_parameters(function, bound_to_self=False, where=where)
@@ -133,6 +124,29 @@ def action(
     return mark if function is None else mark(function)
 
 
+def check_options(
+    where: str, name: object, help: object, access_policy: object, timeout: object
+) -> None:
+    """Refuse options that are not among their values.
+
+    Raises:
+        DefinitionError: one of them is not
+    """
+    if not isinstance(access_policy, str) or access_policy not in _POLICIES:
+        raise DefinitionError(
+            f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
+            f"ACCESS_REQUESTED, not {access_policy!r}"
+        )
+    if name is not None:
+        check_name(name, where)
+    check_timeout(timeout, where)
+    if help is not None:
+        try:
+            copy_json(help)
+        except ValueError as error:
+            raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+
+
 def check_name(name: object, where: str) -> None:
     """Refuse what cannot be the name of an action.
 
@@ -141,6 +155,13 @@ def check_name(name: object, where: str) -> None:
     """
     if not isinstance(name, str) or not 0 < len(name) <= 255:
         raise DefinitionError(f"{where}: an action's name is 1 to 255 characters, not {name!r}")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DefinitionError(
+                f"{where}: the name {name!r} has characters that no text can carry"
+            ) from None
 
 
 def check_timeout(timeout: object, where: str) -> None:
@@ -197,7 +218,8 @@ class Action:
         check_name(name, "Action")
         if not callable(function):
             raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
-        check_timeout(timeout, f"action {name!r}")
+        if access_policy is not ACCESS_PERMITTED or timeout is not None or help is not None:
+            check_options(f"action {name!r}", name, help, access_policy, timeout)
         self.name = name
         self.function = function
         self.terminal = terminal
@@ -321,7 +343,7 @@ class Action:
             raise InvalidArguments(f'"{where or self.name}"{at}: {_short(wrong.message)}')
         return args
 
-    def execute(self, **args: Any) -> Any:
+    def execute(self, /, **args: Any) -> Any:
         """Call the function; gives a coroutine if it is `async`."""
         return self.function(**args)
 
@@ -417,6 +439,13 @@ def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
     for base in reversed(cls.__mro__):
         for attribute, value in vars(base).items():
             options = getattr(value, "__civitas_action__", None)
+            if isinstance(value, staticmethod | classmethod) and hasattr(
+                value.__func__, "__civitas_action__"
+            ):
+                raise DefinitionError(
+                    f"{base.__name__}.{attribute}: a static or class method is no action: it has "
+                    "no agent to act for"
+                )
             if isinstance(options, ActionOptions):
                 marked[attribute] = options
             elif attribute in marked and not callable(value):

@@ -58,6 +58,9 @@ class Pending(Protocol[T_co]):
 class Handling(Protocol):
     """A message on its way through an agent."""
 
+    chain: int
+    """The number of the chain of requests that it belongs to."""
+
     @property
     def agent(self) -> Agent | None:
         """Whose message it is."""
@@ -323,7 +326,7 @@ class Agent:
         return await approve(approver, ApprovalRequest.of(proposed_message))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id!r}>"
+        return f"<{type(self).__name__} {getattr(self, 'id', 'without an id')!r}>"
 
 
 def offered(cls: type[Agent]) -> dict[str, tuple[str, ActionOptions]]:

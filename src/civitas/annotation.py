@@ -113,8 +113,9 @@ def injected_class(annotation: Any) -> type | None:
     if get_origin(annotation) in (Union, types.UnionType):
         members = [split_annotated(member)[0] for member in get_args(annotation)]
     for member in members:
-        if isinstance(member, type) and getattr(member, "__civitas_injected__", False) is True:
-            return member
+        bare = get_origin(member) or member  # `Context[Deps]` is filled in as `Context` is
+        if isinstance(bare, type) and getattr(bare, "__civitas_injected__", False) is True:
+            return bare
     return None
 
 

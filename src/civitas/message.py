@@ -29,6 +29,7 @@ BROADCAST = "*"
 MAX_ID = 255
 """The longest id, in characters: what AMQP allows a queue's name."""
 
+_SHOWN = frozenset((int, float, bool, str, bytes, type(None)))
 _KEYS = frozenset(("id", "meta", "from", "to", "action"))
 _ACTION_KEYS = frozenset(("name", "args"))
 
@@ -67,9 +68,13 @@ def address(id: object) -> str:
         InvalidId: it is not a string of 1–255 characters, is `*`, or starts with `amq.`
     """
     if type(id) is int:
-        id = str(id)
+        decimal = _decimal(id)
+        if decimal is None:
+            raise InvalidId(f"an id has 1 to {MAX_ID} characters, and this number more")
+        id = decimal
     if not isinstance(id, str):
         raise InvalidId(f"an id is a string or an int, not {type(id).__name__}")
+    id = str.__str__(id)  # whatever a subclass makes of itself
     if not 0 < len(id) <= MAX_ID:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
     if id == BROADCAST:
@@ -85,7 +90,7 @@ def address(id: object) -> str:
             raise InvalidId(f"the id {id!r} has characters that no text can carry") from None
         if len(encoded) > MAX_ID:
             raise InvalidId(f"an id has at most {MAX_ID} bytes as UTF-8, not {len(encoded)}")
-    return str(id)
+    return id
 
 
 def check_message(message: Any, sender: str) -> Envelope:
@@ -132,14 +137,16 @@ def check_message(message: Any, sender: str) -> Envelope:
     if type(to) is not str or not 0 < len(to) <= MAX_ID:
         to = _to(message)
     if id is not None:
-        _check_text(id, "id")
+        id = _check_text(id, "id")
     if meta is not None:
         if type(meta) is not dict:
             raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
         meta = _copy(meta, "meta")
-    given = message.get("from", sender)
-    if given != sender and (type(given) is not int or str(given) != sender):
-        raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}, not {given!r}")
+    if "from" in message:
+        given = message["from"]
+        given = _decimal(given) if type(given) is int else _check_text(given, "from")
+        if given != sender:
+            raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}")
     if not (name.isascii() and to.isascii()):
         _check_text(name, "action.name")
         _check_text(to, "to")
@@ -183,22 +190,32 @@ def _copy(value: Any, path: str) -> Any:
         raise InvalidMessage(error.path or path, error.reason) from None
 
 
-def _check_text(value: object, field: str) -> None:
+def _check_text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidMessage(field, f"must be a string, not {type(value).__name__}")
+    text = str.__str__(value)  # whatever a subclass makes of itself
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise InvalidMessage(field, "has characters that no text can carry") from None
+    return text
+
+
+def _decimal(number: int) -> str | None:
+    """The decimal string of an int; None if that is longer than any id."""
+    return str(number) if -(10**MAX_ID) < number < 10**MAX_ID else None
 
 
 def _to(message: dict[str, Any]) -> str:
     to = message.get("to")
     if type(to) is int:
-        return str(to)
-    if isinstance(to, str) and 0 < len(to) <= MAX_ID:
-        return str.__str__(to)
+        to = _decimal(to)
+        if to is None:
+            raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters")
     if isinstance(to, str):
+        to = str.__str__(to)
+        if 0 < len(to) <= MAX_ID:
+            return to
         raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters, not {len(to)}")
     _missing_or_wrong(message, "to", "an agent's id or *")
     raise AssertionError("unreachable")
@@ -213,7 +230,12 @@ def _missing_or_wrong(where: dict[str, Any], key: str, wanted: str, path: str = 
 def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
     for key in where:
         if key not in known:
-            shown = key if isinstance(key, str) and len(key) <= 80 else repr(key)[:80]
+            if isinstance(key, str):
+                shown = str.__str__(key)[:80]
+            else:  # no code of the key's own is run to show it
+                parts = key if type(key) is tuple else (key,)
+                plain = all(type(part) in _SHOWN for part in parts)
+                shown = repr(key)[:80] if plain else f"a {type(key).__name__}"
             raise InvalidMessage(
                 f"{path}{shown}", f"is unknown; known are {', '.join(sorted(known))}"
             )

@@ -12,6 +12,9 @@ __all__ = ["Deadlines"]
 TICK = 0.025
 """Seconds between two sweeps: a deadline is kept to within about this much."""
 
+_FAR = 1e9
+"""Seconds that no process lasts; later deadlines are taken for this one."""
+
 
 class Deadlines:
     """A calendar of deliveries by the tick at which they end.
@@ -35,7 +38,7 @@ class Deadlines:
     def add(self, delivery: Delivery, timeout: float) -> None:
         """Have `expired` called with the delivery in `timeout` seconds."""
         now = self._loop.time()
-        tick = max(int((now + max(timeout, 0.0)) / TICK), int(now / TICK)) + 1
+        tick = int((now + min(max(timeout, 0.0), _FAR)) / TICK) + 1
         delivery.tick = tick
         due = self._ticks.get(tick)
         if due is None:

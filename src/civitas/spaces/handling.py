@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
-from civitas.agent import Context, offered
+from civitas.agent import CURRENT, Context, offered
 from civitas.errors import ActionError, NotPermitted, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
@@ -17,6 +17,7 @@ from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery
 
 if TYPE_CHECKING:
+    from civitas.spaces.office import PostOffice
     from civitas.spaces.seat import Seat
 
 __all__ = [
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger("civitas.space")
+
+_LONGEST = 10_000
+"""How much is told of what an exception says, in characters."""
 
 
 class Offer:
@@ -104,20 +108,23 @@ async def handle(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str,
         kwargs = {**kwargs, **dict.fromkeys(offer.injected, context)}
     value: Any = None
     failure: BaseException | None = None
+    limit: asyncio.TimerHandle | None = None
+    if offer.timeout is not None:
+        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
+        # As any other end that comes early: the sender is told, whatever the action does about it.
+        limit = seat.office.loop.call_later(offer.timeout, seat.office.abort, delivery, late)
     try:
-        if not offer.is_async:
-            value = await _in_thread(seat, delivery, offer, kwargs)
-        elif offer.timeout is None:
+        if offer.is_async:
             value = await offer.function(**kwargs)
         else:
-            value = await _timed(offer, kwargs)
+            value = await _in_thread(seat.office, offer.function, (), kwargs)
     except BaseException as error:  # after_action runs whatever happened; then it is raised again
         failure = error
+    if limit is not None:
+        limit.cancel()
     if seat.after:
         shown = failure
-        if isinstance(failure, Outcome):
-            shown = failure.error
-        elif isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
+        if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
             shown = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
             await call_callback(seat, agent.after_action, delivery.message(), value, shown)
@@ -132,38 +139,18 @@ async def call_callback(seat: Seat, callback: Callable[..., Any], *args: Any) ->
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
         return await callback(*args)
-    value = await seat.office.in_thread(callback, *args)
-    return await value if inspect.isawaitable(value) else value
+    return await _in_thread(seat.office, callback, args, {})
 
 
-async def _timed(offer: Offer, kwargs: dict[str, Any]) -> Any:
-    limit = asyncio.timeout(offer.timeout)
-    try:
-        async with limit:
-            return await offer.function(**kwargs)
-    except TimeoutError:
-        if limit.expired():
-            raise Outcome(_too_long(offer)) from None
-        raise
+async def _in_thread(
+    office: PostOffice, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a plain function in a worker thread.
 
-
-def _too_long(offer: Offer) -> ActionError:
-    return ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
-
-
-async def _in_thread(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
-    """Run a `def` action in a worker thread.
-
-    Nothing stops a thread, so cancelled or out of time it runs on: its result is dropped, and the
-    agent stays busy until it ends, since it handles one message at a time.
+    Nothing stops a thread. Cancelled, this waits on until it has ended, and only then is cancelled:
+    its agent handles one message at a time, and stays busy.
     """
-    office = seat.office
-    future = office.in_thread(offer.function, **kwargs)
-    timer: asyncio.TimerHandle | None = None
-    if offer.timeout is not None:
-        timer = office.loop.call_later(
-            offer.timeout, lambda: office.refuse(delivery, _too_long(offer))
-        )
+    future = office.in_thread(function, args, kwargs)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -172,13 +159,11 @@ async def _in_thread(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[
             cancelled = error
             if office.closed:
                 break
-    if timer is not None:
-        timer.cancel()
     if cancelled is not None:
-        if future.done():
-            future.exception()  # looked at, so that asyncio does not call it forgotten
         raise cancelled
-    value = future.result()
+    value, raised = future.result()
+    if raised is not None:
+        raise raised
     return await value if inspect.isawaitable(value) else value
 
 
@@ -189,12 +174,14 @@ def ask_permission(seat: Seat, delivery: Delivery, offer: Offer) -> None:
 
     async def ask() -> None:
         permitted = False
+        CURRENT.set(delivery)
         try:
             permitted = (
                 await call_callback(seat, seat.agent.request_permission, delivery.message()) is True
             )
-        except Exception:
-            logger.exception("request_permission of agent %r failed on %s", seat.id, delivery)
+        except BaseException:  # the agent's own code: whatever it raises is no permission
+            if not delivery.answered:
+                logger.exception("request_permission of agent %r failed on %s", seat.id, delivery)
         finally:
             seat.asking.discard(delivery)
             delivery.task = None
@@ -215,15 +202,22 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
     """What a request ends as, whose action raised this."""
     if isinstance(error, Outcome):
         return error.error
-    outcome = ActionError(type(error).__name__, text_of(error))
+    if isinstance(error, ActionError):
+        # What an action that this one asked had raised: told as it was, however long the chain.
+        outcome = ActionError(error.type, error.text)
+    else:
+        outcome = ActionError(type(error).__name__, text_of(error))
     outcome.__cause__ = error
     return outcome
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, even one whose own `__str__` fails."""
+    """What an exception says, as text that can travel, even if its own `__str__` fails."""
     try:
-        return str(error)
+        text = str(error)
+        if len(text) > _LONGEST:
+            text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+        return text.encode(errors="backslashreplace").decode()
     except BaseException as failed:  # it is the action's code that runs here
         return f"(its text is not to be had: {type(failed).__name__})"
 

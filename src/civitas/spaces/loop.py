@@ -12,11 +12,24 @@ from typing import Any, TypeVar
 
 from civitas.errors import RequestCancelled, SpaceClosed
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "loop_is_running", "on_a_space"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger("civitas.space")
+
+
+_HERE = threading.local()
+
+
+def loop_is_running() -> bool:
+    """Whether this thread runs an event loop, of a space or not, that waiting would hold up."""
+    return asyncio._get_running_loop() is not None
+
+
+def on_a_space() -> bool:
+    """Whether this thread runs a space: two that waited for each other would wait for ever."""
+    return getattr(_HERE, "is_space", False)
 
 
 class LoopThread:
@@ -174,9 +187,9 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the loop, and wait for that unless called on it. Called again it waits again."""
+        """End the loop, and wait for that, but not on the loop of a space."""
         self.enter(self._stop)
-        if self._thread is not None and threading.get_ident() != self.ident:
+        if self._thread is not None and not on_a_space():
             self._thread.join()
 
     def _stop(self) -> None:
@@ -186,6 +199,7 @@ class LoopThread:
     def _main(self, running: threading.Event) -> None:
         loop = self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
+        _HERE.is_space = True
         self.ident = threading.get_ident()
         self._stopping = asyncio.Event()
         loop.call_soon(running.set)

@@ -7,8 +7,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from functools import partial
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from civitas.agent import CURRENT
 from civitas.errors import (
@@ -42,7 +43,7 @@ from civitas.spaces.delivery import (
 )
 from civitas.spaces.handling import answers, outcome_of, returned
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.request import Request, on_end
+from civitas.spaces.request import Request
 from civitas.spaces.seat import Seat
 from civitas.spaces.workers import Workers
 from civitas.threads import WORKERS
@@ -51,12 +52,13 @@ __all__ = ["PostOffice"]
 
 logger = logging.getLogger("civitas.space")
 
-T = TypeVar("T")
+_BIG = 2**63
 
 _AT_ONCE = 32
 """How many requests are handled on the spot before the loop has its turn."""
 
-_SCALARS = frozenset((int, str, bool, type(None)))
+Returned: TypeAlias = tuple[Any, BaseException | None]
+"""What a function returned, or what it raised."""
 
 
 class PostOffice:
@@ -68,13 +70,15 @@ class PostOffice:
 
     Attributes:
         seats: the agents of the space, by the id that they are addressed by
-        closed: whether the space is closed, for all but what is ending
+        ending: whether the space is being closed: nobody comes any more
+        closed: whether it is closed: nothing is delivered any more
         thread_id: the identifier of the loop's thread
     """
 
     def __init__(self, thread: LoopThread, mailbox: int) -> None:
         self.seats: dict[str, Seat] = {}
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self.ending = False
         self.closed = False
         self.thread = thread
         self.thread_id = thread.ident
@@ -152,7 +156,7 @@ class PostOffice:
         own = seat is None or seat.agent.receive_own_broadcasts
         mailbox = self._mailbox
         ready = self._ready
-        for receiver in self.seats.values():
+        for receiver in list(self.seats.values()):  # agents come in any thread
             if receiver is seat and not own:
                 continue
             delivery = Delivery(envelope, BROADCAST, new_chain(), 1, None)
@@ -213,12 +217,11 @@ class PostOffice:
         if seat is None:
             return
         box = seat.box
-        if box and box[0] is delivery:
-            if seat.running < seat.concurrency:
-                self._credit -= 1
-                box.popleft()
-                seat.begin(delivery)
-        elif seat.held and delivery in seat.held.get(delivery.chain, ()):
+        if seat.running < seat.concurrency and box and box[0] is delivery:
+            self._credit -= 1
+            box.popleft()
+            seat.begin(delivery)
+        elif seat.held:
             self._credit -= 1
             seat.let_in(delivery.chain)
 
@@ -243,8 +246,8 @@ class PostOffice:
         if fresh:
             self._fresh = []
             for delivery in fresh:
-                if not delivery.answered:
-                    self.deadlines.add(delivery, delivery.timeout or 0.0)
+                if not delivery.answered and delivery.timeout is not None:
+                    self.deadlines.add(delivery, delivery.timeout)
         ready = self._ready
         for _ in range(len(ready)):
             seat = ready.popleft()
@@ -270,7 +273,7 @@ class PostOffice:
         elif value is None and kind != REQUEST:
             delivery.answered = True
         else:
-            if type(value) not in _SCALARS:
+            if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
                 try:
                     value = returned(delivery, value)
                 except Exception as wrong:
@@ -291,6 +294,7 @@ class PostOffice:
             self.settle(delivery, None, error)
             return
         delivery.answered = True
+        delivery.error = error
         if delivery.kind == ANSWER:
             level = (
                 logging.DEBUG if isinstance(error, AgentStopped | SpaceClosed) else logging.WARNING
@@ -346,7 +350,6 @@ class PostOffice:
         if handling.waits is None:
             handling.waits = set()
         handling.waits.add(delivery)
-        on_end(delivery, lambda: self.enter(self.end_wait, handling, delivery))
         if handling.seat.held:
             handling.seat.let_in(handling.chain)
 
@@ -356,26 +359,25 @@ class PostOffice:
             handling.waits.discard(delivery)
             handling.waiting -= 1
 
-    def in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
-        """Call a function in a worker thread, in the context of the caller."""
-        future: asyncio.Future[T] = self.loop.create_future()
+    def in_thread(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> asyncio.Future[Returned]:
+        """Call a function in a worker thread, in the context of the caller.
+
+        What it raises is in the future's result: some exceptions, such as `GeneratorExit`, mean
+        something else to the one who awaits a future.
+        """
+        future: asyncio.Future[Returned] = self.loop.create_future()
 
         def settle(value: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(value)
-            elif isinstance(error, StopIteration):
-                future.set_exception(RuntimeError(f"the action raised {error!r}"))
-            else:
-                future.set_exception(error)
+            if not future.done():
+                future.set_result((value, error))
 
         def done(value: Any, error: BaseException | None) -> None:
             # Through the one way in, so that what the thread sent is there before it has ended.
             self.thread.enter(settle, value, error)
 
-        call = _Call(function, args, kwargs)
-        WORKERS.submit(call, context=copy_context(), done=done)
+        WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
         return future
 
     @property
@@ -425,17 +427,3 @@ class PostOffice:
             except Exception:
                 logger.exception("observer %r failed and is called no more", callback)
                 self.observers = tuple(c for c in self.observers if c is not callback)
-
-
-class _Call:
-    """A call with keywords, for a pool that takes functions."""
-
-    __slots__ = ("args", "function", "kwargs")
-
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-
-    def __call__(self) -> Any:
-        return self.function(*self.args, **self.kwargs)

@@ -16,7 +16,7 @@ from civitas.spaces.delivery import Delivery
 if TYPE_CHECKING:
     from civitas.spaces.office import PostOffice
 
-__all__ = ["Request", "on_end"]
+__all__ = ["Request", "on_end", "waiting"]
 
 
 class Request:
@@ -53,9 +53,9 @@ class Request:
                     handling.waiting += 1
                     try:
                         office.try_now(delivery)
+                        if handling.seat.held:
+                            handling.seat.let_in(handling.chain)
                         if not delivery.answered:
-                            if handling.seat.held:
-                                handling.seat.let_in(handling.chain)
                             yield from self._wait_here(office.loop)
                     finally:
                         handling.waiting -= 1
@@ -92,7 +92,7 @@ class Request:
         on_end(self._delivery, ended)
         handling: Any = CURRENT.get()
         try:
-            with _waiting(handling, self._delivery):
+            with waiting(handling, self._delivery):
                 yield from future
         except BaseException:
             self.cancel()
@@ -118,9 +118,10 @@ class Request:
                 )
             ended = threading.Event()
             on_end(delivery, ended.set)
-            with _waiting(CURRENT.get(), delivery):
+            with waiting(CURRENT.get(), delivery):
                 in_time = ended.wait(timeout)
             if not in_time:
+                not_on_end(delivery, ended.set)
                 raise TimeoutError(f"the request to {delivery} has not ended in {timeout} s")
         if delivery.error is not None:
             raise delivery.error
@@ -150,17 +151,23 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 @contextmanager
-def _waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
+def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     """While a handler waits outside of its space's loop, messages of its chain are let in there."""
     if handling is None:
         yield
         return
     office = handling.seat.office
+
+    def over() -> None:
+        office.enter(office.end_wait, handling, delivery)
+
     office.enter(office.begin_wait, handling, delivery)
+    on_end(delivery, over)
     try:
         yield
     finally:
-        office.enter(office.end_wait, handling, delivery)
+        not_on_end(delivery, over)
+        over()
 
 
 _guard = threading.Lock()
@@ -178,3 +185,10 @@ def on_end(delivery: Delivery, callback: Any) -> None:
         delivery.callbacks.append(callback)
     if delivery.answered:
         callback()
+
+
+def not_on_end(delivery: Delivery, callback: Any) -> None:
+    """Take a callback back: who waited has given up, and may do so very often."""
+    with _guard:
+        if delivery.callbacks is not None and callback in delivery.callbacks:
+            delivery.callbacks.remove(callback)

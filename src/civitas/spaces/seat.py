@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED
-from civitas.agent import Agent, overrides
+from civitas.agent import CURRENT, Agent, overrides
 from civitas.approval import Approver
 from civitas.errors import (
     ActionNotFound,
@@ -20,13 +21,15 @@ from civitas.message import Envelope, Nested, address
 from civitas.spaces.delivery import (
     ANSWER,
     BROADCAST,
+    CALLBACK,
     ENDED,
     QUEUED,
     RUNNING,
     Delivery,
+    new_chain,
 )
 from civitas.spaces.handling import Offer, ask_permission, handle, text_of
-from civitas.spaces.request import Request
+from civitas.spaces.request import Request, waiting
 
 if TYPE_CHECKING:
     from civitas.spaces.office import PostOffice
@@ -48,7 +51,7 @@ class Seat:
         dead: how many in the box have ended meanwhile
         running: how many messages are being handled, those let in for a chain not counted
         strands: by chain, the message handled last
-        held: by chain, messages that wait to be let in
+        held: by chain, those in the box that may be let in before their turn
         asking: messages that await approval
     """
 
@@ -110,8 +113,32 @@ class Seat:
         return self.office.request(envelope, timeout)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run an async function on the space's loop, from whichever loop this is awaited."""
-        return await self.office.thread.carry(function)
+        """Run an async function on the space's loop, from whichever loop this is awaited.
+
+        It belongs to the chain of the handler that calls it, or begins one of its own.
+        """
+        office = self.office
+        handling: Any = CURRENT.get()
+        if handling is not None and get_ident() == office.thread_id:
+            return await function()
+        delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, 0, 0, None)
+        delivery.seat = self
+        delivery.state = RUNNING
+        if handling is None:
+            delivery.chain = new_chain()
+        else:
+            delivery.chain, delivery.hops = handling.chain, handling.hops
+
+        async def run() -> T:
+            before = CURRENT.set(delivery)
+            try:
+                return await function()
+            finally:
+                CURRENT.reset(before)
+                office.settle(delivery, None, None)
+
+        with waiting(handling, delivery):
+            return await office.thread.carry(run)
 
     def offer_changed(self) -> None:
         """Look the agent's actions up anew: they are not what they were."""
@@ -123,36 +150,29 @@ class Seat:
         """Put a message where it waits for its turn."""
         delivery.seat = self
         delivery.state = QUEUED
+        self.box.append(delivery)
         if delivery.hops > 1 and delivery.chain in self.strands:
             self.held.setdefault(delivery.chain, deque()).append(delivery)
-        else:
-            self.box.append(delivery)
 
     def waiting(self) -> int:
         """How many messages wait."""
-        held = sum(map(len, self.held.values())) if self.held else 0
-        return len(self.box) - self.dead + held
+        return len(self.box) - self.dead
 
     def forget(self, delivery: Delivery) -> None:
-        """A message in the mailbox has ended before its turn."""
-        held = self.held.get(delivery.chain)
-        if held is not None and delivery in held:
-            held.remove(delivery)
-            if not held:
-                del self.held[delivery.chain]
-            return
+        """A message in the mailbox has ended, or was let in, before its turn."""
         # Taking it out of the middle would cost as much as the box is long, so it stays until it
         # comes up, or until half the box is such.
         self.dead += 1
         if self.dead > 32 and self.dead * 2 > len(self.box):
-            self.box = deque(d for d in self.box if d.state == QUEUED)
+            live = [delivery for delivery in self.box if delivery.state == QUEUED]
+            self.box.clear()
+            self.box.extend(live)
             self.dead = 0
+            for chain, held in list(self.held.items()):
+                self.held[chain] = deque(d for d in held if d.state == QUEUED)
 
     def kick(self) -> None:
         """Handle what may be handled now."""
-        if self.held:
-            for chain in list(self.held):
-                self.let_in(chain)
         box = self.box
         turns = _AT_ONCE
         while box and self.running < self.concurrency:
@@ -164,26 +184,28 @@ class Seat:
             turns -= 1
             if not turns and box:
                 self.office.make_ready(self)
-                return
-            box = self.box  # it may have been replaced meanwhile
+                break
+        if self.held:
+            for chain in list(self.held):
+                self.let_in(chain)
 
     def let_in(self, chain: int) -> None:
-        """Handle the next message of a chain, if every handler of that chain here is waiting."""
+        """Handle the next message of a chain before its turn, if every handler of it is waiting."""
         held = self.held.get(chain)
         while held:
             handler = self.strands.get(chain)
-            if handler is None:
-                # Its chain is no longer handled here, so they are messages like any other now.
-                del self.held[chain]
-                self.box.extendleft(reversed(held))
-                return
-            while handler is not None:
-                if not handler.waiting:
-                    return
+            while handler is not None and handler.waiting:
                 handler = handler.under
+            if handler is not None:
+                return
+            if chain not in self.strands:
+                break  # nothing waits for them here any more: they have their turn
             delivery = held.popleft()
-            delivery.inner = True
-            self.begin(delivery)
+            if delivery.state == QUEUED:
+                delivery.inner = True
+                delivery.state = RUNNING
+                self.forget(delivery)
+                self.begin(delivery)
             held = self.held.get(chain)
         self.held.pop(chain, None)
 
@@ -194,16 +216,17 @@ class Seat:
         envelope = delivery.envelope
         offer = self.offers.get(envelope.name)
         if offer is None:
-            offer = self._missing(delivery)
-            if offer is None:
-                return
-            envelope = delivery.envelope
+            self._missing(delivery)
+            return
         args = envelope.args
         if type(args) is Nested:
             args = copy_json(args)  # what the action does to them is not done to the message
         try:
             kwargs = offer.check(args, offer.where)
         except InvalidArguments as error:
+            if delivery.kind == ANSWER and envelope.name == "say":
+                self._tell(delivery)
+                return
             delivery.state = ENDED
             self.office.refuse(delivery, error)
             return
@@ -234,50 +257,61 @@ class Seat:
     def finish(self, delivery: Delivery) -> None:
         """A handler has ended; the next may begin."""
         delivery.state = ENDED
-        if not delivery.inner:
-            self.running -= 1
         strands = self.strands
         chain = delivery.chain
         top = strands.get(chain)
         if top is delivery:
-            under = delivery.under
-            if under is None:
+            top = delivery.under
+            if top is None:
                 del strands[chain]
             else:
-                strands[chain] = under
-                delivery.under = None
+                strands[chain] = top
         else:
-            while top is not None and top.under is not delivery:
+            handler = top
+            while handler is not None and handler.under is not delivery:
+                handler = handler.under
+            if handler is not None:
+                handler.under = delivery.under
+        delivery.under = None
+        if not delivery.inner:
+            # What was let in on top of it takes its place, if it goes on.
+            while top is not None and not top.inner:
                 top = top.under
-            if top is not None:
-                top.under = delivery.under
-            delivery.under = None
+            if top is None:
+                self.running -= 1
+            else:
+                top.inner = False
         if self.box or self.held:
             self.office.make_ready(self)
 
-    def _missing(self, delivery: Delivery) -> Offer | None:
+    def _missing(self, delivery: Delivery) -> None:
         """What becomes of a message whose action the agent does not have."""
-        envelope = delivery.envelope
-        name = envelope.name
+        name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":
-            # An answer to a `say` comes as a `say`; who has none of its own is not to lose it.
-            args = {
-                "data": envelope.args.get("content"),
-                "original_message_id": delivery.original_id,
-            }
-            delivery.envelope = envelope._replace(name="response", args=args)
-            return self.offers["response"]
+            self._tell(delivery)
+            return
         delivery.state = ENDED
         if delivery.kind == BROADCAST:
             delivery.answered = True
         else:
             self.office.refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
-        return None
+
+    def _tell(self, delivery: Delivery) -> None:
+        """Hand over as a `response` the answer to a `say`, which comes as a `say`.
+
+        Who has no `say` that takes it is not to lose the answer.
+        """
+        args = {
+            "data": delivery.envelope.args.get("content"),
+            "original_message_id": delivery.original_id,
+        }
+        delivery.envelope = delivery.envelope._replace(name="response", args=args)
+        self.begin(delivery)
 
     def statistics(self) -> dict[str, Any]:
         """How many messages wait, what is being handled, how many await approval."""
         handling = []
-        for handler in self.strands.values():
+        for handler in list(self.strands.values()):
             delivery: Delivery | None = handler
             while delivery is not None:
                 handling.append(delivery.envelope.name)
@@ -290,8 +324,6 @@ class Seat:
         """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
         self.open = False
         waiting = [d for d in self.box if d.state == QUEUED]
-        for held in self.held.values():
-            waiting.extend(held)
         self.box.clear()
         self.held.clear()
         self.dead = 0
@@ -305,8 +337,6 @@ class Seat:
                 if handler not in spared:
                     self.office.abort(handler, error)
                 handler = handler.under
-        if self.agent._seat is self:
-            self.agent._seat = None
 
     def __repr__(self) -> str:
         return f"<Seat of {self.id!r}>"

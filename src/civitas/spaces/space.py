@@ -6,10 +6,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from threading import get_ident
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from civitas.action import is_async
 from civitas.agent import CURRENT, Agent, overrides
 from civitas.approval import Approver
 from civitas.errors import (
@@ -23,7 +23,7 @@ from civitas.errors import (
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery, new_chain
 from civitas.spaces.handling import call_callback
-from civitas.spaces.loop import LoopThread
+from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
 from civitas.spaces.office import PostOffice
 from civitas.spaces.request import Request, on_end
 from civitas.spaces.seat import Seat
@@ -60,6 +60,7 @@ class Space:
         self._mailbox = mailbox
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self._starting = threading.Lock()
+        self._members = threading.RLock()
         self._closed = False
         self._thread = LoopThread(f"civitas-{type(self).__name__}", self._closing, self._over)
         self._office: PostOffice | None = None
@@ -69,8 +70,9 @@ class Space:
     def add(self, agent: A) -> A:
         """Put an agent into the space.
 
-        Outside of the space's own loop this waits for the agent's `after_add`, and raises what it
-        raises; on the loop, `after_add` follows, and what it raises is logged.
+        In a thread, this waits for the agent's `after_add`, and raises what it raises. Where an
+        event loop is running, which that would hold up, `after_add` follows, before any message is
+        handled, and what it raises is logged.
 
         Returns:
             the agent
@@ -84,16 +86,25 @@ class Space:
         """
         if not isinstance(agent, Agent):
             raise DefinitionError(f"add takes an agent, not {agent!r}")
+        if not hasattr(agent, "id"):
+            raise DefinitionError(
+                f"a {type(agent).__name__} has no id: its __init__ must call super().__init__(id)"
+            )
         office = self._start()
-        self._wait(self._thread.call(self._add, agent, office), office)
+        seat = self._add(agent, office)
+        if overrides(agent, "after_add"):
+            # As the agent's first handling: messages wait until it has set itself up.
+            ready = self._callback(seat, "after_add")
+            if not loop_is_running():
+                Request(ready, office).result()
         return agent
 
     def remove(self, agent: Agent | str | int) -> None:
         """Take an agent out of the space.
 
         Its `before_remove` runs first. What waits for it then ends as `AgentStopped`, and what it
-        is doing is cancelled, but for the action that removes its own agent. Outside of the space's
-        own loop this waits for that.
+        is doing is cancelled, but for the action that removes its own agent. In a thread, this
+        waits for that; where an event loop is running, it does not wait for `before_remove`.
 
         Raises:
             AgentNotFound: it is not in this space
@@ -101,7 +112,11 @@ class Space:
         office = self._office
         if office is None or self._closed:
             raise _unknown(agent)
-        self._wait(self._thread.call(self._remove, agent, office, CURRENT.get()), office)
+        left = self._remove(agent, office, CURRENT.get())
+        # Without a `before_remove` it takes microseconds, which any loop but a space can wait.
+        quick = left.envelope.name != "before_remove"
+        if not (on_a_space() if quick else loop_is_running()):
+            Request(left, office).result()
 
     def ids(self) -> list[str]:
         """The ids of the agents in the space, in the order in which they were added."""
@@ -113,8 +128,8 @@ class Space:
         It is called on the space's loop, with a copy, before the message is handled. It may not
         block; if it raises, that is logged and it is called no more.
         """
-        if not callable(callback):
-            raise DefinitionError(f"observe takes a function, not {callback!r}")
+        if not callable(callback) or is_async(callback):
+            raise DefinitionError(f"observe takes a plain function, not {callback!r}")
         with self._starting:
             if self._office is None:
                 self._observers = (*self._observers, callback)
@@ -124,7 +139,8 @@ class Space:
     def close(self) -> None:
         """Remove every agent and end the loop; what waits ends as `SpaceClosed`.
 
-        Called again it does nothing. On the space's own loop it returns before it is done.
+        Called again it does nothing. On the loop of this or another space it returns before it is
+        done.
         """
         with self._starting:
             if self._office is None:
@@ -142,6 +158,8 @@ class Space:
         office = self._office
         if office is None or self._closed:
             return {"agents": {}, "deadlines": 0}
+        if on_a_space():
+            return _statistics(office)
         found: dict[str, Any] = self._thread.call(_statistics, office)
         return found
 
@@ -175,55 +193,51 @@ class Space:
         WATCHDOG.watch(office)
         return office
 
-    def _wait(self, callback: Delivery | None, office: PostOffice) -> None:
-        """Wait for `after_add` or `before_remove`, unless that would stop the loop it runs on."""
-        if callback is not None and get_ident() != office.thread_id:
-            Request(callback, office).result()
-
-    def _add(self, agent: Agent, office: PostOffice) -> Delivery | None:
-        if self._closed:
-            raise SpaceClosed("the space is closed; make another")
+    def _add(self, agent: Agent, office: PostOffice) -> Seat:
         id = address(agent.id)
-        if id in office.seats:
-            raise DuplicateAgent(f"an agent {id!r} is in the space already; ids are unique")
-        if agent._seat is not None:
-            raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
         seat = Seat(agent, self, office)
-        office.seats[id] = seat
-        agent._seat = seat
-        if not overrides(agent, "after_add"):
-            return None
-        # As the agent's first handling: messages wait until it has set itself up.
-        return self._callback(seat, "after_add")
+        with self._members:
+            if self._closed or office.ending:
+                raise SpaceClosed("the space is closed; make another")
+            if id in office.seats:
+                raise DuplicateAgent(f"an agent {id!r} is in the space already; ids are unique")
+            if agent._seat is not None:
+                raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
+            seat.running += overrides(agent, "after_add")
+            office.seats[id] = seat
+            agent._seat = seat
+        return seat
 
-    def _remove(
-        self, agent: Agent | str | int, office: PostOffice, handling: Any
-    ) -> Delivery | None:
-        seat = office.seats.get(address(agent.id if isinstance(agent, Agent) else agent))
-        if seat is None or (isinstance(agent, Agent) and seat.agent is not agent):
-            raise _unknown(agent)
-        if seat.leaving is not None:
-            return seat.leaving
-        spared = handling if handling is not None and handling.seat is seat else None
-        if not overrides(seat.agent, "before_remove"):
+    def _remove(self, agent: Agent | str | int, office: PostOffice, handling: Any) -> Delivery:
+        """Have an agent leave; gives what ends when it has left."""
+        with self._members:
+            seat = office.seats.get(address(agent.id if isinstance(agent, Agent) else agent))
+            if seat is None or (isinstance(agent, Agent) and seat.agent is not agent):
+                raise _unknown(agent)
+            if seat.leaving is not None:
+                return seat.leaving
+            spared = handling if handling is not None and handling.seat is seat else None
+            if overrides(seat.agent, "before_remove"):
+                return self._callback(seat, "before_remove", spared)
+            left = seat.leaving = self._delivery(seat, "removed")
+
+        def leave() -> None:
             self._vacate(seat, spared)
-            return None
-        seat.leaving = self._callback(seat, "before_remove", spared)
-        return seat.leaving
+            office.settle(left, None, None)
+
+        # In turn: what was sent to it before this is still there to be ended.
+        office.enter(leave)
+        return left
 
     def _callback(self, seat: Seat, name: str, spared: Delivery | None = None) -> Delivery:
         """Run `after_add` or `before_remove`, as a handling of its own.
 
         The agent leaves when its `after_add` failed, and after its `before_remove` however it went.
         """
-        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK, new_chain(), 1, None)
-        delivery.seat = seat
-        delivery.state = RUNNING
+        delivery = self._delivery(seat, name)
         if name == "before_remove":
             delivery.inner = True  # it waits for no other handler
-        else:
-            seat.running += 1
-        seat.strands[delivery.chain] = delivery
+            seat.leaving = delivery
 
         async def run() -> None:
             leaves = name == "before_remove"
@@ -239,27 +253,43 @@ class Space:
                 if leaves:
                     self._vacate(seat, delivery, spared)
 
-        seat.office.workers.start(delivery, run())
+        def begin() -> None:
+            seat.strands[delivery.chain] = delivery
+            seat.office.workers.start(delivery, run())
+
+        seat.office.enter(begin)
+        return delivery
+
+    def _delivery(self, seat: Seat, name: str) -> Delivery:
+        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK, new_chain(), 1, None)
+        delivery.seat = seat
+        delivery.state = RUNNING
         return delivery
 
     def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
+        """End what an agent that leaves was doing; on the loop."""
         office = seat.office
-        if office.seats.get(seat.id) is not seat:
-            return
-        del office.seats[seat.id]
-        stopped: RequestError = AgentStopped(f'agent "{seat.id}" was removed')
-        seat.vacate(office.gone() if office.closed else stopped, spared)
+        with self._members:
+            if office.seats.get(seat.id) is seat:
+                del office.seats[seat.id]
+            if seat.agent._seat is seat:
+                seat.agent._seat = None
+        if seat.open:
+            stopped: RequestError = AgentStopped(f'agent "{seat.id}" was removed')
+            seat.vacate(office.gone() if office.ending else stopped, spared)
 
     async def _closing(self) -> None:
         """The last thing that happens on the loop."""
         office = self._office
         assert office is not None
+        with self._members:
+            office.ending = True  # nobody comes any more
         leaving = [
-            self._remove(seat.agent, office, None)
+            seat.leaving or self._callback(seat, "before_remove")
             for seat in list(office.seats.values())
             if overrides(seat.agent, "before_remove")
         ]
-        await _ended([delivery for delivery in leaving if delivery is not None])
+        await _ended(leaving)
         self._closed = office.closed = True
         for seat in list(office.seats.values()):
             self._vacate(seat)
@@ -271,6 +301,7 @@ class Space:
         # The system may give the thread's identifier to another.
         if self._office is not None:
             self._office.thread_id = 0
+            self._office.workers.abandon()
 
 
 async def _ended(callbacks: list[Delivery]) -> None:
@@ -296,7 +327,7 @@ async def _ended(callbacks: list[Delivery]) -> None:
 
 def _statistics(office: PostOffice) -> dict[str, Any]:
     return {
-        "agents": {id: seat.statistics() for id, seat in office.seats.items()},
+        "agents": {id: seat.statistics() for id, seat in list(office.seats.items())},
         "deadlines": office.pending,
     }
 

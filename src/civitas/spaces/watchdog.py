@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import sysconfig
 import threading
 import time
 import weakref
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -19,6 +21,7 @@ __all__ = ["WATCHDOG", "Watchdog"]
 
 logger = logging.getLogger("civitas.watchdog")
 
+_NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
 _EVERY_S = 0.25
 HELD_S = 1.0
 """How long an agent may hold the loop before it is named."""
@@ -112,9 +115,7 @@ class Watchdog:
 def _holder(space: _Watched) -> tuple[str, str]:
     """Who holds the loop, and where in the code."""
     frame = sys._current_frames().get(space.thread_id)
-    where = "an unknown place"
-    if frame is not None:
-        where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+    where = _place(frame)
     task = asyncio.current_task(space.loop)
     delivery: Delivery | None = space.workers.owner(task)
     if delivery is not None:
@@ -123,6 +124,17 @@ def _holder(space: _Watched) -> tuple[str, str]:
     if agent is not None:
         return f"agent {agent.id!r}", where
     return "something that belongs to no agent", where
+
+
+def _place(frame: FrameType | None) -> str:
+    """The innermost line of code that is neither the language's own nor ours."""
+    innermost = frame
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+        frame = frame.f_back
+    frame = frame or innermost
+    if frame is None:
+        return "an unknown place"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
 
 
 def _agent_in(frame: FrameType | None) -> Agent | None:

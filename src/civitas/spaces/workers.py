@@ -9,6 +9,7 @@ variables are that task's. Only a handler that waits is handed to the task, whic
 from __future__ import annotations
 
 import asyncio
+import logging
 import types
 from asyncio import _enter_task, _leave_task, current_task  # for other task implementations
 from collections.abc import Callable, Coroutine, Generator
@@ -19,6 +20,8 @@ from civitas.agent import CURRENT
 from civitas.spaces.delivery import Delivery
 
 __all__ = ["Workers"]
+
+logger = logging.getLogger("civitas.space")
 
 _IDLE = 64
 """How many idle tasks are kept."""
@@ -35,10 +38,12 @@ class _Worker:
             they wait for, and `_ENDED` after `value` and `error` are there
         handed: whether the handler, begun by another's hand, waits for the task to take it over
         yielded: what that handler waits for
+        abandoned: whether its loop has ended before its handler did
         wake: what the idle task waits for
     """
 
     __slots__ = (
+        "abandoned",
         "cancelling",
         "context",
         "delivery",
@@ -62,6 +67,7 @@ class _Worker:
         self.delivery: Delivery | None = None
         self.unbegun: Coroutine[Any, Any, Any] | None = None
         self.handed = False
+        self.abandoned = False
         self.yielded: Any = None
         self.cancelling = False
         self.value: Any = None
@@ -88,6 +94,7 @@ class Workers:
         self._ended = ended
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
+        self._closing = False
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler: its first step before this returns, if a task is idle."""
@@ -147,9 +154,25 @@ class Workers:
         return None
 
     def close(self) -> None:
-        """Cancel every task."""
+        """Cancel every task; none rests any more."""
+        self._closing = True
         for worker in list(self._all):
+            if worker.unbegun is not None:
+                # Cancelled before it has begun, the task would never come to look at it.
+                worker.unbegun.close()
+                worker.unbegun = worker.delivery = None
+                self._all.discard(worker)
             worker.task.cancel()
+
+    def abandon(self) -> None:
+        """The loop has ended. What would not be cancelled is told, and left where it waits."""
+        for worker in self._all:
+            worker.abandoned = True
+            if worker.delivery is None:
+                continue
+            # asyncio would tell of a task that is pending when it is collected; this says whose.
+            worker.task._log_destroy_pending = False  # type: ignore[attr-defined]
+            logger.warning("%s ignored its cancellation and was abandoned", worker.delivery)
 
     def _hire(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         # A task that has not begun can be cancelled without running at all, so a new one begins its
@@ -195,7 +218,7 @@ class Workers:
                 del delivery, value, error
                 while worker.task.cancelling():
                     worker.task.uncancel()
-                if len(worker.context) != 1 or len(self._idle) >= _IDLE or worker not in self._all:
+                if self._closing or len(worker.context) != 1 or len(self._idle) >= _IDLE:
                     return
                 CURRENT.set(None)
                 await self._rest(worker)
@@ -205,6 +228,10 @@ class Workers:
             self._all.discard(worker)
             if worker in self._idle:
                 self._idle.remove(worker)
+            if worker.delivery is not None and not worker.abandoned:
+                # Something awaited made asyncio close the task, as a future that raises
+                # GeneratorExit does. That is an outcome too.
+                self._ended(worker.delivery, None, asyncio.CancelledError())
 
     async def _rest(self, worker: _Worker) -> None:
         """Wait, idle, for a handler to take over."""
@@ -233,6 +260,8 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
         try:
             worker.value = yield from coroutine
         except BaseException as error:  # whatever an action raises is its outcome
+            if worker.abandoned:
+                raise
             worker.error = error
         coroutine = None
         coroutine = yield _ENDED

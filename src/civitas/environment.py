@@ -1,0 +1,221 @@
+"""Environments: where actions are executed."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import threading
+import time
+import traceback
+from collections.abc import Awaitable
+from typing import Any
+
+from civitas.action import Action
+from civitas.threads import WORKERS
+
+__all__ = ["Environment", "execute_in_thread", "failed"]
+
+
+class Environment:
+    """Executes actions, and turns whatever comes of it into a result.
+
+    A result is a dict: `{"tool_executed": True, "result": …, "timestamp": …}`, or
+    `{"tool_executed": False, "error": …, "traceback": …}`.
+
+    A subclass may override `execute_action` or `format_result` alone: `aexecute_action`, which a
+    loop awaits, goes through them.
+    """
+
+    def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        """Execute an action and return the result; an exception is a result too.
+
+        An `async` action is run to its end: by the loop that awaits `aexecute_action`, or on a loop
+        of its own in a script. On the thread of a running loop that is an error, since to wait
+        there would stop the loop: await `aexecute_action` instead.
+        """
+        try:
+            result = action.execute(**args)
+            if inspect.isawaitable(result):
+                result = _run_to_end(action, result)
+            return self.format_result(result)
+        except Exception as error:
+            return failed(error)
+
+    async def aexecute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        """Execute an action on behalf of a loop.
+
+        An `async` action is awaited here, a plain one runs in a worker thread; so does
+        `execute_action` where a subclass has its own. Cancelling reaches an `async` action at its
+        next await; a thread cannot be stopped, so its result is dropped. An action that takes
+        longer than its `timeout` is cancelled likewise, and the result is an error.
+        """
+        timeout = action.timeout
+        if timeout is None:
+            return await self._execute(action, args)
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                return await self._execute(action, args)
+        except TimeoutError as error:
+            if limit.expired():
+                return failed(_too_long(action, error))
+            raise
+
+    def format_result(self, result: Any) -> dict[str, Any]:
+        """Format the result with metadata."""
+        return {"tool_executed": True, "result": result, "timestamp": _timestamp()}
+
+    async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        if not action.is_async or _is_overridden(self):
+            return await execute_in_thread(self, action, args)
+        try:
+            result = action.execute(**args)
+            if inspect.isawaitable(result):
+                result = await result
+            return self.format_result(result)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something that the action awaited was cancelled, not the action itself.
+            return failed(error)
+        except (Exception, SystemExit) as error:
+            return failed(error)
+
+
+def _is_overridden(environment: Environment) -> bool:
+    return (
+        type(environment).execute_action is not Environment.execute_action
+        or "execute_action" in environment.__dict__
+    )
+
+
+def failed(error: BaseException) -> dict[str, Any]:
+    """The result of an action that raised."""
+    try:
+        text = str(error)
+    except Exception as other:  # an exception's own code may be broken
+        text = f"{type(error).__name__} (its text cannot be read: {type(other).__name__})"
+    return {
+        "tool_executed": False,
+        "error": text or type(error).__name__,
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+class _Flight:
+    """A call of `execute_action` in a worker thread, and the loop that awaits it."""
+
+    __slots__ = ("future", "loop", "over")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.over = False
+        self.future: concurrent.futures.Future[Any] | None = None
+
+
+class _Here(threading.local):
+    flight: _Flight | None = None
+
+
+_HERE = _Here()
+
+
+async def execute_in_thread(
+    environment: Any, action: Action, args: dict[str, Any]
+) -> dict[str, Any]:
+    """Call `execute_action` in a worker thread. Async actions come back to this loop."""
+    loop = asyncio.get_running_loop()
+    flight = _Flight(loop)
+    try:
+        return await WORKERS.run(loop, _fly, flight, environment, action, args)
+    except asyncio.CancelledError:
+        # One of the two sees the other: this sets `over` before it reads `future`, and the thread
+        # sets `future` before it reads `over`.
+        flight.over = True
+        if flight.future is not None:
+            flight.future.cancel()
+        raise
+
+
+def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
+    _HERE.flight = flight
+    try:
+        return environment.execute_action(action, args)
+    except BaseException as error:  # sys.exit() in an action is no reason to end a loop
+        return failed(error)
+    finally:
+        _HERE.flight = None
+
+
+def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
+    """Wait for what an async action gives, in a thread that may wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+        raise RuntimeError(
+            f'the async action "{action.name}" cannot be executed synchronously on the thread of a '
+            "running event loop: await aexecute_action(action, args)"
+        )
+    flight = _HERE.flight
+    if flight is not None and flight.loop.is_running():
+        future = asyncio.run_coroutine_threadsafe(_await(awaitable), flight.loop)
+        flight.future = future
+        if flight.over:
+            future.cancel()
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError(f'"{action.name}" was cancelled') from None
+        finally:
+            flight.future = None
+    return asyncio.run(_within(action, awaitable))
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    try:
+        return await awaitable
+    except SystemExit as error:  # it would end the loop, not the action
+        raise RuntimeError(f"SystemExit: {error}") from error
+
+
+async def _within(action: Action, awaitable: Awaitable[Any]) -> Any:
+    limit = asyncio.timeout(action.timeout)
+    try:
+        async with limit:
+            return await awaitable
+    except TimeoutError as error:
+        if limit.expired():
+            raise _too_long(action, error) from None
+        raise
+
+
+def _too_long(action: Action, error: TimeoutError) -> TimeoutError:
+    late = TimeoutError(f'"{action.name}" took longer than {action.timeout:g} s')
+    late.__cause__ = error
+    return late
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+_STAMP: tuple[int, str] = (0, "")
+
+
+def _timestamp() -> str:
+    # strftime takes longer than the rest of a turn's bookkeeping, and its text changes once a
+    # second.
+    global _STAMP
+    now = int(time.time())
+    second, text = _STAMP
+    if second != now:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now))
+        _STAMP = (now, text)
+    return text

@@ -1,0 +1,17 @@
+"""What attacks are made on: spaces that must go on working, and ears for what they log."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from civitas import NativeSpace
+from conformance.conftest import log
+
+__all__ = ["log", "space"]
+
+
+@pytest.fixture
+def space() -> Iterator[NativeSpace]:
+    """A space without agents."""
+    with NativeSpace() as space:
+        yield space

@@ -1,0 +1,404 @@
+"""Actions that cannot work are refused where they are defined, or at the latest where added.
+
+Each error names the action and what is wrong with it, and another agent still works.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, ForwardRef
+
+import pytest
+from pydantic import Field
+
+from civitas import Action, ActionRegistry, Agent, action
+from civitas.errors import CivitasError, DefinitionError
+from conformance.conftest import Recorder, message
+
+
+def works(space):
+    me, other = space.add(Agent("me")), space.add(Recorder("other"))
+    me.send(message("other", "say", content="good"))
+    assert other.told() == [("say", {"content": "good"})]
+    assert me.ask("other", "help").result(timeout=10) == {"say": other.offers["say"].help}
+
+
+def refused(caught, *texts):
+    error = caught.value
+    assert isinstance(error, DefinitionError)
+    assert isinstance(error, CivitasError)
+    assert isinstance(error, TypeError)
+    for text in texts:
+        assert text in str(error)
+    assert len(str(error)) < 2000
+
+
+# -- the ways to define an action ------------------------------------------------------------------
+
+
+def as_method(function: Callable[..., Any]) -> None:
+    action(function)
+
+
+def as_method_with_options(function: Callable[..., Any]) -> None:
+    action(name="go", terminal=True)(function)
+
+
+def as_action(function: Callable[..., Any]) -> None:
+    Action("go", function)
+
+
+def as_action_of(function: Callable[..., Any]) -> None:
+    Action.of(function)
+
+
+def as_registered(function: Callable[..., Any]) -> None:
+    ActionRegistry().register(function)
+
+
+MECHANISMS = pytest.mark.parametrize(
+    "define", (as_method, as_method_with_options, as_action, as_action_of, as_registered)
+)
+
+
+# -- parameters that nobody can give by name -------------------------------------------------------
+
+
+def star(*places): ...
+def star_star(**options): ...
+def both(*places, **options): ...
+def star_after(first, *places): ...
+def star_star_after(first, second=1, **options): ...
+def positional_only(first, /): ...
+def positional_only_before(first, /, second): ...
+def field_default(count=Field(ge=1)): ...  # noqa: B008 - the mistake that is tested
+async def async_star(first, *places): ...
+async def async_star_star(**options): ...
+
+
+UNNAMED: dict[Any, str] = {
+    star: "*places",
+    star_star: "**options",
+    both: "*places",
+    star_after: "*places",
+    star_star_after: "**options",
+    positional_only: '"first" is positional-only',
+    positional_only_before: '"first" is positional-only',
+    field_default: '"count" has a Field as its default',
+    async_star: "*places",
+    async_star_star: "**options",
+}
+
+
+@MECHANISMS
+@pytest.mark.parametrize("function", UNNAMED, ids=lambda f: f.__name__)
+def test_parameters_that_nobody_can_give_are_refused_at_definition(space, define, function):
+    with pytest.raises(DefinitionError) as caught:
+        define(function)
+    refused(caught, UNNAMED[function])
+    works(space)
+
+
+def test_the_error_names_the_method(space):
+    with pytest.raises(DefinitionError) as caught:
+
+        class Wrong(Agent):
+            @action
+            async def go(self, *places: str) -> None: ...
+
+    refused(caught, "Wrong.go", "*places", "list parameter instead")
+    works(space)
+
+
+def test_an_override_that_nobody_can_call_is_refused_where_it_is_added(space):
+    class Base(Agent):
+        @action
+        async def go(self, place: str) -> None: ...
+
+    class Wrong(Base):
+        async def go(self, *places: str) -> None: ...
+
+    with pytest.raises(DefinitionError) as caught:
+        space.add(Wrong("wrong"))
+    refused(caught, "Wrong.go", "*places")
+    assert space.ids() == []
+    works(space)
+
+
+# -- things that are no functions ------------------------------------------------------------------
+
+NO_FUNCTIONS: dict[str, Any] = {
+    "None": None,
+    "text": "go",
+    "int": 1,
+    "dict": {"name": "go"},
+    "property": property(lambda self: 1),
+    "list of functions": [star],
+}
+
+
+@pytest.mark.parametrize(
+    "define", (lambda f: action()(f), as_action, as_action_of, as_registered), ids=range(4)
+)
+@pytest.mark.parametrize("case", NO_FUNCTIONS)
+def test_what_is_no_function_is_no_action(space, define, case):
+    with pytest.raises(DefinitionError) as caught:
+        define(NO_FUNCTIONS[case])
+    refused(caught)
+    works(space)
+
+
+def generator(n: int):
+    yield n
+
+
+async def async_generator(n: int):
+    yield n
+
+
+@pytest.mark.parametrize("function", (generator, async_generator))
+def test_a_method_that_yields_is_no_action(space, function):
+    with pytest.raises(DefinitionError) as caught:
+        action(function)
+    refused(caught, function.__name__, "yield")
+    works(space)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "name empty": ({"name": ""}, "name"),
+    "name too long": ({"name": "x" * 256}, "name"),
+    "name int": ({"name": 1}, "name"),
+    "name bytes": ({"name": b"go"}, "name"),
+    "name surrogate": ({"name": "\ud800"}, "name"),
+    "policy unknown": ({"access_policy": "sometimes"}, "access_policy"),
+    "policy None": ({"access_policy": None}, "access_policy"),
+    "policy bool": ({"access_policy": True}, "access_policy"),
+    "policy list": ({"access_policy": []}, "access_policy"),
+    "timeout zero": ({"timeout": 0}, "timeout"),
+    "timeout negative": ({"timeout": -1}, "timeout"),
+    "timeout NaN": ({"timeout": float("nan")}, "timeout"),
+    "timeout text": ({"timeout": "5"}, "timeout"),
+    "timeout bool": ({"timeout": True}, "timeout"),
+    "help bytes": ({"help": b"help"}, "help"),
+    "help set": ({"help": {"a": {1, 2}}}, "help"),
+    "help NaN": ({"help": [float("nan")]}, "help"),
+    "help function": ({"help": print}, "help"),
+    "help int key": ({"help": {1: "one"}}, "help"),
+}
+
+
+@pytest.mark.parametrize("define", ("@action", "Action"))
+@pytest.mark.parametrize("case", OPTIONS)
+def test_an_option_that_is_none_of_its_values_is_refused(space, define, case):
+    options, text = OPTIONS[case]
+
+    def go() -> None: ...
+
+    by = {
+        "@action": lambda: action(**options)(go),
+        "Action": lambda: Action(**({"name": "go", "function": go} | options)),
+    }
+    with pytest.raises(DefinitionError) as caught:
+        by[define]()
+    refused(caught, text)
+    works(space)
+
+
+@pytest.mark.parametrize("option", ("nmae", "policy", "description", "parameters"))
+def test_an_unknown_option_is_refused(space, option):
+    with pytest.raises(TypeError, match=option):
+        action(**{option: "x"})
+    works(space)
+
+
+@pytest.mark.parametrize("parameters", ("object", [], 1, True, {"type": "object"}.items()))
+def test_parameters_by_hand_are_a_schema(space, parameters):
+    with pytest.raises(DefinitionError, match="parameters must be a JSON schema"):
+        Action("go", star, "Goes", parameters)
+    works(space)
+
+
+# -- two actions of one name -----------------------------------------------------------------------
+
+
+def test_two_methods_of_one_action_name_are_refused(space):
+    class Twins(Agent):
+        @action(name="go")
+        async def first(self) -> None: ...
+
+        @action(name="go")
+        async def second(self) -> None: ...
+
+    with pytest.raises(DefinitionError) as caught:
+        space.add(Twins("twins"))
+    refused(caught, "Twins", "first", "second", '"go"')
+    assert space.ids() == []
+    works(space)
+
+
+def test_a_name_that_takes_the_place_of_another_method_is_refused(space):
+    class Taken(Agent):
+        @action
+        async def go(self) -> None: ...
+
+        @action(name="go")
+        async def went(self) -> None: ...
+
+    with pytest.raises(DefinitionError, match='"go"'):
+        space.add(Taken("taken"))
+    works(space)
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+class NoJSON:
+    """A class that nothing can be made of."""
+
+
+class Meddling:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        raise RuntimeError("this class breaks whoever asks it")
+
+
+def hinted(annotation: Any) -> Callable[..., Any]:
+    def go(self, thing) -> None: ...
+
+    go.__qualname__ = "Typed.go"
+    go.__annotations__["thing"] = annotation
+    return go
+
+
+TYPES: dict[str, Any] = {
+    "class": NoJSON,
+    "list of class": list[NoJSON],
+    "Optional class": NoJSON | None,
+    "dict of class": dict[str, NoJSON],
+    "int keys of class": dict[int, NoJSON],
+    "Annotated class": Annotated[NoJSON, "a description"],
+    "a value": 5,
+    "a list of types": [int],
+    "unresolved name": "NoSuchName",
+    "unresolved inside": "list[NoSuchName]",
+    "unresolved forward": ForwardRef("NoSuchName"),
+    "syntax error": "list[",
+    "meddling class": Meddling,
+    "module": functools,
+}
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_a_type_without_a_json_form_is_refused_where_it_is_added(space, case):
+    agent = type("Typed", (Agent,), {"go": action(hinted(TYPES[case]))})("typed")
+    with pytest.raises(DefinitionError) as caught:
+        space.add(agent)
+    refused(caught, "Typed.go", '"thing"')
+    assert space.ids() == []
+    assert agent.space is None
+    works(space)
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_a_type_without_a_json_form_is_refused_in_an_action_by_hand(space, case):
+    made = Action("go", functools.partial(hinted(TYPES[case]), None))
+    for use in (lambda: made.parameters, lambda: made.help, lambda: made.check({"thing": 1})):
+        with pytest.raises(DefinitionError) as caught:
+            use()
+        refused(caught, '"thing"')
+    works(space)
+
+
+def test_a_returned_type_without_a_json_form_is_no_fault(space):
+    class Maker(Agent):
+        @action
+        async def make(self) -> NoJSON:
+            return NoJSON()
+
+    space.add(Maker("maker"))
+    me = space.add(Agent("asker"))
+    assert "returns" not in me.ask("maker", "help").result(timeout=10)["make"]
+    with pytest.raises(CivitasError, match="no JSON value"):
+        me.ask("maker", "make").result(timeout=10)
+    works(space)
+
+
+# -- methods that are not quite ------------------------------------------------------------------
+
+
+def test_a_method_without_self_is_refused(space):
+    def define():
+        def go() -> None: ...
+
+        space.add(type("Selfless", (Agent,), {"go": action(go)})("selfless"))
+
+    with pytest.raises(DefinitionError, match="self"):
+        define()
+    assert space.ids() == []
+    works(space)
+
+
+@pytest.mark.parametrize("kind", (staticmethod, classmethod))
+@pytest.mark.parametrize("order", ("action outside", "action inside"))
+def test_a_static_or_class_method_works_or_is_refused(space, kind, order):
+    if kind is staticmethod:
+
+        def double(n: int) -> int:
+            return 2 * n
+
+    else:
+
+        def double(cls, n: int) -> int:
+            return 2 * n
+
+    def define():
+        marked = action(kind(double)) if order == "action outside" else kind(action(double))
+        return space.add(type("Odd", (Agent,), {"double": marked})("odd"))
+
+    error = None
+    try:
+        define()
+    except DefinitionError as refused:
+        error = refused
+    if error is not None:
+        assert "double" in str(error) or kind.__name__ in str(error)
+        assert space.ids() == []
+    else:
+        me = space.add(Agent("asker"))
+        assert list(me.ask("odd", "help").result(timeout=10)["double"]["args"]) == ["n"]
+        assert me.ask("odd", "double", n=2).result(timeout=10) == 4
+    works(space)
+
+
+@pytest.mark.parametrize("marked", (True, False), ids=("marked", "unmarked"))
+@pytest.mark.parametrize("name", ("help", "response", "error"))
+def test_an_override_of_a_special_action_that_nobody_can_call_is_refused(space, name, marked):
+    async def override(self, *everything) -> None: ...
+
+    def define():
+        body = {name: action(override) if marked else override}
+        space.add(type("Wrong", (Agent,), body)("wrong"))
+
+    with pytest.raises(DefinitionError) as caught:
+        define()
+    refused(caught, "*everything")
+    assert space.ids() == []
+    works(space)
+
+
+def test_an_agent_that_is_refused_can_be_mended_and_added(space):
+    class Late(Agent):
+        @action
+        async def go(self, thing: "Later") -> int:  # noqa: F821 - defined after
+            return thing["n"]
+
+    agent = Late("late")
+    with pytest.raises(DefinitionError, match="Later"):
+        space.add(agent)
+    assert agent.space is None
+    Late.go.__annotations__["thing"] = dict
+    space.add(agent)
+    me = space.add(Agent("asker"))
+    assert me.ask("late", "go", thing={"n": 1}).result(timeout=10) == 1
+    works(space)

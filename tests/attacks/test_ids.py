@@ -1,0 +1,224 @@
+"""Ids that are none, where an agent is made, added, removed and addressed."""
+
+from typing import Any
+
+import pytest
+
+from civitas import Agent
+from civitas.errors import AgentNotFound, CivitasError, DefinitionError, DuplicateAgent, InvalidId
+from conformance.conftest import Recorder, message
+
+
+class Evil:
+    def __repr__(self):
+        raise RuntimeError("looked at")
+
+    __str__ = __eq__ = __hash__ = __repr__
+
+
+class EvilText(str):
+    __slots__ = ()
+
+    def __len__(self):
+        return 3
+
+    def __eq__(self, other):
+        return True
+
+    def startswith(self, *args):
+        return False
+
+    __hash__ = str.__hash__
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "empty": ("", "1 to 255 characters"),
+    "256 characters": ("x" * 256, "1 to 255 characters"),
+    "huge": ("x" * 10_000_000, "1 to 255 characters"),
+    "star": ("*", "every agent"),
+    "amq.": ("amq.direct", "amq."),
+    "amq. alone": ("amq.", "amq."),
+    "surrogate": ("\ud800", "no text can carry"),
+    "more than 255 bytes": ("ü" * 128, "255 bytes"),
+    "None": (None, "string or an int, not NoneType"),
+    "bool": (True, "string or an int, not bool"),
+    "float": (1.0, "string or an int, not float"),
+    "bytes": (b"id", "string or an int, not bytes"),
+    "list": (["id"], "string or an int, not list"),
+    "dict": ({}, "string or an int, not dict"),
+    "tuple": (("id",), "string or an int, not tuple"),
+    "class": (str, "string or an int, not type"),
+    "evil": (Evil(), "string or an int, not Evil"),
+    "int of 300 digits": (10**300, "1 to 255 characters"),
+    "int of 5,000 digits": (10**5000, "1 to 255 characters"),
+}
+
+HARMLESS = (
+    "../../etc/passwd",
+    "'; DROP TABLE agents; --",
+    "a\nb",
+    "\x00",
+    "\x1b[31m",
+    "{id}",
+    "%s",
+    "__class__",
+    "#.*",
+    "ü" * 127,
+    "AMQ.x",
+    "amq",
+    " *",
+    "None",
+)
+
+
+def works(space):
+    me, other = space.add(Agent("me")), space.add(Recorder("other"))
+    me.send(message("other", "say", content="good"))
+    assert other.told() == [("say", {"content": "good"})]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_agent_is_not_made_with_an_id_that_is_none(space, case):
+    id, text = BAD[case]
+    with pytest.raises(InvalidId, match=text) as caught:
+        Agent(id)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, CivitasError)
+    assert len(str(caught.value)) < 500
+    works(space)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_agent_whose_id_became_none_is_not_added(space, case):
+    id, text = BAD[case]
+    agent = Agent("agent")
+    agent.id = id
+    with pytest.raises(InvalidId, match=text):
+        space.add(agent)
+    assert space.ids() == []
+    assert agent.space is None
+    agent.id = "agent"
+    space.add(agent)
+    assert space.ids() == ["agent"]
+    works(space)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_has_no_id_is_not_removed(space, case):
+    id, _ = BAD[case]
+    space.add(Agent("stays"))
+    with pytest.raises((InvalidId, AgentNotFound)):
+        space.remove(id)
+    assert space.ids() == ["stays"]
+    works(space)
+
+
+@pytest.mark.parametrize("id", HARMLESS, ids=ascii)
+def test_any_other_text_is_an_id_like_others(space, id):
+    odd = space.add(Recorder(id))
+    me = space.add(Recorder("writer"))
+    me.send(message(id, "say", content="hi"))
+    assert odd.told() == [("say", {"content": "hi"})]
+    odd.send(message("writer", "say", content="hi back"))
+    assert me.wait_for(1)[0]["from"] == id
+    assert me.ask(id, "help").result(timeout=10) == {"say": odd.offers["say"].help}
+    space.remove(id)
+    assert space.ids() == ["writer"]
+    works(space)
+
+
+@pytest.mark.parametrize("text", ("*", "amq.x", "", "x" * 256))
+def test_text_of_a_class_that_misbehaves_is_judged_by_what_it_is(space, text):
+    with pytest.raises(InvalidId):
+        Agent(EvilText(text))
+    works(space)
+
+
+def test_an_id_of_a_subclass_of_text_is_that_text(space):
+    class Text(str):
+        __slots__ = ()
+
+    agent = space.add(Recorder(Text("agent")))
+    assert space.ids() == ["agent"]
+    assert {type(id) for id in space.ids()} == {str}
+    agent.send(message("agent", "say", content="to myself"))
+    assert agent.wait_for(1)[0]["from"] == "agent"
+
+
+def test_changing_the_id_of_an_agent_in_a_space_changes_no_address(space):
+    me, agent = space.add(Recorder("writer")), space.add(Recorder("agent"))
+    agent.id = "renamed"
+    me.send(message("agent", "say", content="hi"))
+    assert agent.told() == [("say", {"content": "hi"})]
+    agent.send(message("writer", "say", content="hi back"))
+    assert me.wait_for(1)[0]["from"] == "agent"
+    assert space.ids() == ["writer", "agent"]
+    space.remove("agent")
+    assert agent.space is None
+
+
+@pytest.mark.parametrize("form", ("the same id", "int and text", "the same agent", "text and int"))
+def test_a_duplicate_leaves_the_first_working(space, form):
+    ids = {"int and text": (7, "7"), "text and int": ("7", 7)}.get(form, ("7", "7"))
+    first = space.add(Recorder(ids[0]))
+    second = first if form == "the same agent" else Recorder(ids[1])
+    for _ in range(3):
+        with pytest.raises(DuplicateAgent) as caught:
+            space.add(second)
+        assert isinstance(caught.value, ValueError)
+        assert "7" in str(caught.value)
+    assert space.ids() == ["7"]
+    assert first.space is space
+    me = space.add(Agent("writer"))
+    me.send(message("7", "say", content="hi"))
+    assert first.told() == [("say", {"content": "hi"})]
+    works(space)
+
+
+def test_ids_that_look_alike_are_different(space):
+    ids = ["a", "A", "a ", " a", "а", "á", "a\u0301", "a\u200b"]  # noqa: RUF001 - the point of it
+    agents = [space.add(Recorder(id)) for id in ids]
+    me = space.add(Agent("writer"))
+    for id in ids:
+        me.send(message(id, "say", content=id))
+    for agent in agents:
+        assert agent.told() == [("say", {"content": agent.id})]
+    assert space.ids() == [*ids, "writer"]
+
+
+@pytest.mark.parametrize("thing", (None, "agent", 1, Agent, object(), {}, Recorder))
+def test_what_is_no_agent_is_not_added(space, thing):
+    with pytest.raises(DefinitionError, match="agent"):
+        space.add(thing)
+    assert space.ids() == []
+    works(space)
+
+
+def test_an_agent_that_skipped_its_init_is_refused_with_a_reason(space):
+    class Forgetful(Agent):
+        def __init__(self):
+            self.memory = []
+
+    with pytest.raises(CivitasError, match=r"super\(\)\.__init__|id"):
+        space.add(Forgetful())
+    assert space.ids() == []
+    works(space)
+
+
+@pytest.mark.parametrize("concurrency", (0, -1, 1.5, "2", None, True))
+def test_a_concurrency_that_is_none_is_refused(space, concurrency):
+    with pytest.raises(DefinitionError, match="concurrency"):
+        Agent("agent", concurrency=concurrency)
+    works(space)
+
+
+def test_an_agent_of_another_space_is_refused_and_stays_there(space):
+    with type(space)() as other:
+        agent = other.add(Recorder("agent"))
+        with pytest.raises(CivitasError, match="another space"):
+            space.add(agent)
+        assert space.ids() == []
+        assert agent.space is other
+        agent.send(message("agent", "say", content="still here"))
+        assert agent.told() == [("say", {"content": "still here"})]
+    works(space)

@@ -1,0 +1,173 @@
+"""The spaces that the suite runs over, and the agents and logs that its tests listen with.
+
+Every test takes `make_space` or `space`, and so runs once for each space in `SPACES`; none asks
+which one it has. Tests wait on conditions, never on time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from civitas import Agent, NativeSpace, action
+
+SPACES: dict[str, Callable[..., Any]] = {"native": NativeSpace}
+"""How each kind of space is made, by the name in the ids of its tests."""
+
+WAIT_S = 10
+"""Seconds after which what a test waits for is taken to be lost."""
+
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+"""The tests that were collected, before any were deselected."""
+
+T = TypeVar("T")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COLLECTED] = list(items)
+
+
+@pytest.fixture(params=[pytest.param(make, id=name) for name, make in SPACES.items()])
+def make_space(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes spaces, which are closed when the test is over: `make_space(approver=…)`.
+
+    Each is apart from the others: what is sent in one does not reach the next.
+    """
+    made: list[Any] = []
+
+    def make(**kwargs: Any) -> Any:
+        made.append(request.param(**kwargs))
+        return made[-1]
+
+    yield make
+    for space in made:
+        space.close()
+
+
+@pytest.fixture
+def space(make_space: Callable[..., Any]) -> Any:
+    """A space without agents."""
+    return make_space()
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """What civitas logs, from any thread."""
+    handler = Log()
+    logger = logging.getLogger("civitas")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+class Kept(list[T]):
+    """A list that other threads add to, and that a test waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = threading.Condition()
+
+    def add(self, item: T) -> None:
+        """Add an item and wake who waits."""
+        with self._changed:
+            self.append(item)
+            self._changed.notify_all()
+
+    def wait_for(self, what: int | Callable[[list[T]], Any], timeout: float = WAIT_S) -> list[T]:
+        """Wait until there are `what` items, or until `what(items)` is true; gives the items.
+
+        Raises:
+            AssertionError: it has not come to that in `timeout` seconds
+        """
+        enough: Callable[[], Any] = (
+            (lambda: len(self) >= what) if isinstance(what, int) else (lambda: what(self))
+        )
+        with self._changed:
+            if not self._changed.wait_for(enough, timeout):
+                raise AssertionError(f"{what} did not come in {timeout} s; there is {list(self)}")
+            return list(self)
+
+
+class Log(logging.Handler):
+    """Keeps what is logged, as `WARNING the text` with the exception's type and text behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: Kept[str] = Kept()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{record.levelname} {record.getMessage()}"
+        if record.exc_info and record.exc_info[1] is not None:
+            line += f" | {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        self.lines.add(line)
+
+    def wait_for(self, text: str) -> str:
+        """Wait for a line with this text in it, and give it."""
+        lines = self.lines.wait_for(lambda lines: any(text in line for line in lines))
+        return next(line for line in lines if text in line)
+
+
+class Listener(Agent):
+    """Keeps the messages that tell it how its own ended; it has no `say`."""
+
+    def __init__(self, id: str | int, **kwargs: Any) -> None:
+        super().__init__(id, **kwargs)
+        self.messages: Kept[dict[str, Any]] = Kept()
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Keep an answer."""
+        self.keep()
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Keep an error."""
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep the message being handled."""
+        message = self._current_message
+        assert message is not None
+        self.messages.add(message)
+
+    def wait_for(
+        self,
+        what: int | Callable[[list[dict[str, Any]]], Any],
+        timeout: float = WAIT_S,
+    ) -> list[dict[str, Any]]:
+        """Wait until there are `what` messages, or until `what(messages)` is true; gives them."""
+        return self.messages.wait_for(what, timeout)
+
+    def told(self, what: int = 1) -> list[tuple[str, dict[str, Any]]]:
+        """Wait until there are `what` messages; gives the name and args of each."""
+        return [(m["action"]["name"], m["action"]["args"]) for m in self.wait_for(what)]
+
+
+class Recorder(Listener):
+    """Keeps what is said to it too; to a `say` it says nothing back."""
+
+    @action
+    async def say(self, content: str) -> None:
+        """Keep what is said."""
+        self.keep()
+
+
+def message(to: str | int, name: str, /, **args: Any) -> dict[str, Any]:
+    """A message to send, without `id` and `meta`."""
+    return {"to": to, "action": {"name": name, "args": args}}
+
+
+def settle(*agents: Agent) -> None:
+    """Wait until what these agents sent each other is handled, and what was answered too.
+
+    Messages are handled in the order in which each sender sent them, so a request that has its
+    answer shows that all before it are done. What never came before it, never comes.
+    """
+    for one in agents:
+        for other in agents:
+            one.ask(other.id, "help").result(timeout=WAIT_S)

@@ -1,0 +1,583 @@
+"""Actions: how methods become actions, what their arguments may be, and who may not call what."""
+
+import asyncio
+import functools
+import threading
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from civitas import Agent, Context, action
+from civitas.errors import ActionError, ActionNotFound, InvalidArguments
+from conformance.conftest import Recorder, message, settle
+
+# -- what is an action -----------------------------------------------------------------------------
+
+
+class Base(Agent):
+    @action
+    async def bare(self) -> str:
+        return "bare"
+
+    @action()
+    async def with_parentheses(self) -> str:
+        return "with parentheses"
+
+    @action(name="other name")
+    async def renamed(self) -> str:
+        return "renamed"
+
+    @action
+    def plain(self) -> str:
+        return "plain"
+
+    async def unmarked(self) -> str:
+        return "unmarked"
+
+    @action
+    async def greet(self, name: str = "you") -> str:
+        return f"hello {name}"
+
+
+class Child(Base):
+    @action
+    async def bare(self) -> str:
+        return f"child of {await super().bare()}"
+
+    async def greet(self, name: str = "you") -> str:  # an action still, as in the base
+        return f"{await super().greet(name)}!"
+
+    @action
+    async def more(self) -> str:
+        return "more"
+
+
+class Grandchild(Child):
+    @action
+    def bare(self) -> str:
+        return "grandchild"
+
+    async def renamed(self) -> str:
+        return f"again {await super().renamed()}"
+
+
+@pytest.fixture
+def me(space):
+    return space.add(Recorder("me"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    (
+        (Base, "bare", "bare"),
+        (Base, "with_parentheses", "with parentheses"),
+        (Base, "other name", "renamed"),
+        (Base, "plain", "plain"),
+        (Base, "greet", "hello you"),
+        (Child, "bare", "child of bare"),
+        (Child, "greet", "hello you!"),
+        (Child, "plain", "plain"),
+        (Child, "other name", "renamed"),
+        (Child, "more", "more"),
+        (Grandchild, "bare", "grandchild"),
+        (Grandchild, "other name", "again renamed"),
+        (Grandchild, "greet", "hello you!"),
+    ),
+)
+def test_a_marked_method_is_an_action_and_is_inherited(space, me, kind, name, value):
+    space.add(kind("agent"))
+    assert me.ask("agent", name).result(timeout=10) == value
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "unmarked",
+        "renamed",
+        "more",
+        "Bare",
+        "bare ",
+        "__init__",
+        "__class__",
+        "send",
+        "request",
+        "ask",
+        "before_action",
+        "after_add",
+        "request_permission",
+        "_current_message",
+        "offers",
+        "id",
+        "space",
+        "ü",
+        "x" * 255,
+    ),
+)
+def test_nothing_else_is(space, me, name):
+    agent = space.add(Base("agent"))
+    with pytest.raises(ActionNotFound) as caught:
+        me.ask("agent", name).result(timeout=10)
+    assert str(caught.value) == f'"{name}" not found on "agent"'
+    me.send(message("agent", name))
+    assert me.told() == [
+        ("error", {"error": f'"{name}" not found on "agent"', "original_message_id": None})
+    ]
+    assert agent.space is space
+    assert me.ask("agent", "bare").result(timeout=10) == "bare"
+
+
+def test_an_override_may_change_the_arguments(space, me):
+    class Wider(Base):
+        async def greet(self, name: str, times: int = 2) -> str:
+            return f"hello {name}" * times
+
+    space.add(Wider("wider"))
+    assert me.ask("wider", "greet", name="x", times=1).result(timeout=10) == "hello x"
+    with pytest.raises(InvalidArguments, match=r'"wider\.greet" missing argument "name"'):
+        me.ask("wider", "greet").result(timeout=10)
+
+
+def test_actions_of_two_bases_are_both_there(space, me):
+    class Other(Agent):
+        @action
+        async def more(self) -> str:
+            return "from the other"
+
+    class Both(Base, Other):
+        pass
+
+    space.add(Both("both"))
+    assert me.ask("both", "bare").result(timeout=10) == "bare"
+    assert me.ask("both", "more").result(timeout=10) == "from the other"
+
+
+def test_a_mixin_that_is_no_agent_brings_its_actions(space, me):
+    class Mixin:
+        @action
+        async def mixed(self) -> str:
+            return f"mixed into {self.id}"
+
+    class Mixed(Mixin, Agent):
+        pass
+
+    space.add(Mixed("agent"))
+    assert me.ask("agent", "mixed").result(timeout=10) == "mixed into agent"
+
+
+def test_a_wrapped_method_keeps_its_arguments(space, me):
+    def shouting(function):
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> str:
+            return (await function(*args, **kwargs)).upper()
+
+        return wrapper
+
+    class Wrapped(Agent):
+        @action
+        @shouting
+        async def greet(self, name: str) -> str:
+            return f"hello {name}"
+
+    space.add(Wrapped("agent"))
+    assert me.ask("agent", "greet", name="x").result(timeout=10) == "HELLO X"
+    with pytest.raises(InvalidArguments, match=r'"agent\.greet" missing argument "name"'):
+        me.ask("agent", "greet").result(timeout=10)
+
+
+def test_a_plain_action_runs_in_a_worker_thread_and_an_async_one_on_the_loop(space, me):
+    class Where(Agent):
+        @action
+        async def loop(self) -> int:
+            return threading.get_ident()
+
+        @action
+        def thread(self) -> int:
+            return threading.get_ident()
+
+    space.add(Where("where"))
+    space.add(Where("elsewhere"))
+    loop = me.ask("where", "loop").result(timeout=10)
+    assert me.ask("elsewhere", "loop").result(timeout=10) == loop
+    assert loop != threading.get_ident()
+    assert me.ask("where", "thread").result(timeout=10) not in (loop, threading.get_ident())
+
+
+def test_an_agent_may_call_its_own_methods_as_ever(space):
+    class Adder(Agent):
+        @action
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+    assert Adder("adder").add(1, 2) == 3
+    assert space.add(Adder("adder")).add(1, b=2) == 3
+
+
+class AnyName(Agent):
+    """Its arguments have the names that are used where a call is on its way."""
+
+    @action
+    async def async_call(self, function: int, args: int, kwargs: int, context: int) -> list:
+        return [function, args, kwargs, context]
+
+    @action
+    def plain_call(self, function: int, args: int, kwargs: int, context: int) -> list:
+        return [function, args, kwargs, context]
+
+    @action
+    async def async_message(self, to: int, action: int, message: int, timeout: int) -> list:
+        return [to, action, message, timeout]
+
+    @action
+    def plain_message(self, to: int, action: int, message: int, timeout: int) -> list:
+        return [to, action, message, timeout]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    (
+        ("async_call", ("function", "args", "kwargs", "context")),
+        ("plain_call", ("function", "args", "kwargs", "context")),
+        ("async_message", ("to", "action", "message", "timeout")),
+        ("plain_message", ("to", "action", "message", "timeout")),
+    ),
+)
+def test_an_argument_may_have_any_name(space, me, name, arguments):
+    space.add(AnyName("agent"))
+    args = {argument: number for number, argument in enumerate(arguments)}
+    assert me.ask("agent", name, **args).result(timeout=10) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ("wait_async", "wait_plainly"))
+def test_an_action_that_takes_longer_than_its_timeout_is_an_error(space, me, name):
+    over = threading.Event()
+
+    class Slow(Agent):
+        @action(timeout=0.02)
+        async def wait_async(self) -> None:
+            await asyncio.Event().wait()
+
+        @action(timeout=0.02)
+        def wait_plainly(self) -> None:
+            over.wait(10)
+
+        @action
+        async def quick(self) -> int:
+            return 1
+
+    space.add(Slow("slow"))
+    with pytest.raises(ActionError) as caught:
+        me.ask("slow", name).result(timeout=10)
+    assert caught.value.type == "TimeoutError"
+    assert f"slow.{name}" in str(caught.value)
+    over.set()
+    assert me.ask("slow", "quick").result(timeout=10) == 1
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @action
+    def add_plainly(self, a: int, b: int = 10) -> int:
+        return a + b
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    (
+        ({"a": 1}, 'missing argument "b"'),
+        ({}, 'missing arguments "a", "b"'),
+        ({"a": 1, "b": 2, "c": 3}, 'unexpected argument "c"'),
+        ({"a": 1, "b": 2, "c": 3, "self": 4}, 'unexpected arguments "c", "self"'),
+        ({"a": 1, "c": 3}, 'missing argument "b", unexpected argument "c"'),
+        ({"a": 1, "b": "2"}, 'argument "b" must be integer, not string'),
+        ({"a": 1, "b": None}, 'argument "b" must be integer, not null'),
+        ({"a": 1, "b": True}, 'argument "b" must be integer, not boolean'),
+        ({"a": 1, "b": 1.5}, 'argument "b" must be integer, not number'),
+        ({"a": [], "b": 2}, 'argument "a" must be integer, not array'),
+        ({"a": {}, "b": 2}, 'argument "a" must be integer, not object'),
+    ),
+)
+def test_arguments_that_do_not_fit_are_named(space, me, args, text):
+    space.add(Calculator("Calculator"))
+    with pytest.raises(InvalidArguments) as caught:
+        me.request(message("Calculator", "add") | {"action": {"name": "add", "args": args}}).result(
+            timeout=10
+        )
+    assert str(caught.value) == f'"Calculator.add" {text}'
+    me.send({"to": "Calculator", "action": {"name": "add", "args": args}})
+    assert me.told() == [
+        ("error", {"error": f'"Calculator.add" {text}', "original_message_id": None})
+    ]
+    assert me.ask("Calculator", "add", a=1, b=2).result(timeout=10) == 3
+
+
+def test_a_default_stands_in_for_what_is_not_given(space, me):
+    space.add(Calculator("Calculator"))
+    assert me.ask("Calculator", "add_plainly", a=1).result(timeout=10) == 11
+    assert me.ask("Calculator", "add_plainly", a=1, b=1).result(timeout=10) == 2
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+    tags: list[str] = field(default_factory=list)
+
+
+class Movie(TypedDict):
+    title: str
+    year: NotRequired[int]
+
+
+class Order(BaseModel):
+    item: str
+    count: int = Field(default=1, ge=1)
+    at: list[Point] = []
+
+
+FITTING: dict[str, tuple[Any, Any, Any]] = {
+    "str": (str, "text", "text"),
+    "int": (int, 3, 3),
+    "int of a whole float": (int, 3.0, 3),
+    "float": (float, 1.5, 1.5),
+    "float of an int": (float, 1, 1.0),
+    "bool": (bool, True, True),
+    "Optional given": (Optional[int], 1, 1),  # noqa: UP045 - the form that is tested
+    "Optional null": (Optional[int], None, None),  # noqa: UP045 - the form that is tested
+    "union": (int | str, "x", "x"),
+    "union with None": (str | None, None, None),
+    "list": (list, [1, "a"], [1, "a"]),
+    "list of int": (list[int], [1, 2], [1, 2]),
+    "list of lists": (list[list[str]], [["a"], []], [["a"], []]),
+    "dict": (dict, {"a": 1}, {"a": 1}),
+    "dict of float": (dict[str, float], {"a": 1}, {"a": 1.0}),
+    "Literal": (Literal["fast", "slow"], "slow", "slow"),
+    "Literal of ints": (Literal[1, 2], 2, 2),
+    "Enum": (Color, "red", Color.RED),
+    "IntEnum": (Level, 1, Level.LOW),
+    "list of Enum": (list[Color], ["red", "blue"], [Color.RED, Color.BLUE]),
+    "dataclass": (Point, {"x": 1, "tags": ["a"]}, Point(1, 0.0, ["a"])),
+    "list of dataclass": (list[Point], [{"x": 1}, {"x": 2}], [Point(1), Point(2)]),
+    "Optional dataclass": (Point | None, {"x": 1}, Point(1)),
+    "Optional dataclass null": (Point | None, None, None),
+    "TypedDict": (Movie, {"title": "M", "year": 1931}, {"title": "M", "year": 1931}),
+    "TypedDict without": (Movie, {"title": "M"}, {"title": "M"}),
+    "pydantic model": (
+        Order,
+        {"item": "tea", "at": [{"x": 1}]},
+        Order(item="tea", count=1, at=[Point(1)]),
+    ),
+    "dict of models": (dict[str, Order], {"k": {"item": "t"}}, {"k": Order(item="t")}),
+    "date": (date, "2026-01-02", date(2026, 1, 2)),
+    "datetime": (datetime, "2026-01-02T03:04:05", datetime(2026, 1, 2, 3, 4, 5)),
+    "timedelta": (timedelta, "PT90S", timedelta(seconds=90)),
+    "tuple": (tuple[int, str], [1, "a"], (1, "a")),
+    "set": (set[int], [1, 2, 2], {1, 2}),
+    "Annotated": (Annotated[int, Field(ge=1)], 5, 5),
+    "Any": (Any, [{"a": None}], [{"a": None}]),
+}
+
+
+def taker(annotation: Any, form: str) -> Agent:
+    """An agent whose `take` has one parameter of this type, and keeps what it was given."""
+    got: list[Any] = []
+    if form == "async def":
+
+        async def take(self, value) -> None:
+            got.append(value)
+
+    else:
+
+        def take(self, value) -> None:
+            got.append(value)
+
+    take.__annotations__["value"] = annotation
+    agent = type("Taker", (Agent,), {"take": action(take)})("taker")
+    agent.got = got
+    return agent
+
+
+@pytest.mark.parametrize("form", ("async def", "def"))
+@pytest.mark.parametrize("case", FITTING)
+def test_an_argument_arrives_as_the_python_object_of_its_type(space, me, case, form):
+    annotation, given, wanted = FITTING[case]
+    agent = space.add(taker(annotation, form))
+    me.ask("taker", "take", value=given).result(timeout=10)
+    assert agent.got == [wanted]
+    assert type(agent.got[0]) is type(wanted)
+
+
+MISFITS: dict[str, tuple[Any, Any, str]] = {
+    "str": (str, 1, 'argument "value" must be string, not integer'),
+    "float": (float, "1.5", 'argument "value" must be number, not string'),
+    "bool": (bool, 1, 'argument "value" must be boolean, not integer'),
+    "bool of text": (bool, "true", 'argument "value" must be boolean, not string'),
+    "Optional": (int | None, "1", 'argument "value" must be integer or null, not string'),
+    "list": (list[int], "12", 'argument "value" must be array, not string'),
+    "item": (list[int], [1, "2"], 'argument "value[1]" must be integer, not string'),
+    "dict": (dict[str, int], [], 'argument "value" must be object, not array'),
+    "dict value": (dict[str, int], {"a": ""}, 'argument "value.a" must be integer, not string'),
+    "Literal": (
+        Literal["fast", "slow"],
+        "quick",
+        'argument "value" must be "fast" or "slow", not "quick"',
+    ),
+    "Enum": (Color, "green", 'argument "value" must be "red" or "blue", not "green"'),
+    "Enum by name": (Color, "RED", 'argument "value" must be "red" or "blue", not "RED"'),
+    "dataclass field": (Point, {"x": "1"}, 'argument "value.x" must be integer, not string'),
+    "dataclass missing": (Point, {}, 'argument "value.x" is missing'),
+    "dataclass in list": (
+        list[Point],
+        [{"x": 1}, {"x": None}],
+        'argument "value[1].x" must be integer, not null',
+    ),
+    "TypedDict": (Movie, {"year": 1}, 'argument "value.title" is missing'),
+    "model": (Order, {"item": 1}, 'argument "value.item" must be string, not integer'),
+    "model constraint": (Order, {"item": "t", "count": 0}, 'argument "value.count" must be'),
+    "date": (date, "yesterday", 'argument "value" must be a valid date'),
+    "set": (set[int], ["a"], 'argument "value[0]" must be integer, not string'),
+    "Annotated": (Annotated[int, Field(ge=1)], 0, 'argument "value" must be'),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_an_argument_that_does_not_fit_is_named_to_the_place(space, me, case):
+    annotation, given, text = MISFITS[case]
+    agent = space.add(taker(annotation, "async def"))
+    with pytest.raises(InvalidArguments) as caught:
+        me.ask("taker", "take", value=given).result(timeout=10)
+    assert str(caught.value).startswith(f'"taker.take" {text}')
+    assert agent.got == []
+
+
+def test_no_annotation_takes_anything(space, me):
+    class Loose(Agent):
+        @action
+        async def take(self, value):
+            return value
+
+    space.add(Loose("loose"))
+    for value in (None, 1, "x", [1, {}]):
+        assert me.ask("loose", "take", value=value).result(timeout=10) == value
+
+
+def test_a_type_in_the_docstring_counts_where_no_annotation_is(space, me):
+    class Documented(Agent):
+        @action
+        async def take(self, value, other: str = ""):
+            """Take.
+
+            Args:
+                value (int): a number
+                other (int): the signature says otherwise
+            """
+            return value
+
+    space.add(Documented("agent"))
+    assert me.ask("agent", "take", value=1, other="text").result(timeout=10) == 1
+    with pytest.raises(InvalidArguments, match='"value" must be integer, not string'):
+        me.ask("agent", "take", value="1").result(timeout=10)
+
+
+# -- Context ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ("async def", "def"))
+def test_a_context_is_filled_in(space, me, form):
+    got = []
+
+    class Async(Agent):
+        @action
+        async def use(self, value: int, ctx: Context) -> None:
+            got.append((value, ctx.agent, ctx.message, ctx.deps))
+
+    class Plain(Agent):
+        @action
+        def use(self, ctx: Context, value: int) -> None:
+            got.append((value, ctx.agent, ctx.message, ctx.deps))
+
+    deps = object()
+    agent = space.add((Async if form == "async def" else Plain)("agent", deps=deps))
+    me.request({"id": "one", **message("agent", "use", value=1)}).result(timeout=10)
+    assert got == [
+        (
+            1,
+            agent,
+            {
+                "id": "one",
+                "from": "me",
+                "to": "agent",
+                "action": {"name": "use", "args": {"value": 1}},
+            },
+            deps,
+        )
+    ]
+
+
+def test_a_context_cannot_be_given_and_is_not_in_the_help(space, me):
+    class User(Agent):
+        @action
+        async def use(self, ctx: Context[dict], other: Context | None = None) -> str:
+            """Use it.
+
+            Args:
+                ctx: the context
+            """
+            return type(ctx).__name__
+
+    space.add(User("user"))
+    assert me.ask("user", "use").result(timeout=10) == "Context"
+    assert me.ask("user", "help").result(timeout=10)["use"]["args"] == {}
+    with pytest.raises(InvalidArguments, match=r'"user\.use" unexpected argument "ctx"'):
+        me.ask("user", "use", ctx={}).result(timeout=10)
+
+
+def test_deps_are_none_where_none_were_given(space, me):
+    class User(Agent):
+        @action
+        async def use(self, ctx: Context) -> bool:
+            return ctx.deps is None and ctx.agent is self
+
+    space.add(User("user"))
+    assert me.ask("user", "use").result(timeout=10) is True
+
+
+# -- two agents of one class -----------------------------------------------------------------------
+
+
+def test_agents_of_one_class_do_not_share(space, me):
+    class Counter(Agent):
+        def __init__(self, id):
+            super().__init__(id)
+            self.count = 0
+
+        @action
+        async def up(self) -> int:
+            self.count += 1
+            return self.count
+
+    one, two = space.add(Counter("one")), space.add(Counter("two"))
+    assert me.ask("one", "up").result(timeout=10) == 1
+    assert me.ask("one", "up").result(timeout=10) == 2
+    assert me.ask("two", "up").result(timeout=10) == 1
+    settle(me, one, two)
+    assert (one.count, two.count) == (2, 1)

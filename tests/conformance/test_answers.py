@@ -1,0 +1,542 @@
+"""What comes back: values, errors and replies to `say`, and where it ends."""
+
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from civitas import ACCESS_DENIED, Agent, action
+from civitas.errors import (
+    ActionError,
+    ActionNotFound,
+    AgentNotFound,
+    InvalidArguments,
+    NotPermitted,
+)
+from conformance.conftest import Kept, Listener, Recorder, message, settle
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    y: list[int]
+
+
+class Server(Agent):
+    """Its actions end in each way in which an action can."""
+
+    @action
+    async def add(self, a: int, b: int) -> int:
+        return a + b
+
+    @action
+    def add_plainly(self, a: int, b: int) -> int:
+        return a + b
+
+    @action
+    async def echo(self, value: Any) -> Any:
+        return value
+
+    @action
+    async def nothing(self) -> None:
+        return None
+
+    @action
+    def nothing_plainly(self) -> None:
+        return None
+
+    @action
+    async def fail(self) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    @action
+    def fail_plainly(self) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    @action
+    async def fail_without_text(self) -> None:
+        raise KeyboardInterruptLike
+
+    @action
+    async def give(self, what: str) -> Any:
+        return GIVEN[what][0]
+
+    @action(access_policy=ACCESS_DENIED)
+    async def forbidden(self) -> None:
+        raise AssertionError("it ran")
+
+
+class KeyboardInterruptLike(Exception):
+    """An exception without text."""
+
+
+GIVEN: dict[str, tuple[Any, Any]] = {
+    "dataclass": (Point(1, [2]), {"x": 1, "y": [2]}),
+    "enum": (Color.RED, "red"),
+    "date": (date(2026, 1, 2), "2026-01-02"),
+    "tuple": ((1, (2,)), [1, [2]]),
+    "set": ({3, 1, 2}, [1, 2, 3]),
+    "list of dataclasses": ([Point(1, [])], [{"x": 1, "y": []}]),
+}
+
+
+@pytest.fixture
+def me(space):
+    return space.add(Recorder("me"))
+
+
+@pytest.fixture
+def server(space):
+    return space.add(Server("server"))
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ("add", "add_plainly"))
+def test_a_value_comes_back_as_a_response_with_the_id(me, server, name):
+    me.send({"id": "a custom message id", **message("server", name, a=1, b=2)})
+    assert me.wait_for(1) == [
+        {
+            "from": "server",
+            "to": "me",
+            "action": {
+                "name": "response",
+                "args": {"data": 3, "original_message_id": "a custom message id"},
+            },
+        }
+    ]
+
+
+def test_the_original_message_id_is_none_where_no_id_was_given(me, server):
+    me.send(message("server", "add", a=1, b=2))
+    assert me.told() == [("response", {"data": 3, "original_message_id": None})]
+
+
+@pytest.mark.parametrize("id", ("", "0", "ü漢"))
+def test_the_original_message_id_is_the_id_whatever_it_is(me, server, id):
+    me.send({"id": id, **message("server", "add", a=1, b=2)})
+    assert me.told() == [("response", {"data": 3, "original_message_id": id})]
+
+
+@pytest.mark.parametrize("name", ("nothing", "nothing_plainly"))
+def test_none_sends_no_response(me, server, name):
+    me.send({"id": "one", **message("server", name)})
+    settle(me, server)
+    assert list(me.messages) == []
+    assert me.ask("server", name).result(timeout=10) is None
+
+
+@pytest.mark.parametrize("value", (0, 0.0, False, "", [], {}), ids=repr)
+def test_every_other_value_sends_one(me, server, value):
+    me.send(message("server", "echo", value=value))
+    [(name, args)] = me.told()
+    assert name == "response"
+    assert args["data"] == value
+    assert type(args["data"]) is type(value)
+
+
+@pytest.mark.parametrize("what", GIVEN)
+def test_a_value_travels_as_json(me, server, what):
+    wanted = GIVEN[what][1]
+    assert me.ask("server", "give", what=what).result(timeout=10) == wanted
+    me.send(message("server", "give", what=what))
+    assert me.told() == [("response", {"data": wanted, "original_message_id": None})]
+
+
+def test_the_answer_to_a_request_is_its_value_and_no_message(me, server):
+    assert me.request({"id": "one", **message("server", "add", a=1, b=2)}).result(timeout=10) == 3
+    assert me.ask("server", "add", a=3, b=4).result(timeout=10) == 7
+    settle(me, server)
+    assert list(me.messages) == []
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+FAILURES = {
+    "raises": (
+        "fail",
+        {},
+        ActionError,
+        "ZeroDivisionError: division by zero",
+    ),
+    "raises in a thread": (
+        "fail_plainly",
+        {},
+        ActionError,
+        "ZeroDivisionError: division by zero",
+    ),
+    "missing": ("add", {"a": 1}, InvalidArguments, '"server.add" missing argument "b"'),
+    "unexpected": (
+        "add",
+        {"a": 1, "b": 2, "c": 3},
+        InvalidArguments,
+        '"server.add" unexpected argument "c"',
+    ),
+    "wrong type": (
+        "add",
+        {"a": 1, "b": "2"},
+        InvalidArguments,
+        '"server.add" argument "b" must be integer, not string',
+    ),
+    "no such action": ("divide", {}, ActionNotFound, '"divide" not found on "server"'),
+    "denied": ("forbidden", {}, NotPermitted, '"server.forbidden" not permitted'),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("id", ("a custom message id", None))
+def test_what_goes_wrong_with_a_send_comes_back_as_an_error(me, server, failure, id):
+    name, args, _, text = FAILURES[failure]
+    sent = message("server", name, **args)
+    me.send(sent if id is None else {"id": id, **sent})
+    assert me.wait_for(1) == [
+        {
+            "from": "server",
+            "to": "me",
+            "action": {"name": "error", "args": {"error": text, "original_message_id": id}},
+        }
+    ]
+    assert me.ask("server", "add", a=1, b=2).result(timeout=10) == 3
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_goes_wrong_with_a_request_is_raised_and_no_message(me, server, failure):
+    name, args, kind, text = FAILURES[failure]
+    with pytest.raises(kind) as caught:
+        me.ask("server", name, **args).result(timeout=10)
+    assert type(caught.value) is kind
+    assert str(caught.value) == text
+    settle(me, server)
+    assert list(me.messages) == []
+    assert me.ask("server", "add", a=1, b=2).result(timeout=10) == 3
+
+
+def test_an_action_error_tells_the_type_and_the_text_of_the_remote_one(me, server):
+    with pytest.raises(ActionError) as caught:
+        me.ask("server", "fail").result(timeout=10)
+    assert (caught.value.type, caught.value.text) == ("ZeroDivisionError", "division by zero")
+    with pytest.raises(ActionError) as caught:
+        me.ask("server", "fail_without_text").result(timeout=10)
+    assert (caught.value.type, caught.value.text) == ("KeyboardInterruptLike", "")
+    me.send(message("server", "fail_without_text"))
+    [(name, args)] = me.told()
+    assert name == "error"
+    assert args["error"] == "KeyboardInterruptLike"
+
+
+def test_to_nobody_a_send_is_silent(me, server, log):
+    me.send({"id": "one", **message("nobody", "add", a=1, b=2)})
+    settle(me, server)
+    assert list(me.messages) == []
+    assert not [line for line in log.lines if line.startswith(("WARNING", "ERROR"))]
+
+
+def test_to_nobody_a_request_fails(me, server):
+    with pytest.raises(AgentNotFound, match="nobody"):
+        me.ask("nobody", "add", a=1, b=2).result(timeout=10)
+    assert me.ask("server", "add", a=1, b=2).result(timeout=10) == 3
+
+
+def test_the_answer_to_who_has_left_is_silent(space, me, server, log):
+    class Slow(Agent):
+        @action
+        async def late(self) -> int:
+            space.remove("leaver")
+            return 1
+
+    seen = Kept()
+    space.observe(seen.add)
+    slow, leaver = space.add(Slow("slow")), space.add(Recorder("leaver"))
+    leaver.send(message("slow", "late"))
+    seen.wait_for(lambda seen: any(m["action"]["name"] == "response" for m in seen))
+    settle(me, slow)
+    assert list(leaver.messages) == []
+    assert list(me.messages) == []
+    assert not [line for line in log.lines if line.startswith(("WARNING", "ERROR"))]
+
+
+# -- where it ends ---------------------------------------------------------------------------------
+
+
+def test_an_error_of_an_error_action_is_logged_and_ends_there(space, server, log):
+    class Fragile(Listener):
+        @action
+        async def error(self, error: str, original_message_id: str | None = None) -> None:
+            self.keep()
+            raise ValueError("the error action fails")
+
+    fragile = space.add(Fragile("fragile"))
+    seen = Kept()
+    space.observe(seen.add)
+    fragile.send(message("server", "fail"))
+    fragile.wait_for(1)
+    log.wait_for("the error action fails")
+    settle(fragile, server)
+    names = [m["action"]["name"] for m in seen]
+    assert names.count("fail") == names.count("error") == 1
+    assert len(fragile.messages) == 1
+
+
+def test_an_error_of_a_response_action_is_logged_and_ends_there(space, server, log):
+    class Fragile(Listener):
+        @action
+        async def response(self, data: Any, original_message_id: str | None = None) -> None:
+            self.keep()
+            raise ValueError("the response action fails")
+
+    fragile = space.add(Fragile("fragile"))
+    fragile.send(message("server", "add", a=1, b=2))
+    fragile.wait_for(1)
+    log.wait_for("the response action fails")
+    settle(fragile, server)
+    assert [m["action"]["name"] for m in fragile.messages] == ["response"]
+    assert fragile.ask("server", "add", a=1, b=2).result(timeout=10) == 3
+
+
+def test_an_answer_with_arguments_that_a_response_does_not_take_ends_there(space, server, log):
+    class Strict(Listener):
+        @action
+        async def response(self, data: str, original_message_id: str | None = None) -> None:
+            self.keep()
+
+    strict = space.add(Strict("strict"))
+    strict.send(message("server", "add", a=1, b=2))
+    log.wait_for('"strict.response" argument "data" must be string, not integer')
+    strict.send(message("server", "echo", value="text"))
+    assert strict.told() == [("response", {"data": "text", "original_message_id": None})]
+
+
+@pytest.mark.parametrize("name", ("response", "error"))
+def test_what_a_response_or_error_action_returns_is_not_answered(space, server, name):
+    class Chatty(Listener):
+        @action
+        async def response(self, data: Any, original_message_id: str | None = None) -> str:
+            self.keep()
+            return "thank you"
+
+        @action
+        async def error(self, error: str, original_message_id: str | None = None) -> str:
+            self.keep()
+            return "thank you"
+
+    chatty, loud = space.add(Chatty("chatty")), space.add(Chatty("loud"))
+    seen = Kept()
+    space.observe(seen.add)
+    chatty.send(message("server", "add" if name == "response" else "fail", **ARGS[name]))
+    chatty.wait_for(1)
+    settle(chatty, loud, server)
+    assert [m["action"]["name"] for m in chatty.messages] == [name]
+    assert "thank you" not in str(list(seen))
+
+
+ARGS: dict[str, dict[str, Any]] = {"response": {"a": 1, "b": 2}, "error": {}}
+
+
+@pytest.mark.parametrize("name", ("response", "error"))
+def test_a_response_or_error_that_somebody_sends_is_answered_at_most_once(space, name):
+    class Fragile(Listener):
+        @action
+        async def response(self, data: Any, original_message_id: str | None = None) -> None:
+            self.keep()
+            raise ValueError("fails")
+
+        @action
+        async def error(self, error: str, original_message_id: str | None = None) -> None:
+            self.keep()
+            raise ValueError("fails")
+
+    one, two = space.add(Fragile("one")), space.add(Fragile("two"))
+    args = {"data": 1} if name == "response" else {"error": "made up"}
+    one.send(message("two", name, **args))
+    one.wait_for(1)
+    settle(one, two)
+    assert [m["action"]["name"] for m in two.messages] == [name]
+    assert [m["action"]["name"] for m in one.messages] == ["error"]
+
+
+# -- own special actions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("marked", (True, False), ids=["marked", "unmarked"])
+@pytest.mark.parametrize("form", ("async def", "def"))
+def test_response_and_error_may_be_overridden(space, server, marked, form):
+    mark = action if marked else lambda function: function
+    kept = Kept()
+
+    class Async(Agent):
+        @mark
+        async def response(self, data: Any, original_message_id: str | None = None) -> None:
+            kept.add(("response", data, original_message_id))
+
+        @mark
+        async def error(self, error: str, original_message_id: str | None = None) -> None:
+            kept.add(("error", error, original_message_id))
+
+    class Plain(Agent):
+        @mark
+        def response(self, data: Any, original_message_id: str | None = None) -> None:
+            kept.add(("response", data, original_message_id))
+
+        @mark
+        def error(self, error: str, original_message_id: str | None = None) -> None:
+            kept.add(("error", error, original_message_id))
+
+    own = space.add((Async if form == "async def" else Plain)("own"))
+    own.send({"id": "1", **message("server", "add", a=1, b=2)})
+    own.send({"id": "2", **message("server", "fail")})
+    assert kept.wait_for(2) == [
+        ("response", 3, "1"),
+        ("error", "ZeroDivisionError: division by zero", "2"),
+    ]
+
+
+def test_without_an_override_an_error_is_logged(space, server, log):
+    plain = space.add(Agent("plain"))
+    plain.send({"id": "the id", **message("server", "fail")})
+    line = log.wait_for("division by zero")
+    assert line.startswith("WARNING")
+    assert "plain" in line
+    assert "the id" in line
+
+
+def test_without_an_override_a_response_is_dropped_silently(space, server, log):
+    plain = space.add(Agent("plain"))
+    plain.send(message("server", "add", a=1, b=2))
+    settle(plain, server)
+    assert list(log.lines) == []
+
+
+# -- say -------------------------------------------------------------------------------------------
+
+
+class Chat(Listener):
+    """Replies to what is said, and keeps it."""
+
+    @action
+    async def say(self, content: str) -> str | None:
+        """Say something.
+
+        Args:
+            content: what
+        """
+        self.keep()
+        return None if content == "be quiet" else f"{self.id} heard: {content}"
+
+
+class PlainChat(Listener):
+    @action
+    def say(self, content: str) -> str:
+        self.keep()
+        return f"{self.id} heard: {content}"
+
+
+@pytest.mark.parametrize("kind", (Chat, PlainChat))
+def test_to_a_request_the_reply_is_the_value(space, me, kind):
+    chat = space.add(kind("chat"))
+    assert me.ask("chat", "say", content="hi").result(timeout=10) == "chat heard: hi"
+    settle(me, chat)
+    assert list(me.messages) == []
+
+
+@pytest.mark.parametrize("kind", (Chat, PlainChat))
+def test_to_a_send_the_reply_is_said_back(space, me, kind):
+    space.add(kind("chat"))
+    me.send({"id": "one", **message("chat", "say", content="hi")})
+    [back] = me.wait_for(1)
+    assert (back["from"], back["to"]) == ("chat", "me")
+    assert back["action"] == {"name": "say", "args": {"content": "chat heard: hi"}}
+
+
+def test_no_reply_is_said_back_as_nothing(space, me):
+    chat = space.add(Chat("chat"))
+    me.send(message("chat", "say", content="be quiet"))
+    settle(me, chat)
+    assert list(me.messages) == []
+    assert len(chat.messages) == 1
+
+
+def test_two_chat_agents_stop_after_one_exchange(space):
+    one, two = space.add(Chat("one")), space.add(Chat("two"))
+    one.send(message("two", "say", content="hi"))
+    one.wait_for(1)
+    settle(one, two)
+    settle(two, one)
+    assert two.told() == [("say", {"content": "hi"})]
+    assert one.told() == [("say", {"content": "two heard: hi"})]
+
+
+def test_a_chat_agent_that_talks_to_itself_stops(space):
+    one = space.add(Chat("one"))
+    one.send(message("one", "say", content="hi"))
+    one.wait_for(2)
+    settle(one)
+    assert [m["action"]["args"]["content"] for m in one.messages] == ["hi", "one heard: hi"]
+
+
+def test_chat_agents_that_hear_a_broadcast_stop(space):
+    chats = [space.add(Chat(name)) for name in ("one", "two", "three")]
+    chats[0].send(message("*", "say", content="hi"))
+    chats[0].wait_for(4)
+    settle(*chats)
+    settle(*chats)
+    heard = sorted(m["action"]["args"]["content"] for m in chats[0].messages)
+    assert heard == ["hi", "one heard: hi", "three heard: hi", "two heard: hi"]
+    assert chats[1].told() == chats[2].told() == [("say", {"content": "hi"})]
+
+
+def test_who_has_no_say_gets_the_reply_as_a_response(space):
+    chat, listener = space.add(Chat("chat")), space.add(Listener("listener"))
+    listener.send({"id": "one", **message("chat", "say", content="hi")})
+    assert listener.told() == [
+        ("response", {"data": "chat heard: hi", "original_message_id": "one"})
+    ]
+    listener.send(message("chat", "say", content="again"))
+    assert listener.told(2)[1] == (
+        "response",
+        {"data": "chat heard: again", "original_message_id": None},
+    )
+    settle(listener, chat)
+    assert len(listener.messages) == 2
+
+
+def test_an_agent_that_says_something_in_its_say_starts_a_new_exchange(space, me):
+    class Initiative(Listener):
+        @action
+        async def say(self, content: str) -> None:
+            self.keep()
+            self.send(message(self._current_message["from"], "say", content="from my own"))
+
+    space.add(Initiative("initiative"))
+    me.send(message("initiative", "say", content="hi"))
+    assert me.told() == [("say", {"content": "from my own"})]
+
+
+def test_only_say_is_said_back(space, me):
+    class Other(Agent):
+        @action(name="tell")
+        async def say(self, content: str) -> str:
+            return f"heard {content}"
+
+    space.add(Other("other"))
+    me.send(message("other", "tell", content="hi"))
+    assert me.told() == [("response", {"data": "heard hi", "original_message_id": None})]
+
+
+def test_a_say_that_fails_sends_an_error(space, me):
+    class Broken(Agent):
+        @action
+        async def say(self, content: str) -> str:
+            raise RuntimeError("no words")
+
+    space.add(Broken("broken"))
+    me.send(message("broken", "say", content="hi"))
+    assert me.told() == [
+        ("error", {"error": "RuntimeError: no words", "original_message_id": None})
+    ]

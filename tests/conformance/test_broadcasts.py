@@ -1,0 +1,162 @@
+"""Messages to `*`."""
+
+import pytest
+
+from civitas import ACCESS_DENIED, Agent, action
+from conformance.conftest import Kept, Listener, Recorder, message, settle
+
+
+class Member(Recorder):
+    @action
+    async def name(self) -> str:
+        return str(self.id)
+
+    @action
+    async def double(self, n: int) -> int:
+        return 2 * n
+
+    @action
+    async def fail(self) -> None:
+        raise ValueError(f"no, says {self.id}")
+
+    @action(access_policy=ACCESS_DENIED)
+    async def forbidden(self) -> None:
+        raise AssertionError("it ran")
+
+
+def test_a_broadcast_reaches_every_agent_and_by_default_the_sender(space):
+    members = [space.add(Member(id)) for id in ("one", "two", 3)]
+    members[0].send({"id": "b", "meta": {"k": 1}, **message("*", "say", content="hi")})
+    for member in members:
+        assert member.wait_for(1) == [
+            {
+                "id": "b",
+                "meta": {"k": 1},
+                "from": "one",
+                "to": "*",
+                "action": {"name": "say", "args": {"content": "hi"}},
+            }
+        ]
+    settle(*members)
+    assert [len(member.messages) for member in members] == [1, 1, 1]
+
+
+def test_own_broadcasts_can_be_switched_off(space):
+    quiet = space.add(Member("quiet", receive_own_broadcasts=False))
+    loud = space.add(Member("loud"))
+    quiet.send(message("*", "say", content="from quiet"))
+    loud.send(message("*", "say", content="from loud"))
+    loud.wait_for(2)
+    settle(quiet, loud)
+    assert quiet.told() == [("say", {"content": "from loud"})]
+    assert sorted(m["from"] for m in loud.messages) == ["loud", "quiet"]
+
+
+def test_a_message_to_oneself_is_no_broadcast(space):
+    quiet = space.add(Member("quiet", receive_own_broadcasts=False))
+    quiet.send(message("quiet", "say", content="to myself"))
+    assert quiet.told() == [("say", {"content": "to myself"})]
+
+
+def test_each_receiver_answers_a_broadcast(space):
+    me = space.add(Listener("me", receive_own_broadcasts=False))
+    for id in ("one", "two", "three"):
+        space.add(Member(id))
+    me.send({"id": "b", **message("*", "name")})
+    answers = me.wait_for(3)
+    assert {m["from"]: m["action"]["args"]["data"] for m in answers} == {
+        "one": "one",
+        "two": "two",
+        "three": "three",
+    }
+    assert {m["action"]["args"]["original_message_id"] for m in answers} == {"b"}
+    assert {m["to"] for m in answers} == {"me"}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "text"),
+    (
+        ("fail", {}, "ValueError: no, says {}"),
+        ("forbidden", {}, '"{}.forbidden" not permitted'),
+        ("double", {}, '"{}.double" missing argument "n"'),
+        ("double", {"n": 1, "m": 2}, '"{}.double" unexpected argument "m"'),
+    ),
+)
+def test_what_goes_wrong_with_a_broadcast_comes_back_from_each(space, name, args, text):
+    me = space.add(Listener("me", receive_own_broadcasts=False))
+    members = [space.add(Member(id)) for id in ("one", "two")]
+    me.send({"id": "b", **message("*", name, **args)})
+    errors = {m["from"]: m["action"]["args"] for m in me.wait_for(2)}
+    assert errors == {
+        id: {"error": text.format(id), "original_message_id": "b"} for id in ("one", "two")
+    }
+    settle(me, *members)
+    assert len(me.messages) == 2
+
+
+def test_an_unknown_action_is_ignored_in_a_broadcast(space, log):
+    me = space.add(Listener("me"))
+    members = [space.add(Member(id)) for id in ("one", "two")]
+    seen = Kept()
+    space.observe(seen.add)
+    me.send({"id": "b", **message("*", "no_such_action", whatever=1)})
+    settle(me, *members)
+    assert list(me.messages) == []
+    assert [m["action"]["name"] for m in seen if m["action"]["name"] != "help"][:1] == [
+        "no_such_action"
+    ]
+    assert "error" not in {m["action"]["name"] for m in seen}
+    assert list(log.lines) == []
+
+
+def test_who_knows_the_action_answers_and_the_others_are_silent(space):
+    me = space.add(Listener("me"))
+    members = [space.add(Member("one")), space.add(Agent("two")), space.add(Agent("three"))]
+    me.send(message("*", "name"))
+    me.wait_for(1)
+    settle(me, *members)
+    assert [(m["from"], m["action"]["name"]) for m in me.messages] == [("one", "response")]
+
+
+def test_a_broadcast_in_a_space_without_others_is_silent(space):
+    alone = space.add(Member("alone", receive_own_broadcasts=False))
+    alone.send(message("*", "say", content="anybody?"))
+    settle(alone)
+    assert list(alone.messages) == []
+
+
+def test_who_comes_later_does_not_get_it_and_who_has_left_neither(space):
+    me = space.add(Member("me"))
+    left = space.add(Member("left"))
+    space.remove(left)
+    me.send(message("*", "say", content="hi"))
+    me.wait_for(1)
+    late = space.add(Member("late"))
+    settle(me, late)
+    assert list(left.messages) == []
+    assert list(late.messages) == []
+
+
+def test_broadcasts_stay_in_their_space(make_space):
+    here, there = make_space(), make_space()
+    one, other = here.add(Member("one")), there.add(Member("one"))
+    one.send(message("*", "say", content="hi"))
+    one.wait_for(1)
+    other.send(message("*", "say", content="hello"))
+    other.wait_for(1)
+    settle(one)
+    settle(other)
+    assert one.told() == [("say", {"content": "hi"})]
+    assert other.told() == [("say", {"content": "hello"})]
+
+
+def test_an_action_may_broadcast(space):
+    class Caller(Listener):
+        @action
+        def call(self) -> None:
+            self.send(message("*", "say", content="from an action"))
+
+    me = space.add(Member("me"))
+    space.add(Caller("caller"))
+    me.send(message("caller", "call"))
+    assert me.told() == [("say", {"content": "from an action"})]

@@ -1,0 +1,148 @@
+"""A mailbox holds so many messages, and says so."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from civitas import Agent, action
+from civitas.errors import DefinitionError, MailboxFull
+from conformance.conftest import WAIT_S, Recorder, message, settle
+from conformance.gate import Doer, Holder
+
+
+def fill(me: Agent, holder: Holder, n: int) -> list[Any]:
+    """Keep an agent busy and `n` messages waiting."""
+    first = me.ask(holder.id, "hold")
+    holder.begun.wait_for(1)
+    return [first, *(me.ask(holder.id, "note", name=str(i)) for i in range(n))]
+
+
+def test_a_request_to_a_full_mailbox_ends_at_once(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    holder = space.add(Holder("holder"))
+    me = space.add(Agent("me"))
+    waiting = fill(me, holder, 3)
+    for _ in range(3):
+        with pytest.raises(MailboxFull, match='"holder" is full: 3 messages wait'):
+            me.ask("holder", "note", name="x").result(timeout=WAIT_S)
+    assert space.statistics()["agents"]["holder"]["waiting"] == 3
+    holder.gate("one").open()
+    for request in waiting:
+        request.result(timeout=WAIT_S)
+    assert me.ask("holder", "note", name="after").result(timeout=WAIT_S) == "after"
+    assert holder.begun == ["one", "0", "1", "2", "after"]
+
+
+def test_a_send_to_a_full_mailbox_comes_back_as_an_error(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    holder = space.add(Holder("holder"))
+    me = space.add(Recorder("me"))
+    waiting = fill(me, holder, 3)
+    me.send({"id": "too much", **message("holder", "note", name="x")})
+    ((name, args),) = me.told(1)
+    assert name == "error"
+    assert args["original_message_id"] == "too much"
+    assert '"holder" is full' in args["error"]
+    assert not any(each.done() for each in waiting)
+
+
+def test_a_broadcast_to_a_full_mailbox_reaches_the_others(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    holder = space.add(Holder("holder"))
+    other = space.add(Holder("other"))
+    me = space.add(Recorder("me", receive_own_broadcasts=False))
+    waiting = fill(me, holder, 3)
+    me.send(message("*", "note", name="all"))
+    other.begun.wait_for(1)
+    assert [name for name, _ in me.told(2)] in (["error", "response"], ["response", "error"])
+    assert "all" not in holder.begun
+    assert not any(each.done() for each in waiting)
+
+
+def test_what_has_ended_while_waiting_takes_no_room(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    holder = space.add(Holder("holder"))
+    me = space.add(Agent("me"))
+    waiting = fill(me, holder, 3)
+    waiting[2].cancel()
+    again = me.ask("holder", "note", name="again")
+    settle(me)
+    assert not again.done()
+    with pytest.raises(MailboxFull):
+        me.ask("holder", "note", name="x").result(timeout=WAIT_S)
+    holder.gate("one").open()
+    assert again.result(timeout=WAIT_S) == "again"
+    assert holder.begun == ["one", "0", "2", "again"]
+
+
+def test_a_full_mailbox_within_an_action(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+    holder = space.add(Holder("holder"))
+
+    async def ask(agent: Agent, value: Any) -> Any:
+        try:
+            return await agent.ask("holder", "note", name="x")
+        except MailboxFull:
+            return "full"
+
+    space.add(Doer("doer", ask))
+    me = space.add(Agent("me"))
+    waiting = fill(me, holder, 3)
+    assert me.ask("doer", "do").result(timeout=WAIT_S) == "full"
+    assert not any(each.done() for each in waiting)
+
+
+def test_the_messages_of_an_own_chain_fill_a_mailbox_too(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+
+    async def ask(agent: Agent, value: Any) -> Any:
+        asked = [agent.ask("doer", "echo", value=n) for n in range(10)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        return [type(each).__name__ for each in found]
+
+    space.add(Doer("doer", ask))
+    me = space.add(Agent("me"))
+    found = me.ask("doer", "do").result(timeout=WAIT_S)
+    assert found == ["int"] * 3 + ["MailboxFull"] * 7
+
+
+def test_the_messages_of_an_own_chain_and_of_others_share_one_mailbox(make_space: Any) -> None:
+    space = make_space(mailbox=3)
+
+    class Home(Holder):
+        @action
+        async def start(self) -> list[str]:
+            asked = [self.ask("home", "note", name=str(n)) for n in range(3)]
+            await self.hold("start")
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            return [type(each).__name__ for each in found]
+
+    home = space.add(Home("home"))
+    me = space.add(Agent("me"))
+    request = me.ask("home", "start")
+    home.begun.wait_for(1)
+    with pytest.raises(MailboxFull):
+        me.ask("home", "note", name="other").result(timeout=3)
+    home.gate("start").open()
+    assert request.result(timeout=WAIT_S) == ["str"] * 3
+
+
+def test_by_default_ten_thousand_messages_may_wait(space: Any) -> None:
+    holder = space.add(Holder("holder"))
+    me = space.add(Recorder("me"))
+    me.send(message("holder", "hold"))
+    holder.begun.wait_for(1)
+    for n in range(10_001):
+        me.send(message("holder", "note", name=str(n)))
+    ((name, args),) = me.told(1)
+    assert (name, "10000 messages wait" in args["error"]) == ("error", True)
+    assert space.statistics()["agents"]["holder"]["waiting"] == 10_000
+    holder.gate("one").open()
+    assert holder.begun.wait_for(10_001)[1:] == [str(n) for n in range(10_000)]
+
+
+@pytest.mark.parametrize("mailbox", (0, -1, 1.5, "3", True, None))
+def test_a_mailbox_without_room_is_refused(make_space: Any, mailbox: Any) -> None:
+    with pytest.raises(DefinitionError, match="mailbox"):
+        make_space(mailbox=mailbox)

@@ -1,0 +1,33 @@
+"""Every space is held to the same cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.conftest import COLLECTED, SPACES
+
+HERE = Path(__file__).parent
+
+
+def test_the_ids_collected_for_each_space_are_the_same(request: pytest.FixtureRequest) -> None:
+    cases: dict[str, list[str]] = {name: [] for name in SPACES}
+    without = []
+    for item in request.config.stash[COLLECTED]:
+        if item.path.parent != HERE or item.path == Path(__file__):
+            continue
+        callspec = getattr(item, "callspec", None)
+        if callspec is None or "make_space" not in callspec.params:
+            without.append(item.nodeid)
+            continue
+        name = next(name for name, make in SPACES.items() if make is callspec.params["make_space"])
+        test, _, ids = item.nodeid.rstrip("]").partition("[")
+        others = ids.split("-")
+        others.remove(name)
+        cases[name].append(f"{test}[{'-'.join(others)}]")
+    assert without == [], "tests of the suite that run over no space"
+    first, *rest = cases.values()
+    assert len(set(first)) == len(first)
+    for other in rest:
+        assert sorted(other) == sorted(first)

@@ -1,0 +1,90 @@
+"""An agent that holds the loop is named; one that waits is not."""
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from civitas import Agent, action
+from conformance.conftest import WAIT_S, Log
+from conformance.gate import Doer, Holder
+
+
+class Hog(Agent):
+    """Holds the loop until it is told to let go, or for ten seconds."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.let_go = False
+
+    def spin(self) -> None:
+        end = time.monotonic() + WAIT_S
+        while not self.let_go and time.monotonic() < end:
+            pass
+
+    @action
+    async def hog(self) -> str:
+        self.spin()
+        return "done"
+
+    @action
+    async def hog_later(self) -> str:
+        await self.ask("other", "echo")
+        self.spin()
+        return "done"
+
+
+@pytest.mark.parametrize("name", ("hog", "hog_later"))
+def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name: str) -> None:
+    hog = space.add(Hog("hog"))
+    space.add(Doer("other"))
+    me = space.add(Agent("me"))
+    request = me.ask("hog", name)
+    line = log.wait_for("has held the loop")
+    assert not request.done()
+    hog.let_go = True
+    assert request.result(timeout=WAIT_S) == "done"
+    assert line.startswith("WARNING ")
+    assert "agent 'hog'" in line
+    assert f'"hog.{name}"' in line
+    assert "test_watchdog.py" in line
+    assert "agent 'hog'" in log.wait_for("let go of the loop")
+
+
+def test_the_watchdog_names_a_holder_after_a_second_and_a_half(
+    space: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Busy(Agent):
+        @action
+        async def busy(self) -> None:
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                pass
+
+    space.add(Busy("busy"))
+    me = space.add(Agent("me"))
+    with caplog.at_level(logging.WARNING, logger="civitas.watchdog"):
+        me.ask("busy", "busy").result(timeout=WAIT_S)
+    named = [r.getMessage() for r in caplog.records if r.name == "civitas.watchdog"]
+    assert any("agent 'busy'" in text and '"busy.busy"' in text for text in named)
+
+
+def test_the_watchdog_is_silent_of_actions_that_wait_or_block_a_thread(
+    space: Any, log: Log
+) -> None:
+    class Busy(Agent):
+        @action
+        def busy(self) -> None:
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                pass
+
+    holder = space.add(Holder("holder"))
+    space.add(Busy("busy"))
+    me = space.add(Agent("me"))
+    request = me.ask("holder", "hold")
+    me.ask("busy", "busy").result(timeout=WAIT_S)
+    holder.gate("one").open()
+    assert request.result(timeout=WAIT_S) == "one"
+    assert not any("held the loop" in line for line in log.lines)

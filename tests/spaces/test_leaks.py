@@ -1,0 +1,273 @@
+"""What is done with leaves nothing behind: counted, over ten thousand of it."""
+
+import asyncio
+import gc
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from civitas import Agent, NativeSpace, action
+from civitas.errors import AgentStopped, RequestError
+
+MANY = 10_000
+WAIT_S = 10
+
+
+class Server(Agent):
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.begun = threading.Event()
+        self.gate: asyncio.Event | None = None
+
+    @action
+    async def hold(self) -> None:
+        self.gate = asyncio.Event()
+        self.begun.set()
+        await self.gate.wait()
+
+    @action
+    async def release(self) -> None:
+        assert self.gate is not None
+        self.gate.set()
+
+    @action
+    async def wait(self) -> None:
+        await asyncio.Event().wait()
+
+    @action
+    async def echo(self, value: Any = None) -> Any:
+        return value
+
+    @action
+    async def echo_later(self, value: Any = None) -> Any:
+        await asyncio.sleep(0)
+        return value
+
+    @action
+    async def fail(self) -> None:
+        raise ValueError("in vain")
+
+
+@pytest.fixture
+def space() -> Iterator[NativeSpace]:
+    with NativeSpace(mailbox=2 * MANY) as space:
+        yield space
+
+
+def message(to: str, name: str, **args: Any) -> dict[str, Any]:
+    return {"to": to, "action": {"name": name, "args": args}}
+
+
+def objects() -> Counter[str]:
+    """How many objects there are of each type of the package, and of asyncio's."""
+    gc.collect()
+    found: Counter[str] = Counter()
+    for each in gc.get_objects():
+        kind = type(each)
+        if str(kind.__module__).partition(".")[0] in ("civitas", "_asyncio", "_contextvars"):
+            found[f"{kind.__module__}.{kind.__qualname__}"] += 1
+    return found
+
+
+def calm(space: NativeSpace, *agents: Agent) -> Counter[str]:
+    """The counts once all that was entered has been done."""
+    for one in agents:
+        for _ in range(3):
+            one.ask(one.id, "help").result(timeout=WAIT_S)
+    statistics = space.statistics()
+    assert statistics["deadlines"] == 0
+    for each in statistics["agents"].values():
+        assert each == {"waiting": 0, "handling": [], "asking": 0}
+    return objects()
+
+
+def grown(before: Counter[str], after: Counter[str], by: int = 0) -> dict[str, int]:
+    """The types of which there are more than before."""
+    return {name: n for name, n in (after - before).items() if n > by}
+
+
+def test_ten_thousand_dropped_requests_that_wait(space: NativeSpace) -> None:
+    server = space.add(Server("server"))
+    gatekeeper = space.add(Server("gatekeeper"))
+    me = space.add(Agent("me"))
+    me.ask("server", "echo_later").result(timeout=WAIT_S)
+    before = calm(space, me, server, gatekeeper)
+
+    held = me.ask("server", "hold")
+    assert server.begun.wait(WAIT_S)
+    asked = [me.ask("server", "echo", value=n) for n in range(MANY)]
+    me.ask("me", "help").result(timeout=WAIT_S)
+    assert space.statistics()["deadlines"] >= MANY
+    assert space.statistics()["agents"]["server"]["waiting"] == MANY
+    del asked
+    me.ask("me", "help").result(timeout=WAIT_S)
+    statistics = space.statistics()
+    assert statistics["deadlines"] <= 1
+    assert statistics["agents"]["server"]["waiting"] == 0
+    # While the server is still held: what was dropped is gone already, but for a few.
+    assert grown(before, objects(), by=100) == {}
+    held.cancel()
+    with pytest.raises(RequestError):
+        held.result(timeout=WAIT_S)
+    del held
+    assert grown(before, calm(space, me, server, gatekeeper), by=2) == {}
+
+
+def test_ten_thousand_dropped_requests_that_are_being_handled(space: NativeSpace) -> None:
+    servers = [space.add(Server(f"server {i}")) for i in range(10)]
+    me = space.add(Agent("me"))
+
+    def drop(many: int) -> None:
+        for n in range(many):
+            me.ask(f"server {n % 10}", "wait")
+
+    drop(1000)
+    before = calm(space, me, *servers)
+    drop(MANY)
+    assert grown(before, calm(space, me, *servers), by=2) == {}
+
+
+@pytest.mark.parametrize("name", ("echo", "echo_later", "fail", "nothing"))
+def test_ten_thousand_answered_requests(space: NativeSpace, name: str) -> None:
+    server = space.add(Server("server"))
+    me = space.add(Agent("me"))
+
+    def ask(many: int) -> None:
+        asked = [me.ask("server", name) for _ in range(many)]
+        for request in asked:
+            try:
+                request.result(timeout=WAIT_S)
+            except RequestError:
+                continue
+
+    ask(100)
+    before = calm(space, me, server)
+    ask(MANY)
+    assert grown(before, calm(space, me, server), by=2) == {}
+
+
+def test_ten_thousand_requests_past_their_deadline(space: NativeSpace) -> None:
+    server = space.add(Server("server"))
+    me = space.add(Agent("me"))
+
+    def ask(many: int) -> None:
+        asked = [me.request(message("server", "wait"), timeout=0.05) for _ in range(many)]
+        for request in asked:
+            with pytest.raises(TimeoutError):
+                request.result(timeout=WAIT_S)
+
+    ask(100)
+    before = calm(space, me, server)
+    ask(MANY)
+    assert grown(before, calm(space, me, server), by=2) == {}
+
+
+def test_ten_thousand_sends_and_answers(space: NativeSpace) -> None:
+    server = space.add(Server("server"))
+    me = space.add(Agent("me"))
+
+    def send(many: int) -> None:
+        for n in range(many):
+            me.send(message("server", "echo", value=n))
+            me.send(message("nobody", "echo", value=n))
+        me.ask("server", "echo").result(timeout=WAIT_S)
+
+    send(100)
+    before = calm(space, me, server)
+    send(MANY)
+    assert grown(before, calm(space, me, server), by=2) == {}
+
+
+def test_agents_that_came_and_went(space: NativeSpace) -> None:
+    me = space.add(Agent("me"))
+
+    def come_and_go(many: int) -> None:
+        for n in range(many):
+            server = space.add(Server(f"server {n}"))
+            assert me.ask(server.id, "echo", value=n).result(timeout=WAIT_S) == n
+            request = me.ask(server.id, "wait")
+            space.remove(server)
+            with pytest.raises(AgentStopped):
+                request.result(timeout=WAIT_S)
+
+    come_and_go(20)
+    before = calm(space, me)
+    come_and_go(1000)
+    assert grown(before, calm(space, me), by=2) == {}
+    assert sum(isinstance(each, Server) for each in gc.get_objects()) == 0
+
+
+def test_a_request_that_is_polled_keeps_no_trace_of_it(space: NativeSpace) -> None:
+    server = space.add(Server("server"))
+    me = space.add(Agent("me"))
+    held = me.ask("server", "hold")
+    assert server.begun.wait(WAIT_S)
+
+    def poll(many: int) -> int:
+        for _ in range(many):
+            with pytest.raises(TimeoutError):
+                held.result(timeout=0)
+        gc.collect()
+        return sum(isinstance(each, threading.Event) for each in gc.get_objects())
+
+    before = poll(10)
+    assert poll(1000) <= before + 10
+    held.cancel()
+
+
+def test_what_a_message_carried_does_not_outlive_it(space: NativeSpace) -> None:
+    server = space.add(Server("server"))
+    me = space.add(Agent("me"))
+    for name in ("echo", "echo_later"):
+        for _ in range(20):
+            me.ask("server", name, value={"mark": ["carried"]}).result(timeout=WAIT_S)
+    calm(space, me, server)
+    assert sum(type(each) is list and each == ["carried"] for each in gc.get_objects()) == 0
+
+
+def test_spaces_that_were_closed(space: NativeSpace) -> None:
+    def open_and_close(many: int) -> None:
+        for _ in range(many):
+            with NativeSpace() as other:
+                other.add(Server("server"))
+                me = other.add(Agent("me"))
+                assert me.ask("server", "echo_later", value=1).result(timeout=WAIT_S) == 1
+                asked = me.ask("server", "wait")
+            assert asked.done()
+
+    open_and_close(2)
+    before, threads = objects(), threading.active_count()
+    open_and_close(6)
+    assert grown(before, objects(), by=2) == {}
+    assert threading.active_count() <= threads
+
+
+def test_tasks_that_stand_ready_are_no_more_than_were_needed_at_a_time(space: NativeSpace) -> None:
+    servers = [space.add(Server(f"server {i}")) for i in range(500)]
+    me = space.add(Agent("me"))
+    waiting = [me.ask(server.id, "wait") for server in servers]
+    for _ in range(3):
+        me.ask("me", "help").result(timeout=WAIT_S)
+    del waiting
+    calm(space, me, *servers)
+    assert objects()["_asyncio.Task"] < 100
+
+
+def test_a_space_that_is_closed_as_handlers_begin_leaves_no_coroutine_behind() -> None:
+    def open_and_close(many: int) -> None:
+        space = NativeSpace()
+        servers = [space.add(Server(f"server {i}")) for i in range(many)]
+        me = space.add(Agent("me"))
+        asked = [me.ask(server.id, "echo_later") for server in servers]
+        space.close()
+        assert all(request.done() for request in asked)
+
+    for many in (1, 2, 3, 5, 8, 13) * 10:
+        open_and_close(many)
+    gc.collect()  # one that nothing holds any more complains now, and pytest listens
+    left = [each for each in gc.get_objects() if inspect.iscoroutine(each)]
+    assert [each for each in left if inspect.getcoroutinestate(each) == inspect.CORO_CREATED] == []

@@ -1,0 +1,406 @@
+"""Action, ActionRegistry and @action by themselves."""
+
+import asyncio
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from civitas import (
+    ACCESS_DENIED,
+    ACCESS_PERMITTED,
+    ACCESS_REQUESTED,
+    Action,
+    ActionRegistry,
+    Agent,
+    action,
+)
+from civitas.errors import DefinitionError, InvalidArguments
+
+
+@dataclass
+class Point:
+    x: int
+
+
+def read_file(name: str, lines: int = 10) -> str:
+    """Read a file.
+
+    Args:
+        name: which
+        lines: at most so many
+    """
+    return f"{lines} lines of {name}"
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "lines": {"type": "integer", "minimum": 1}},
+    "required": ["name"],
+}
+
+# -- @action ---------------------------------------------------------------------------------------
+
+
+def test_the_policies_differ_and_are_text():
+    assert len({ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED}) == 3
+    assert all(isinstance(p, str) for p in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED))
+
+
+@pytest.mark.parametrize("mark", (action, action()), ids=("bare", "with parentheses"))
+def test_a_marked_function_stays_what_it_was(mark):
+    def double(n: int) -> int:
+        """Double."""
+        return 2 * n
+
+    marked = mark(double)
+    assert marked is double
+    assert marked(2) == 4
+    made = Action.of(marked)
+    assert (made.name, made.description) == ("double", "Double.")
+    assert made.access_policy == ACCESS_PERMITTED
+    assert (made.terminal, made.idempotent, made.timeout) == (False, False, None)
+
+
+def test_the_options_of_a_marked_function_are_those_of_its_action():
+    @action(
+        name="twice",
+        help={"my": "own"},
+        access_policy=ACCESS_REQUESTED,
+        terminal=True,
+        idempotent=True,
+        timeout=2.5,
+    )
+    async def double(n: int) -> int:
+        return 2 * n
+
+    made = Action.of(double)
+    assert made.name == "twice"
+    assert made.help == {"my": "own"}
+    assert made.access_policy == ACCESS_REQUESTED
+    assert (made.terminal, made.idempotent, made.timeout) == (True, True, 2.5)
+    assert made.is_async
+    assert asyncio.run(made.execute(n=2)) == 4
+
+
+def test_the_decorator_keeps_its_name_whatever_is_imported():
+    import civitas.action
+    from civitas import action as again
+
+    assert callable(civitas.action)
+    assert again is action
+
+
+def test_positional_options_are_refused():
+    with pytest.raises(DefinitionError, match="name"):
+        action("name")
+    with pytest.raises(TypeError):
+        action(read_file, "name")
+
+
+# -- Action ----------------------------------------------------------------------------------------
+
+
+def test_an_action_is_made_as_in_the_definitions_by_hand():
+    made = Action(
+        name="read",
+        function=read_file,
+        description="Reads a file",
+        parameters=SCHEMA,
+        terminal=False,
+    )
+    assert (made.name, made.function, made.description) == ("read", read_file, "Reads a file")
+    assert made.parameters == SCHEMA
+    assert made.terminal is False
+    assert made.execute(name="x") == "10 lines of x"
+    assert Action("end", print, "Ends", {}, True).terminal is True
+
+
+def test_what_is_left_out_is_read_from_the_function():
+    made = Action("read", read_file)
+    assert made.description == "Read a file."
+    assert made.parameters == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "which"},
+            "lines": {"type": "integer", "description": "at most so many", "default": 10},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    assert made.help == {
+        "description": "Read a file.",
+        "args": {
+            "name": {"type": "string", "description": "which"},
+            "lines": {"type": "integer", "description": "at most so many", "default": 10},
+        },
+        "returns": {"type": "string"},
+    }
+
+
+def test_what_is_given_out_is_a_copy():
+    made = Action("read", read_file)
+    made.parameters["properties"]["name"]["type"] = "changed"
+    made.help["args"].clear()
+    assert made.parameters["properties"]["name"]["type"] == "string"
+    assert set(made.help["args"]) == {"name", "lines"}
+
+
+def test_an_empty_description_by_hand_is_the_description():
+    assert Action("read", read_file, "").description == ""
+
+
+def test_description_and_parameters_may_be_set():
+    made = Action("read", read_file)
+    made.description = "another"
+    made.parameters = SCHEMA
+    assert made.description == "another"
+    assert made.parameters == SCHEMA
+    with pytest.raises(InvalidArguments):
+        made.check({"name": "x", "lines": 0})
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    (
+        ({}, '"read" missing argument "name"'),
+        ({"name": "x", "size": 1}, '"read" unexpected argument "size"'),
+        ({"name": 1}, '"read" argument "name" must be string, not integer'),
+    ),
+)
+def test_check_refuses_by_the_signature(args, text):
+    with pytest.raises(InvalidArguments) as caught:
+        Action("read", read_file).check(args)
+    assert str(caught.value) == text
+
+
+def test_check_gives_python_objects():
+    def move(to: Point, by: float = 1.0) -> None:
+        pass
+
+    assert Action("move", move).check({"to": {"x": 1}, "by": 2}) == {"to": Point(1), "by": 2.0}
+
+
+def test_check_names_the_action_as_it_is_told_to():
+    with pytest.raises(InvalidArguments, match=r'^"Host\.read" missing argument "name"$'):
+        Action("read", read_file).check({}, "Host.read")
+
+
+@pytest.mark.parametrize(
+    ("args", "pattern"),
+    (
+        ({}, r'"read": .*name'),
+        ({"name": 1}, r'"read" argument "name": .*string'),
+        ({"name": "x", "lines": 0}, r'"read" argument "lines": .*minimum'),
+        ({"name": "x", "lines": "1"}, r'"read" argument "lines": .*integer'),
+    ),
+)
+def test_check_refuses_by_the_schema_given_by_hand(args, pattern):
+    made = Action("read", read_file, "Reads", SCHEMA)
+    with pytest.raises(InvalidArguments, match=pattern):
+        made.check(args)
+    assert made.check({"name": "x", "lines": 1}) == {"name": "x", "lines": 1}
+
+
+def test_a_long_wrong_value_is_told_in_short():
+    made = Action("read", read_file, "Reads", {"properties": {"name": {"type": "integer"}}})
+    with pytest.raises(InvalidArguments) as caught:
+        made.check({"name": "x" * 100_000})
+    assert len(str(caught.value)) < 400
+
+
+def test_a_schema_that_is_none_is_a_definition_error():
+    made = Action("read", read_file, "Reads", {"type": "no such type"})
+    with pytest.raises(DefinitionError, match="'read': parameters is not a JSON schema"):
+        made.check({})
+
+
+def test_a_schema_may_describe_a_function_that_has_none():
+    made = Action("show", lambda **kwargs: kwargs, "Shows", {"type": "object"})
+    assert made.execute(**made.check({"a": 1})) == {"a": 1}
+    assert made.help == {"description": "Shows", "args": {}}
+
+
+class Callable:
+    """A callable object."""
+
+    def __call__(self, n: int) -> int:
+        """Double it."""
+        return 2 * n
+
+
+class AsyncCallable:
+    async def __call__(self, n: int) -> int:
+        return 2 * n
+
+
+async def double(n: int) -> int:
+    return 2 * n
+
+
+class Holder:
+    def method(self, n: int) -> int:
+        """A method."""
+        return 2 * n
+
+    async def async_method(self, n: int) -> int:
+        return 2 * n
+
+    @staticmethod
+    def static(n: int) -> int:
+        return 2 * n
+
+    @classmethod
+    def of_class(cls, n: int) -> int:
+        return 2 * n
+
+
+CALLABLES: dict[str, tuple[Any, str, bool]] = {
+    "function": (lambda n: 2 * n, "<lambda>", False),
+    "async function": (double, "double", True),
+    "object": (Callable(), "Callable", False),
+    "async object": (AsyncCallable(), "AsyncCallable", True),
+    "method": (Holder().method, "method", False),
+    "async method": (Holder().async_method, "async_method", True),
+    "static method": (Holder.static, "static", False),
+    "class method": (Holder.of_class, "of_class", False),
+    "partial": (functools.partial(Holder().method), "partial", False),
+    "partial of async": (functools.partial(double), "partial", True),
+}
+
+
+@pytest.mark.parametrize("case", CALLABLES)
+def test_every_callable_can_be_an_action(case):
+    function, name, is_async = CALLABLES[case]
+    made = Action.of(function)
+    assert made.name == name
+    assert made.is_async is is_async
+    assert list(made.parameters["properties"]) == ["n"]
+    value = made.execute(**made.check({"n": 2}))
+    assert (asyncio.run(value) if is_async else value) == 4
+
+
+def test_the_action_of_a_function_is_made_once():
+    assert Action.of(read_file) is Action.of(read_file)
+    made = Action("x", read_file)
+    assert Action.of(made) is made
+
+
+def test_the_action_of_a_copy_is_its_own():
+    @functools.wraps(read_file)
+    def shout(*args: Any, **kwargs: Any) -> str:
+        return read_file(*args, **kwargs).upper()
+
+    Action.of(read_file)
+    assert Action.of(shout).execute(name="x") == "10 LINES OF X"
+    assert Action.of(read_file).execute(name="x") == "10 lines of x"
+
+
+def test_an_action_says_what_it_is():
+    assert repr(Action("read", read_file)) == "<Action 'read'>"
+
+
+@pytest.mark.parametrize("source", (None, 1, "read_file", {}, [read_file]))
+def test_what_is_no_callable_is_no_action(source):
+    with pytest.raises(DefinitionError, match="an action is a function"):
+        Action.of(source)
+
+
+# -- ActionRegistry --------------------------------------------------------------------------------
+
+
+class Librarian(Agent):
+    @action
+    async def find(self, title: str) -> str:
+        """Find a book."""
+        return f"{title} for {self.id}"
+
+    @action(name="give back", terminal=True, access_policy=ACCESS_REQUESTED)
+    def give_back(self, title: str) -> None:
+        pass
+
+    def unmarked(self) -> None:
+        pass
+
+
+def test_a_registry_is_empty_at_first():
+    registry = ActionRegistry()
+    assert registry.actions == {}
+    assert registry.get_actions() == []
+    assert registry.get_action("read") is None
+
+
+def test_a_registry_finds_what_was_registered():
+    registry = ActionRegistry()
+    made = Action("read", read_file, "Reads", SCHEMA)
+    registry.register(made)
+    assert registry.get_action("read") is made
+    assert registry.get_actions() == [made]
+    assert registry.actions == {"read": made}
+    assert registry.get_action("Read") is None
+
+
+def test_a_later_action_of_a_name_replaces_the_earlier():
+    registry = ActionRegistry()
+    first, second = Action("read", read_file), Action("read", read_file)
+    registry.register(first)
+    registry.register(second)
+    assert registry.get_actions() == [second]
+
+
+def test_a_registry_takes_functions_and_methods():
+    registry = ActionRegistry()
+    registry.register(read_file)
+    agent = Librarian("agent")
+    registry.register(agent.find)
+    registry.register(agent.give_back)
+    assert list(registry.actions) == ["read_file", "find", "give back"]
+    found = registry.get_action("find")
+    assert found.description == "Find a book."
+    assert list(found.parameters["properties"]) == ["title"]
+    assert asyncio.run(found.execute(title="Emma")) == "Emma for agent"
+    assert registry.get_action("give back").terminal is True
+
+
+def test_a_registry_takes_an_agent_with_all_that_it_offers():
+    registry = ActionRegistry()
+    agent = Librarian("agent")
+    registry.register(agent)
+    assert list(registry.actions) == ["find", "give back"]
+    assert asyncio.run(registry.get_action("find").execute(title="Emma")) == "Emma for agent"
+    assert registry.get_action("give back").access_policy == ACCESS_REQUESTED
+
+
+def test_an_agent_whose_actions_are_there_already_is_refused_and_changes_nothing():
+    registry = ActionRegistry()
+    registry.register(Librarian("one"))
+    before = dict(registry.actions)
+    with pytest.raises(DefinitionError, match="find, give back"):
+        registry.register(Librarian("two"))
+    assert registry.actions == before
+
+
+@pytest.mark.parametrize("thing", (None, 1, "read", {"name": "x"}, []))
+def test_a_registry_takes_nothing_else(thing):
+    registry = ActionRegistry()
+    with pytest.raises(DefinitionError):
+        registry.register(thing)
+    assert registry.actions == {}
+
+
+# -- what an agent offers --------------------------------------------------------------------------
+
+
+def test_an_agent_offers_its_marked_methods_and_not_the_special_ones():
+    agent = Librarian("agent")
+    assert list(agent.offers) == ["find", "give back"]
+    assert all(isinstance(offer, Action) for offer in agent.offers.values())
+    assert agent.offers["find"].help["args"] == {"title": {"type": "string"}}
+    assert Agent("bare").offers == {}
+
+
+def test_what_an_agent_offers_cannot_be_changed_from_outside():
+    agent = Librarian("agent")
+    agent.offers.clear()
+    assert list(agent.offers) == ["find", "give back"]

@@ -1,0 +1,372 @@
+"""Approvers, each asked outside of any space."""
+
+import asyncio
+import io
+import threading
+
+import pytest
+
+from civitas.approval import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    RefuseAll,
+    Rule,
+    RuleApprover,
+    TerminalApprover,
+    approve,
+)
+from civitas.errors import DefinitionError
+
+
+def proposed(agent="Host", action="delete", /, sender="me", **args):
+    return ApprovalRequest.of(
+        {"from": sender, "to": agent, "action": {"name": action, "args": args}}
+    )
+
+
+def ask(approver, request=None):
+    return asyncio.run(approve(approver, request or proposed(path="/tmp/x")))
+
+
+# -- the request -----------------------------------------------------------------------------------
+
+
+def test_a_request_is_made_of_a_message():
+    message = {
+        "id": "1",
+        "meta": {"k": 1},
+        "from": "me",
+        "to": "Host",
+        "action": {"name": "delete", "args": {"path": "x"}},
+    }
+    request = ApprovalRequest.of(message)
+    assert (request.agent, request.action, request.sender) == ("Host", "delete", "me")
+    assert request.args == {"path": "x"}
+    assert request.message == message
+
+
+def test_a_request_without_args_has_none():
+    request = ApprovalRequest.of({"from": "me", "to": "Host", "action": {"name": "stop"}})
+    assert request.args == {}
+    assert str(request) == "/Host.stop"
+
+
+def test_a_request_reads_like_the_command_that_makes_it():
+    assert str(proposed(path="a b", force=True, n=1, l=[1, None])) == (
+        '/Host.delete path:"a b" force:true n:1 l:[1, null]'
+    )
+
+
+def test_the_fingerprint_is_bound_to_agent_action_and_arguments():
+    first = proposed("Host", "delete", a=1, b=[1, {"c": 2, "d": 3}])
+    assert first.fingerprint == proposed("Host", "delete", b=[1, {"d": 3, "c": 2}], a=1).fingerprint
+    assert first.fingerprint == proposed("Host", "delete", sender="x", **first.args).fingerprint
+    others = [
+        proposed("host", "delete", **first.args),
+        proposed("Host", "deleted", **first.args),
+        proposed("Host", "delete", a="1", b=first.args["b"]),
+        proposed("Host", "delete", a=True, b=first.args["b"]),
+        proposed("Host", "delete", a=1, b=[{"c": 2, "d": 3}, 1]),
+        proposed("Host", "delete", a=1),
+        proposed("Hostdelete", "", **first.args),
+    ]
+    assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 8
+
+
+# -- approve ---------------------------------------------------------------------------------------
+
+
+def test_no_approver_refuses():
+    assert ask(None) is False
+
+
+@pytest.mark.parametrize("form", ("async def", "def", "def that gives an awaitable"))
+@pytest.mark.parametrize(
+    ("answer", "permitted"),
+    (
+        (True, True),
+        (False, False),
+        (None, False),
+        (1, False),
+        ("yes", False),
+        ([True], False),
+        (..., False),
+    ),
+)
+def test_only_true_permits(form, answer, permitted):
+    class Async:
+        async def approve(self, request):
+            return answer
+
+    class Plain:
+        def approve(self, request):
+            return answer
+
+    class Later:
+        def approve(self, request):
+            return Async().approve(request)
+
+    made = {"async def": Async, "def": Plain}.get(form, Later)()
+    assert isinstance(made, Approver)
+    assert ask(made) is permitted
+    assert ask(CallbackApprover(made.approve)) is permitted
+
+
+@pytest.mark.parametrize("form", ("async def", "def"))
+@pytest.mark.parametrize("wrapped", (False, True))
+def test_an_exception_refuses_and_is_logged(caplog, form, wrapped):
+    class Async:
+        async def approve(self, request):
+            raise OSError("no line to the person")
+
+    class Plain:
+        def approve(self, request):
+            raise OSError("no line to the person")
+
+    made = (Async if form == "async def" else Plain)()
+    assert ask(CallbackApprover(made.approve) if wrapped else made) is False
+    [record] = caplog.records
+    assert record.levelname == "ERROR"
+    assert "/Host.delete" in record.getMessage()
+    assert "no line to the person" in caplog.text
+
+
+def test_what_is_no_approver_refuses(caplog):
+    assert ask(object()) is False
+    assert "object" in caplog.text
+
+
+def test_a_plain_approver_runs_beside_the_loop():
+    async def both():
+        free = threading.Event()
+        approver = CallbackApprover(lambda request: free.wait(10))
+        asking = asyncio.create_task(approve(approver, proposed()))
+        await asyncio.sleep(0)
+        assert not asking.done()
+        free.set()
+        return await asyncio.wait_for(asking, 10)
+
+    assert asyncio.run(both()) is True
+
+
+def test_asking_can_be_cancelled():
+    async def cancelled():
+        free = threading.Event()
+        approver = CallbackApprover(lambda request: free.wait(10))
+        asking = asyncio.create_task(approve(approver, proposed()))
+        await asyncio.sleep(0)
+        asking.cancel()
+        try:
+            await asking
+        except asyncio.CancelledError:
+            return "cancelled"
+        finally:
+            free.set()
+        return "answered"
+
+    assert asyncio.run(cancelled()) == "cancelled"
+
+
+def test_refuse_all_refuses():
+    assert ask(RefuseAll()) is False
+
+
+def test_a_callback_is_given_the_request():
+    request = proposed(path="x")
+    given = []
+    assert ask(CallbackApprover(lambda r: given.append(r) or True), request) is True
+    assert given == [request]
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "permitted"),
+    (
+        (Rule(), True),
+        (Rule("Host"), True),
+        (Rule("host"), False),
+        (Rule("Ho*"), True),
+        (Rule("Hos"), False),
+        (Rule("*", "delete"), True),
+        (Rule("*", "del??e"), True),
+        (Rule("*", "read"), False),
+        (Rule("Host", "delete", {"path": "/tmp/*"}), True),
+        (Rule("Host", "delete", {"path": "/etc/*"}), False),
+        (Rule("Host", "delete", {"path": "tmp"}), False),
+        (Rule("Host", "delete", {"path": "*", "force": "true"}), True),
+        (Rule("Host", "delete", {"force": "false"}), False),
+        (Rule("Host", "delete", {"missing": "*"}), False),
+        (Rule("Host", "delete", {}), True),
+        (Rule("Host", "delete", {"n": "1"}), True),
+        (
+            Rule("Host", "delete", {"names": '["a", "b"]'}),
+            False,
+        ),  # brackets are a set of characters
+        (Rule("Host", "delete", {"names": '*"a", "b"*'}), True),
+        (Rule(permit=False), False),
+    ),
+)
+def test_a_rule_permits_what_matches(rule, permitted):
+    request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"])
+    assert ask(RuleApprover([rule]), request) is permitted
+
+
+def test_the_first_rule_that_matches_speaks():
+    rules = [Rule(args={"path": "/tmp/keep*"}, permit=False), Rule(args={"path": "/tmp/*"})]
+    assert ask(RuleApprover(rules), proposed(path="/tmp/x")) is True
+    assert ask(RuleApprover(rules), proposed(path="/tmp/keep me")) is False
+    assert ask(RuleApprover(reversed(rules)), proposed(path="/tmp/keep me")) is True
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "permitted"),
+    ((None, False), (RefuseAll(), False), (CallbackApprover(lambda request: True), True)),
+)
+def test_what_no_rule_speaks_of_goes_to_otherwise(otherwise, permitted):
+    assert ask(RuleApprover([Rule("nobody")], otherwise)) is permitted
+    assert ask(RuleApprover([], otherwise)) is permitted
+
+
+def test_a_refusing_rule_is_not_asked_about_otherwise():
+    otherwise = CallbackApprover(lambda request: True)
+    assert ask(RuleApprover([Rule("Host", permit=False)], otherwise)) is False
+
+
+@pytest.mark.parametrize("rule", ("Host.delete", {"agent": "Host"}, None, True))
+def test_what_is_no_rule_is_refused_at_once(rule):
+    with pytest.raises(DefinitionError, match="Rule"):
+        RuleApprover([rule])
+
+
+@pytest.mark.parametrize("permit", ("yes", 1, None))
+def test_a_rule_permits_or_refuses_and_nothing_else(permit):
+    assert ask(RuleApprover([Rule(permit=permit)])) is False
+
+
+def test_a_pattern_matches_the_whole_text_with_its_lines():
+    rules = [Rule(args={"path": "/tmp/x"})]
+    assert ask(RuleApprover(rules), proposed(path="/tmp/x\n/etc/passwd")) is False
+    assert ask(RuleApprover(rules), proposed(path=" /tmp/x")) is False
+
+
+# -- the terminal ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "permitted"),
+    (
+        ("y\n", True),
+        ("yes\n", True),
+        ("YES\n", True),
+        ("  y  \n", True),
+        ("y", True),
+        ("n\n", False),
+        ("no\n", False),
+        ("\n", False),
+        ("", False),
+        ("yy\n", False),
+        ("yes please\n", False),
+        ("ye\n", False),
+        ("true\n", False),
+        ("1\n", False),
+        ("j\n", False),
+    ),
+)
+def test_only_y_or_yes_permits(typed, permitted):
+    out = io.StringIO()
+    assert ask(TerminalApprover(io.StringIO(typed), out)) is permitted
+    assert '/Host.delete path:"/tmp/x"' in out.getvalue()
+    assert "me" in out.getvalue()
+
+
+def test_each_question_takes_one_line():
+    approver = TerminalApprover(io.StringIO("y\nn\ny\n"), io.StringIO())
+    assert [ask(approver) for _ in range(4)] == [True, False, True, False]
+
+
+def test_a_closed_terminal_refuses():
+    stdin = io.StringIO("y\n")
+    stdin.close()
+    assert ask(TerminalApprover(stdin, io.StringIO())) is False
+
+
+def test_a_terminal_that_cannot_be_written_to_refuses(caplog):
+    out = io.StringIO()
+    out.close()
+    assert ask(TerminalApprover(io.StringIO("y\n"), out)) is False
+    assert "TerminalApprover" in caplog.text
+
+
+def test_the_terminal_is_the_processs_unless_another_is_given(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert ask(TerminalApprover()) is True
+    assert "/Host.delete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    (
+        "\x1b[2K\x1b[1A harmless",
+        "\rharmless",
+        "x\nPermit this? [y/N] y",
+        "\x08\x08\x08",
+        "\x9b31m",
+        "\u202eevil",
+        "\u2028line",
+        "\x00",
+        "\u200b",
+    ),
+)
+@pytest.mark.parametrize("where", ("value", "name", "agent", "action", "sender", "nested"))
+def test_nothing_that_a_terminal_obeys_is_shown(hidden, where):
+    out = io.StringIO()
+    request = {
+        "value": lambda: proposed(path=hidden),
+        "name": lambda: proposed(**{hidden: 1}),
+        "agent": lambda: proposed(hidden, "delete"),
+        "action": lambda: proposed("Host", hidden),
+        "sender": lambda: proposed(sender=hidden),
+        "nested": lambda: proposed(path=[{hidden: hidden}]),
+    }[where]()
+    ask(TerminalApprover(io.StringIO("n\n"), out), request)
+    shown = out.getvalue()
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert shown.count("\n") == 1
+    assert shown.partition("\n")[2] == "Permit this? [y/N] "
+
+
+def test_one_question_at_a_time():
+    class Terminal(io.StringIO):
+        """Notices if a question comes while another is open."""
+
+        open = False
+        overlapped = False
+
+        def write(self, text):
+            if "Permit this?" in text:
+                self.overlapped |= self.open
+                self.open = True
+            return super().write(text)
+
+    class Answers:
+        def readline(self):
+            barrier.wait(10)
+            out.open = False
+            return "y\n"
+
+    out = Terminal()
+    barrier = threading.Barrier(2)
+    approver = TerminalApprover(Answers(), out)
+
+    async def all_at_once():
+        asking = [asyncio.create_task(approve(approver, proposed(n=n))) for n in range(5)]
+        for _ in asking:
+            await asyncio.to_thread(barrier.wait, 10)
+        return await asyncio.gather(*asking)
+
+    assert asyncio.run(all_at_once()) == [True] * 5
+    assert not out.overlapped
+    assert out.getvalue().count("Permit this?") == 5
