@@ -1,0 +1,331 @@
+"""What the loop costs: a turn, an agent, a thousand agents that wait for their models.
+
+    python -m benchmarks.turn [--quick]
+
+`limit` is the bare form of the same work, measured in turns with ours in the same process; `ratio`
+is how many times as long ours takes. Each call of a turn has other arguments than the one before,
+as those of a model that gets on have. With agno installed, it does the same job beside us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import statistics
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.measure import Figures, emit, installed, side_by_side
+from civitas import Call, ModelReply, ReActAgent
+
+AGENTS = 1000
+SLEEP_S = 0.2
+
+
+def args(done: int) -> str:
+    return f'{{"a": {done}, "b": 2}}'
+
+
+def add_tool(a: int, b: int) -> int:
+    """Add two integers.
+
+    Args:
+        a: first integer
+        b: second integer
+    """
+    return a + b
+
+
+async def add_tool_async(a: int, b: int) -> int:
+    """Add two integers.
+
+    Args:
+        a: first integer
+        b: second integer
+    """
+    return a + b
+
+
+add_tool_async.__name__ = "add_tool"
+
+
+# -- the bare forms --------------------------------------------------------------------------------
+
+
+class BareModel:
+    """So many tool calls, then a text."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    async def __call__(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        done = (len(messages) - 1) // 2
+        if done == self.calls:
+            return {"role": "assistant", "content": "3"}
+        function = {"name": "add_tool", "arguments": args(done)}
+        call = {"id": f"call_{done}", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+async def bare_run(model: BareModel) -> str:
+    """The whole job and nothing else: parse, dispatch by name, keep a history of plain dicts."""
+    tools = {"add_tool": add_tool}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    while True:
+        message = await model(messages)
+        messages.append(message)
+        calls = message.get("tool_calls")
+        if not calls:
+            return str(message["content"])
+        for call in calls:
+            function = call["function"]
+            out = tools[function["name"]](**json.loads(function["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": str(out)})
+
+
+class BareAgent:
+    """The least that can be called an agent."""
+
+    __slots__ = ("history", "id", "model", "tools")
+
+    def __init__(self, id: str, model: Any, tools: Any) -> None:
+        self.id = id
+        self.model = model
+        self.tools = {tool.__name__: tool for tool in tools}
+        self.history: list[Any] = []
+
+
+# -- ours ------------------------------------------------------------------------------------------
+
+
+class Fake:
+    """The same answers, at once or after some seconds."""
+
+    name = "fake"
+    context_tokens: int | None = None
+
+    def __init__(self, calls: int, sleep_s: float = 0.0) -> None:
+        self.calls = calls
+        self.sleep_s = sleep_s
+        self.given = 0
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        if self.sleep_s:
+            await asyncio.sleep(self.sleep_s)
+        done = self.given
+        if done == self.calls:
+            self.given = 0
+            return ModelReply(text="3")
+        self.given = done + 1
+        return ModelReply(calls=(Call(f"call_{done}", "add_tool", args(done)),))
+
+
+def our_agent(model: Fake, number: int) -> ReActAgent:
+    return ReActAgent(f"agent-{number}", model, actions=[add_tool])
+
+
+# -- the peer --------------------------------------------------------------------------------------
+
+
+def agno_maker(calls: int, tool: Callable[..., Any], sleep_s: float = 0.0) -> Callable[[int], Any]:
+    os.environ.setdefault("AGNO_TELEMETRY", "false")
+    from agno.agent import Agent
+    from agno.models.base import Model
+    from agno.models.response import ModelResponse
+
+    @dataclass
+    class Peer(Model):  # type: ignore[misc]
+        id: str = "fake"
+        name: str = "Fake"
+        provider: str = "Fake"
+
+        def answer(self, messages: Any) -> Any:
+            done = sum(1 for message in messages if message.role == "tool")
+            if done == calls:
+                return ModelResponse(role="assistant", content="3")
+            function = {"name": "add_tool", "arguments": args(done)}
+            call = {"id": f"c{done}", "type": "function", "function": function}
+            return ModelResponse(role="assistant", tool_calls=[call])
+
+        def invoke(self, messages: Any, **_: Any) -> Any:
+            return self.answer(messages)
+
+        async def ainvoke(self, messages: Any, **_: Any) -> Any:
+            if sleep_s:
+                await asyncio.sleep(sleep_s)
+            return self.answer(messages)
+
+        def invoke_stream(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+        def ainvoke_stream(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+        def _parse_provider_response(self, response: Any, **_: Any) -> Any:
+            return response
+
+        def _parse_provider_response_delta(self, response: Any) -> Any:
+            return response
+
+    model = Peer()
+    return lambda i: Agent(name=f"a{i}", model=model, tools=[tool], telemetry=False)
+
+
+# -- the figures -----------------------------------------------------------------------------------
+
+
+def show(metric: str, variant: str, figures: dict[str, Figures], target: float | None) -> None:
+    """Each form's cost in microseconds, in the middle of the rounds, over the bare form's."""
+    limit = figures["limit"]
+    for name, figure in figures.items():
+        if name == "limit":
+            continue
+        emit(
+            metric,
+            f"{variant}, {name}",
+            figure.seconds * 1e6,
+            "us",
+            limit=limit.seconds * 1e6,
+            ratio=figure.over(limit),
+            best=min(figure.wall) * 1e6,
+            cpu=statistics.median(figure.cpu) * 1e6,
+            **({"target": target} if target and name == "civitas" else {}),
+        )
+
+
+def turns(
+    variant: str, calls: int, tool: Callable[..., Any], rounds: int, target: float | None = None
+) -> None:
+    """Model answers and their actions, again and again with one agent and its memory."""
+    runs = max(500 // (calls + 1), 10)
+    agent = ReActAgent("bench", Fake(calls), actions=[tool], max_iterations=calls + 1)
+    bare = BareModel(calls)
+
+    async def times(run: Callable[[], Awaitable[Any]], count: int) -> int:
+        for _ in range(count):
+            await run()
+        return count * (calls + 1)
+
+    async def ours() -> None:
+        reply = await agent.reply("go")
+        assert reply.text == "3", reply
+
+    with asyncio.Runner() as runner:
+        works: dict[str, Callable[[], int]] = {
+            "limit": lambda: runner.run(times(lambda: bare_run(bare), runs * 5)),
+            "civitas": lambda: runner.run(times(ours, runs)),
+        }
+        if installed("agno"):
+            peer = agno_maker(calls, tool)(0)
+
+            async def theirs() -> None:
+                assert (await peer.arun("go")).content == "3"
+
+            works["agno"] = lambda: runner.run(times(theirs, max(runs // 5, 1)))
+        show("turn", variant, side_by_side(works, rounds, warm=2), target)
+
+
+def construction(rounds: int) -> None:
+    """An agent with one function as its action."""
+    model = Fake(0)
+    makers: dict[str, Callable[[int], Any]] = {
+        "limit": lambda i: BareAgent(f"agent-{i}", model, (add_tool,)),
+        "civitas": lambda i: our_agent(model, i),
+    }
+    if installed("agno"):
+        makers["agno"] = agno_maker(0, add_tool)
+
+    def many(make: Callable[[int], Any]) -> Callable[[], int]:
+        return lambda: len([make(i) for i in range(AGENTS)])
+
+    works = {name: many(make) for name, make in makers.items()}
+    show("agent", "one function", side_by_side(works, rounds, warm=2), 8.0)
+
+    sizes = {name: size(make) for name, make in makers.items()}
+    limit = sizes.pop("limit")
+    for name, taken in sizes.items():
+        target = {"target": 2048} if name == "civitas" else {}
+        variant = f"one function, {name}"
+        emit("agent size", variant, taken, "bytes", limit=limit, ratio=taken / limit, **target)
+
+
+def size(make: Callable[[int], Any]) -> float:
+    """Bytes of Python's heap for an agent."""
+    make(-1)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    kept = [make(i) for i in range(AGENTS)]
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    return grown / len(kept)
+
+
+def waiting(rounds: int) -> None:
+    """A thousand agents, made beforehand, that all wait for their model at once."""
+    model = Fake(0, SLEEP_S)
+    forms: dict[str, tuple[Callable[[int], Any], Callable[[Any], Awaitable[Any]]]] = {
+        "limit": (lambda i: i, lambda _: asyncio.sleep(SLEEP_S)),
+        "civitas": (lambda i: our_agent(model, i), lambda agent: agent.reply("go")),
+    }
+    if installed("agno"):
+        forms["agno"] = (agno_maker(0, add_tool, SLEEP_S), lambda agent: agent.arun("go"))
+    figures = {name: Figures() for name in forms}
+
+    async def all_of(agents: list[Any], ask: Callable[[Any], Awaitable[Any]]) -> int:
+        await asyncio.gather(*map(ask, agents))
+        return 1
+
+    def run(agents: list[Any], ask: Callable[[Any], Awaitable[Any]]) -> int:
+        return asyncio.run(all_of(agents, ask))
+
+    for _ in range(rounds):
+        for name, (make, ask) in forms.items():
+            agents = [make(i) for i in range(AGENTS)]
+            figures[name].take(lambda agents=agents, ask=ask: run(agents, ask))  # type: ignore[misc]
+    limit = figures.pop("limit")
+    variant = f"{AGENTS} agents, {SLEEP_S} s"
+    for name, figure in figures.items():
+        ours = name == "civitas"
+        emit(
+            "waiting",
+            f"{variant}, {name}",
+            figure.seconds,
+            "s",
+            limit=limit.seconds,
+            ratio=figure.over(limit),
+            best=min(figure.wall),
+            **({"target": 0.23} if ours else {}),
+        )
+        emit(
+            "waiting, CPU",
+            f"{variant}, {name}",
+            statistics.median(figure.cpu) * 1e3,
+            "ms",
+            limit=statistics.median(limit.cpu) * 1e3,
+            ratio=statistics.median(figure.cpu) / statistics.median(limit.cpu),
+            **({"target": 60.0} if ours else {}),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    quick = parser.parse_args().quick
+    rounds = 3 if quick else 9
+    turns("no calls", 0, add_tool_async, rounds)
+    turns("10 calls of an async tool", 10, add_tool_async, rounds, 40.0)
+    turns("50 calls of an async tool", 50, add_tool_async, rounds, 40.0)
+    turns("10 calls of a plain tool", 10, add_tool, rounds, 120.0)
+    construction(rounds)
+    waiting(2 if quick else 5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Memory: what an agent remembers, as chat messages."""

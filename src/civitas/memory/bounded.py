@@ -1,0 +1,128 @@
+"""A memory that keeps within a number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from civitas.errors import DefinitionError
+from civitas.memory.memory import Memory
+
+__all__ = ["DEFAULT_TOKENS", "TokenBoundedMemory", "estimate_tokens"]
+
+DEFAULT_TOKENS = 8192
+"""The bound where nothing better is known."""
+
+_PER_MESSAGE = 4
+"""What a chat format adds to each message: its role, its start and its end."""
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has, rather too many than too few.
+
+    One for each two characters, and one for each byte that UTF-8 needs beyond one a character.
+    English has about one for four characters, code and JSON one for two to three; tokenizers made
+    for English spend up to one a byte on other scripts.
+    """
+    size = len(text)
+    if text.isascii():
+        return (size + 1) // 2
+    return (size + 1) // 2 + len(text.encode("utf-8", "surrogatepass")) - size
+
+
+class TokenBoundedMemory(Memory):
+    """Remembers the last messages that together fit a number of tokens; older ones are gone.
+
+    Dropped first is the oldest, but never
+
+    * a system message,
+    * the last message, together with the call that it belongs to, even if it alone is too large,
+    * the last user message, before everything else after it has been dropped: it says what the
+      agent is doing,
+    * a call without its results, or results without their call.
+
+    Args:
+        max_tokens: how many tokens there may be
+        count: how many tokens a text has; an estimate on the high side if left out
+
+    Raises:
+        DefinitionError: `max_tokens` is not a positive integer
+    """
+
+    def __init__(
+        self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
+    ) -> None:
+        super().__init__()
+        if type(max_tokens) is not int or max_tokens < 1:
+            raise DefinitionError(f"max_tokens= is a positive integer, not {max_tokens!r}")
+        self.max_tokens = max_tokens
+        self._count = count or estimate_tokens
+        self._sizes: list[int] = []
+        self._tokens = 0
+        self._task = -1  # where the last user message is
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the remembered messages have."""
+        self._look_again()
+        return self._tokens
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        """Add a chat message, and drop the oldest ones that no longer fit."""
+        self._look_again()
+        if memory.get("role") == "user":
+            self._task = len(self.items)
+        self.items.append(memory)
+        size = self._size(memory)
+        self._sizes.append(size)
+        self._tokens += size
+        if self._tokens > self.max_tokens:
+            self._drop()
+
+    def _look_again(self) -> None:
+        # The list is public: somebody may have cleared or extended it.
+        if len(self._sizes) == len(self.items):
+            return
+        self._sizes = [self._size(item) for item in self.items]
+        self._tokens = sum(self._sizes)
+        users = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
+        self._task = users[-1] if users else -1
+
+    def _size(self, item: dict[str, Any]) -> int:
+        content = item.get("content")
+        size = _PER_MESSAGE
+        if content:
+            size += self._count(content if type(content) is str else repr(content))
+        calls = item.get("tool_calls")
+        if calls:
+            size += self._count(repr(calls))
+        return size
+
+    def _drop(self) -> None:
+        """Drop what is oldest until the rest fits."""
+        items = self.items
+        newest = len(items) - 1
+        while newest > 0 and items[newest].get("role") == "tool":
+            newest -= 1  # from here on it is the last message and its call
+        start = 0
+        while self._tokens > self.max_tokens:
+            while start < newest and (start == self._task or items[start].get("role") == "system"):
+                start += 1
+            if start >= newest:
+                break
+            end = start + 1
+            while end < newest and items[end].get("role") == "tool":
+                end += 1
+            self._remove(start, end)
+            newest -= end - start
+        if self._tokens > self.max_tokens and 0 <= self._task < newest:
+            self._remove(self._task, self._task + 1)
+
+    def _remove(self, start: int, end: int) -> None:
+        self._tokens -= sum(self._sizes[start:end])
+        del self.items[start:end]
+        del self._sizes[start:end]
+        if self._task >= end:
+            self._task -= end - start
+        elif self._task >= start:
+            self._task = -1

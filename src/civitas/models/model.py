@@ -1,0 +1,91 @@
+"""The interface of a model: a list of chat messages goes in, an answer comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["Call", "Model", "ModelReply", "Usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An action that the model wants executed.
+
+    Attributes:
+        id: what the result will be given under; unique within a conversation
+        name: the action's name
+        args: its arguments, or the provider's raw JSON text, unparsed
+    """
+
+    id: str
+    name: str
+    args: dict[str, Any] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the provider counted them. Two add up with `+`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A model's answer. It is data: whoever uses it checks it.
+
+    Attributes:
+        text: what it said
+        calls: the actions that it wants executed, in order
+        usage: the tokens that the answer took
+        finish_reason: `stop`, `calls`, or `length` for an answer that was cut at a limit
+    """
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str = "stop"
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What answers a list of chat messages.
+
+    Attributes:
+        name: what people call it
+        context_tokens: how much a prompt and its answer may take together; None if unknown
+    """
+
+    name: str
+    context_tokens: int | None
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation.
+
+        Cancelled, it ends what it started: a connection, a generation.
+
+        Args:
+            messages: `{"role": "system" | "user" | "assistant" | "tool", "content": …}`, where an
+                assistant's may have `tool_calls` (`[{"id", "name", "args"}]`) and a tool's has
+                `tool_call_id`; they are not changed
+            actions: what the model may call
+            schema: the JSON schema that the text of the answer is to follow
+
+        Raises:
+            ModelError: the model cannot answer
+        """
+        ...

@@ -1,0 +1,172 @@
+"""Discovery: the actions of other agents, as actions that a model may call.
+
+What an agent says of itself is data from a stranger: what is used of it is bounded, on one line,
+and marked as coming from that agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from civitas.action import Action
+from civitas.agent import Agent
+from civitas.approval import escaped
+from civitas.errors import CivitasError
+from civitas.jsonvalue import shorten
+from civitas.message import MAX_ID
+
+__all__ = ["HELP_TIMEOUT_S", "discover", "discovered_actions"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+HELP_TIMEOUT_S = 3.0
+"""How long an agent may take to say what it can do."""
+
+_MAX_ACTIONS = 200
+_MAX_ARGS = 100
+_MAX_DESCRIPTION = 2000
+_MAX_DEPTH = 8
+
+# What a schema from elsewhere may say. Not `$ref`, which names an address, nor `pattern`, which
+# is a program for a slow machine: the agent that has the action checks its arguments anyway.
+_KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+
+
+async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
+    """The actions of other agents in the agent's space, each called `AgentId.action`.
+
+    An agent that does not answer in time, or not with help, is left out and logged.
+
+    Args:
+        agent: who discovers, and calls
+        which: `*` for every agent in the space, or ids
+    """
+    own = str(agent.id)
+    ids = agent.space.ids() if which == "*" else which
+    others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
+    helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
+    found: list[Action] = []
+    for id, help in zip(others, helps, strict=True):
+        if help is not None:
+            found.extend(discovered_actions(agent, id, help))
+    return found
+
+
+async def _help_of(agent: Agent, id: str) -> Any:
+    try:
+        message = {"to": id, "action": {"name": "help", "args": {}}}
+        return await agent.request(message, timeout=HELP_TIMEOUT_S)
+    except CivitasError as error:
+        logger.warning("agent %r discovers nothing of %r: %s", agent.id, id, error)
+        return None
+
+
+def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
+    """The actions that an agent's help describes, as far as it can be used."""
+    if not isinstance(help, dict):
+        logger.warning("agent %r discovers nothing of %r: its help is no object", agent.id, id)
+        return []
+    found = []
+    for name, described in list(help.items())[:_MAX_ACTIONS]:
+        parameters = _parameters(described)
+        if parameters is None:
+            logger.warning(
+                "agent %r leaves out the action %r of %r: its help names no arguments",
+                agent.id,
+                shorten(name),
+                id,
+            )
+        else:
+            found.append(_action(agent, id, name, described, parameters))
+    if len(help) > _MAX_ACTIONS:
+        logger.warning(
+            "agent %r uses %d of the %d actions of %r", agent.id, _MAX_ACTIONS, len(help), id
+        )
+    return found
+
+
+def _action(
+    agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
+) -> Action:
+    async def call(**args: Any) -> Any:
+        return await agent.ask(id, name, **args)
+
+    text = _line(described.get("description")) or "not described"
+    return Action(_joined(id, name), call, f"Action of the agent {_line(id)!r}: {text}", parameters)
+
+
+def _joined(id: str, name: str) -> str:
+    joined = f"{id}.{name}"
+    if len(joined) <= MAX_ID:
+        return joined
+    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{id[:110]}….{name[:110]}…{digest}"
+
+
+def _parameters(described: Any) -> dict[str, Any] | None:
+    """The JSON schema of the arguments, or None if the help has none to make one from."""
+    args = described.get("args") if isinstance(described, dict) else None
+    if not isinstance(args, dict) or len(args) > _MAX_ARGS:
+        return None
+    properties: dict[str, Any] = {}
+    required = []
+    for name, said in args.items():
+        if not isinstance(said, dict):
+            return None
+        properties[name] = _schema(said, 0)
+        if "default" not in said:
+            required.append(name)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _schema(said: Any, depth: int) -> dict[str, Any]:
+    """A schema of what is harmless in this one; empty, which admits anything, for the rest."""
+    if not isinstance(said, dict) or depth > _MAX_DEPTH:
+        return {}
+    schema: dict[str, Any] = {}
+    kind = said.get("type")
+    if isinstance(kind, str) and kind in _KINDS:
+        schema["type"] = kind
+    elif isinstance(kind, list) and kind and all(isinstance(k, str) and k in _KINDS for k in kind):
+        schema["type"] = list(dict.fromkeys(kind))
+    if description := _line(said.get("description")):
+        schema["description"] = description
+    if "default" in said:
+        schema["default"] = said["default"]
+    if isinstance(said.get("enum"), list) and 0 < len(said["enum"]) <= _MAX_ARGS:
+        schema["enum"] = said["enum"]
+    if "const" in said:
+        schema["const"] = said["const"]
+    if isinstance(said.get("items"), dict):
+        schema["items"] = _schema(said["items"], depth + 1)
+    inner = said.get("properties")
+    if isinstance(inner, dict) and len(inner) <= _MAX_ARGS:
+        schema["properties"] = {name: _schema(item, depth + 1) for name, item in inner.items()}
+        required = said.get("required")
+        if isinstance(required, list):
+            schema["required"] = [n for n in dict.fromkeys(map(str, required)) if n in inner]
+    choices = said.get("anyOf")
+    if isinstance(choices, list) and 0 < len(choices) <= _MAX_ARGS:
+        schema["anyOf"] = [_schema(choice, depth + 1) for choice in choices]
+    more = said.get("additionalProperties")
+    if isinstance(more, bool):
+        schema["additionalProperties"] = more
+    elif isinstance(more, dict):
+        schema["additionalProperties"] = _schema(more, depth + 1)
+    return schema
+
+
+def _line(text: Any) -> str:
+    """A text on one line, bounded, with nothing in it that a terminal or a template obeys."""
+    if not isinstance(text, str):
+        return ""
+    return escaped(" ".join(shorten(text, _MAX_DESCRIPTION).split()))

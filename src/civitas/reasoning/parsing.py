@@ -1,0 +1,204 @@
+"""Reading a model's answer. It is data: nothing in it is guessed at, repaired or run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from civitas.action import Action
+from civitas.errors import InvalidArguments
+from civitas.jsonvalue import NotJSON, copy_json, json_type, shorten
+from civitas.reasoning.names import safe_name
+from civitas.reasoning.prompts import EMPTY, readable
+
+__all__ = ["MAX_ARGS_CHARS", "MAX_CALLS", "Answer", "Wanted", "read_answer"]
+
+MAX_CALLS = 128
+"""How many calls one answer may have."""
+MAX_ARGS_CHARS = 1_000_000
+"""How long the JSON text of one call's arguments may be."""
+
+
+class Wanted:
+    """One call of an answer.
+
+    Attributes:
+        id: different from those of the answer's other calls
+        name: the action's public name
+        shown: the name as it stands in the conversation
+        args: the arguments as JSON data; empty if they could not be read
+        action: the action, if there is one
+        kwargs: the arguments for the function
+        fault: what is wrong with the call, or None
+    """
+
+    __slots__ = ("action", "args", "fault", "id", "kwargs", "name", "shown")
+
+    def __init__(self, id: str, name: str, shown: str) -> None:
+        self.id = id
+        self.name = name
+        self.shown = shown
+        self.args: dict[str, Any] = {}
+        self.action: Action | None = None
+        self.kwargs: dict[str, Any] = {}
+        self.fault: str | None = None
+
+
+class Answer:
+    """A model's answer, read.
+
+    Attributes:
+        text: what it says; empty if nothing
+        calls: what it calls
+        fault: what is wrong with the answer as a whole, or None
+        faulty: whether it cannot be used
+    """
+
+    __slots__ = ("calls", "fault", "faulty", "text")
+
+    def __init__(self, text: str, calls: list[Wanted], fault: str | None = None) -> None:
+        self.text = text
+        self.calls = calls
+        self.fault = fault
+        self.faulty = fault is not None
+
+    @property
+    def faults(self) -> str:
+        """Everything that is wrong with it, in words."""
+        if self.fault is not None:
+            return self.fault
+        return "; ".join(call.fault for call in self.calls if call.fault is not None)
+
+
+def read_answer(
+    answer: Any, find: Callable[[str], tuple[str, Action | None]], known: Callable[[], list[str]]
+) -> Answer:
+    """Read a model's answer.
+
+    Args:
+        answer: what the model gave
+        find: the public name and the action that a name of the model's stands for
+        known: the names that the model may call, for telling it
+
+    Returns:
+        The answer, with what is wrong with it and with each of its calls.
+    """
+    text = getattr(answer, "text", None)
+    calls = getattr(answer, "calls", None)
+    if not (isinstance(text, str) or text is None) or not isinstance(calls, (tuple, list)):
+        return Answer("", [], f"the model gave no answer but {shorten(type(answer).__name__)}")
+    text = readable(text) if text and not text.isspace() else ""
+    if not calls:
+        if text:
+            return Answer(text, [])
+        if getattr(answer, "finish_reason", None) == "length":
+            return Answer("", [], f"{EMPTY} (It was cut at its length limit.)")
+        return Answer("", [], EMPTY)
+    if len(calls) > MAX_CALLS:
+        fault = (
+            f"Your answer calls {len(calls)} actions, and at most {MAX_CALLS} are allowed in one. "
+            "None was executed."
+        )
+        return Answer(text, [], fault)
+    read = Answer(text, [])
+    ids: set[str] = set()
+    for call in calls:
+        wanted = _read_call(call, ids, find, known)
+        read.calls.append(wanted)
+        if wanted.fault is not None:
+            read.faulty = True
+    return read
+
+
+def _read_call(
+    call: Any,
+    ids: set[str],
+    find: Callable[[str], tuple[str, Action | None]],
+    known: Callable[[], list[str]],
+) -> Wanted:
+    id = _id(getattr(call, "id", None), ids)
+    given = getattr(call, "name", None)
+    if not isinstance(given, str):
+        wanted = Wanted(id, "?", "_")
+        wanted.fault = f"the name of an action is a text, not {json_type(given)}"
+        return wanted
+    name, action = find(given)
+    wanted = Wanted(id, name, safe_name(given))
+    if action is None:
+        names = known()
+        told = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
+        told = f"the actions are {told}" if names else "there are no actions"
+        wanted.name = readable(shorten(given, 255))
+        wanted.fault = f'"{readable(shorten(given))}" is not an action; {told}'
+        return wanted
+    try:
+        args = _read_args(getattr(call, "args", None))
+        wanted.args = copy_json(args)
+    except NotJSON as error:
+        wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
+        return wanted
+    except _Unreadable as error:
+        wanted.fault = f'the arguments of "{given}" {error}'
+        return wanted
+    wanted.action = action
+    try:
+        wanted.kwargs = action.check(args)
+    except InvalidArguments as error:
+        wanted.fault = readable(str(error))
+    return wanted
+
+
+def _id(given: Any, taken: set[str]) -> str:
+    """The id that a call was given, or one of our own if that is none or another call's."""
+    if isinstance(given, str) and 0 < len(given) <= 255 and given.isascii() and given not in taken:
+        id: str = given
+    else:
+        number = len(taken) + 1
+        while (id := f"call_{number}") in taken:
+            number += 1
+    taken.add(id)
+    return id
+
+
+class _Unreadable(Exception):
+    """Says what is wrong with arguments."""
+
+
+def _read_args(args: Any) -> dict[str, Any]:
+    """Arguments that share nothing with the model's answer."""
+    if isinstance(args, str):
+        if len(args) > MAX_ARGS_CHARS:
+            raise _Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
+        if not args or args.isspace():
+            return {}  # what providers send for an action without parameters
+        try:
+            args = _DECODER.decode(args)
+        except json.JSONDecodeError as error:
+            raise _Unreadable(
+                f"are not JSON: {error.msg} at character {error.pos}: "
+                f"{readable(shorten(args[max(0, error.pos - 20) :], 60))}"
+            ) from None
+        except RecursionError:
+            raise _Unreadable("are nested too deep") from None
+        except ValueError as error:
+            raise _Unreadable(f"are not JSON: {readable(shorten(str(error), 200))}") from None
+    elif isinstance(args, dict):
+        args = copy_json(args)
+    if not isinstance(args, dict):
+        raise _Unreadable(f"must be a JSON object, not {json_type(args)}")
+    return args
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)

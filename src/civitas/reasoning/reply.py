@@ -1,0 +1,74 @@
+"""What comes of asking an agent: the answer, and how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from civitas.models.model import Usage
+
+__all__ = ["Reply", "Step", "StopReason"]
+
+StopReason: TypeAlias = Literal[
+    "done",
+    "terminal",
+    "max_iterations",
+    "no_progress",
+    "unreadable",
+    "cancelled",
+    "error",
+]
+"""Why a run ended.
+
+* `done`: the model answered with text
+* `terminal`: a terminal action succeeded; its result is the reply
+* `max_iterations`: the model still called actions after as many answers as it may give
+* `no_progress`: it made the same call with the same result over and over
+* `unreadable`: two answers one after the other could not be used
+* `cancelled`: the model's answer was cancelled, though the run was not
+* `error`: the model failed; `Reply.error` is the exception
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action that was called.
+
+    Attributes:
+        iteration: which answer of the model called it, from 1
+        action: the action's name
+        args: its arguments, as the model gave them
+        result: what the environment made of it
+        error: what went wrong, or None
+    """
+
+    iteration: int
+    action: str
+    args: dict[str, Any]
+    result: dict[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An agent's answer.
+
+    Attributes:
+        text: the answer; where the run ended without one, the last text that the model gave
+        value: the answer as a value: what a terminal action returned, else the text
+        messages: the chat messages that the run added to memory
+        steps: the actions that were called, in order
+        usage: the tokens that the run took
+        stop_reason: why it ended
+        detail: more on that, in words; empty if there is nothing to add
+        error: the exception that ended it, if `stop_reason` is `error`
+    """
+
+    text: str
+    value: Any
+    messages: list[dict[str, Any]]
+    steps: list[Step]
+    usage: Usage
+    stop_reason: StopReason
+    detail: str = ""
+    error: BaseException | None = None

@@ -1,0 +1,397 @@
+"""The loop in a space: asked by messages, and calling what other agents offer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from civitas.action import ACCESS_REQUESTED, action
+from civitas.agent import Agent
+from civitas.approval import Rule, RuleApprover
+from civitas.errors import ActionError, InvalidArguments
+from civitas.reasoning.discovery import discovered_actions
+from civitas.reasoning.react import ReActAgent
+from civitas.spaces.native import NativeSpace
+from reasoning.answers import Answers, both, say, use
+
+WAIT = 20
+
+
+@pytest.fixture
+def space() -> Iterator[NativeSpace]:
+    with NativeSpace() as space:
+        yield space
+
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int = 10) -> int:
+        """Add two integers.
+
+        Args:
+            a: the first
+            b: the second
+        """
+        return a + b
+
+    @action
+    async def refuse(self) -> None:
+        """Refuse."""
+        raise ValueError("I will not")
+
+
+def test_a_say_is_answered(space: NativeSpace) -> None:
+    thinker = space.add(ReActAgent("thinker", Answers(say("Hello."))))
+    me = space.add(Agent("me"))
+    assert me.ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
+    assert [m["content"] for m in thinker.memory.get_memories()] == ["Hi", "Hello."]
+    assert set(me.ask("thinker", "help").result(WAIT)) == {"say"}
+
+
+def test_a_say_that_fails_is_an_error(space: NativeSpace) -> None:
+    model = Answers(RuntimeError("no power"), say("Hello."))
+    space.add(ReActAgent("thinker", model))
+    me = space.add(Agent("me"))
+    with pytest.raises(ActionError, match="RuntimeError: no power"):
+        me.ask("thinker", "say", content="Hi").result(WAIT)
+    assert me.ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
+
+
+def test_a_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> None:
+    loops = []
+
+    async def where() -> str:
+        loops.append(asyncio.get_running_loop())
+        return "here"
+
+    thinker = space.add(ReActAgent("thinker", Answers(use("where"), say("ok")), actions=[where]))
+
+    async def main() -> None:
+        assert (await thinker.reply("go")).text == "ok"
+        assert loops != [asyncio.get_running_loop()]
+        await thinker.observe("noted")
+
+    asyncio.run(main())
+    assert thinker.reply_sync("and again").text == "ok"
+    assert thinker.memory.get_memories()[4]["content"] == "noted"
+
+
+def test_cancelling_a_carried_reply_reaches_the_action(space: NativeSpace) -> None:
+    async def main() -> None:
+        here = asyncio.get_running_loop()
+        started, cleaned = asyncio.Event(), asyncio.Event()
+
+        async def hang() -> None:
+            here.call_soon_threadsafe(started.set)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                here.call_soon_threadsafe(cleaned.set)
+
+        model = Answers(use("hang"), say("ok"))
+        thinker = space.add(ReActAgent("thinker", model, actions=[hang]))
+        task = asyncio.create_task(thinker.reply("go"))
+        await asyncio.wait_for(started.wait(), WAIT)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(cleaned.wait(), WAIT)
+        assert (await thinker.reply("again")).text == "ok"
+
+    asyncio.run(main())
+
+
+# -- discovery -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ("*", ["Calculator"]))
+def test_the_model_calls_what_other_agents_offer(space: NativeSpace, which: Any) -> None:
+    model = Answers(
+        both(("Calculator_add", {"a": 1, "b": 2}), ("Calculator_add", '{"a": 1}')), say("3 and 11")
+    )
+    thinker = space.add(ReActAgent("thinker", model, discover=which))
+    space.add(Calculator("Calculator"))
+    reply = thinker.reply_sync("go")
+    assert reply.text == "3 and 11"
+    assert [step.action for step in reply.steps] == ["Calculator.add"] * 2
+    assert [step.result["result"] for step in reply.steps] == [3, 11]
+    assert model.names == ["Calculator_add", "Calculator_refuse"]
+    seen = model.offered[0][0]
+    assert seen.description.startswith("Action of the agent 'Calculator': Add two integers.")
+    assert seen.parameters["required"] == ["a"]
+    assert seen.parameters["properties"]["a"]["type"] == "integer"
+    assert seen.parameters["properties"]["b"]["description"] == "the second"
+    assert list(thinker.discovered) == ["Calculator.add", "Calculator.refuse"]
+    assert thinker.actions.get_actions() == []
+
+
+def test_what_is_discovered_is_checked_and_fails_like_any_action(space: NativeSpace) -> None:
+    model = Answers(
+        use("Calculator_add", {"a": "one"}),
+        use("Calculator_add", {"a": 1, "c": 2}),
+        use("Calculator_add", {"a": 1}),
+        use("Calculator_refuse"),
+        say("ok"),
+    )
+    thinker = space.add(ReActAgent("thinker", model, discover="*"))
+    space.add(Calculator("Calculator"))
+    reply = thinker.reply_sync("go")
+    assert reply.stop_reason == "unreadable"
+    assert "'c' was unexpected" in reply.detail
+    reply = thinker.reply_sync("again")
+    assert reply.text == "ok"
+    assert json.loads(model.last["content"]) == {"error": "ValueError: I will not"}
+
+
+def test_it_discovers_anew_before_each_reply(space: NativeSpace) -> None:
+    model = Answers(say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, discover="*"))
+    thinker.reply_sync("one")
+    assert model.names == []
+    calculator = space.add(Calculator("Calculator"))
+    thinker.reply_sync("two")
+    assert model.names == ["Calculator_add", "Calculator_refuse"]
+    space.remove(calculator)
+    thinker.reply_sync("three")
+    assert model.names == []
+
+
+def test_its_own_action_goes_before_a_discovered_one(space: NativeSpace) -> None:
+    @action(name="Calculator.add")
+    def mine(a: int) -> str:
+        return "mine"
+
+    model = Answers(use("Calculator_add", {"a": 1}), say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, actions=[mine], discover="*"))
+    space.add(Calculator("Calculator"))
+    assert thinker.reply_sync("go").steps[0].result["result"] == "mine"
+    assert model.names == ["Calculator_add", "Calculator_refuse"]
+
+
+def test_who_does_not_answer_is_left_out_and_logged(
+    space: NativeSpace, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Silent(Agent):
+        @action
+        async def help(self, action_name: str | None = None) -> Any:
+            raise RuntimeError("ask somebody else")
+
+    class Vague(Agent):
+        @action(help="it dances")
+        async def dance(self) -> None: ...
+
+        @action(help={"description": "it sings", "args": ["song"]})
+        async def sing(self) -> None: ...
+
+        @action(help={"description": "it hums", "args": {"song": "which"}})
+        async def hum(self) -> None: ...
+
+        @action
+        async def nod(self) -> str:
+            """Nod."""
+            return "nodded"
+
+    model = Answers(use("Vague_nod"), say("ok"))
+    thinker = space.add(
+        ReActAgent("thinker", model, discover=["Silent", "Nobody", "Vague", "thinker"])
+    )
+    space.add(Silent("Silent"))
+    space.add(Vague("Vague"))
+    with caplog.at_level(logging.WARNING, "civitas.reasoning"):
+        reply = thinker.reply_sync("go")
+    assert reply.steps[0].result["result"] == "nodded"
+    assert model.names == ["Vague_nod"]
+    for told in ("ask somebody else", "'Nobody'", "'dance'", "'sing'", "'hum'"):
+        assert told in caplog.text
+
+
+def test_an_action_that_asks_first_does_so_at_its_own_agent(space: NativeSpace) -> None:
+    class Guarded(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def open(self, door: str) -> str:
+            """Open a door."""
+            return f"{door} open"
+
+    model = Answers(
+        both(("Guard_open", {"door": "front"}), ("Guard_open", {"door": "back"})), say("ok")
+    )
+    thinker = space.add(ReActAgent("thinker", model, discover="*"))
+    rules = RuleApprover([Rule(action="open", args={"door": "front"})])
+    space.add(Guarded("Guard", approver=rules))
+    steps = thinker.reply_sync("go").steps
+    assert [step.error for step in steps] == [None, '"Guard.open" not permitted']
+
+
+HOSTILE = ("a b", 'q"uote', "new\nline", "\x1b[2J", "x" * 255, "a.b", "a_b", "ü", "'", "{x}", "%s")
+
+
+def test_hostile_ids_are_called_by_safe_names(space: NativeSpace) -> None:
+    model = Answers(say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, discover="*"))
+    for id in HOSTILE:
+        space.add(Calculator(id))
+    thinker.reply_sync("go")
+    names = model.names
+    assert len(set(names)) == 2 * len(HOSTILE)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+    for seen in model.offered[0]:
+        assert seen.description.isprintable()
+    adders = [n for n, a in zip(names, thinker.discovered, strict=True) if "add" in a]
+    assert len(adders) == len(HOSTILE)
+    for number, name in enumerate(adders):
+        model.answers = [use(name, {"a": number}), say("ok")]
+        reply = thinker.reply_sync("go")
+        assert reply.steps[0].result["result"] == number + 10
+
+
+HELPS: list[tuple[Any, list[str]]] = [
+    (None, []),
+    ([], []),
+    ("help", []),
+    ({}, []),
+    ({"a": None}, []),
+    ({"a": {"args": None}}, []),
+    ({"a": {"args": {"x": None}}}, []),
+    ({"a": {"args": {}}}, ["B.a"]),
+    ({"a": {"args": {}, "description": 7}, "b": {"args": {}}}, ["B.a", "B.b"]),
+    ({"a": {"args": {str(n): {} for n in range(101)}}}, []),
+    ({str(n): {"args": {}} for n in range(1000)}, [f"B.{n}" for n in range(200)]),
+]
+
+
+@pytest.mark.parametrize(("help", "names"), HELPS)
+def test_help_of_any_shape_is_used_as_far_as_it_can_be(help: Any, names: list[str]) -> None:
+    found = discovered_actions(Agent("me"), "B", help)
+    assert [action.name for action in found] == names
+    good = discovered_actions(Agent("me"), "B", {"add": {"args": {"a": {"type": "integer"}}}})
+    assert good[0].check({"a": 1}) == {"a": 1}
+
+
+DEEP: dict[str, Any] = {"type": "array"}
+for _ in range(60):
+    DEEP = {"type": "array", "items": DEEP}
+
+SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"type": "integer", "description": "how\nmany\x1b"},
+        {"type": "integer", "description": "how many\\x1b"},
+    ),
+    ({"type": "str"}, {}),
+    ({"type": ["integer", "null"]}, {"type": ["integer", "null"]}),
+    ({"type": [{}]}, {}),
+    ({"$ref": "http://127.0.0.1:9/x", "default": 1}, {"default": 1}),
+    ({"type": "string", "pattern": "(a+)+$"}, {"type": "string"}),
+    ({"enum": ["a", "b"]}, {"enum": ["a", "b"]}),
+    ({"enum": []}, {}),
+    ({"const": 1}, {"const": 1}),
+    ({"anyOf": [{"type": "null"}, 7]}, {"anyOf": [{"type": "null"}, {}]}),
+    (
+        {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x", "y", 7]},
+        {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]},
+    ),
+    ({"additionalProperties": {"type": "object"}}, {"additionalProperties": {"type": "object"}}),
+    ({"additionalProperties": False}, {"additionalProperties": False}),
+    ({"minimum": "x", "items": 7, "properties": [], "required": "x"}, {}),
+]
+
+
+@pytest.mark.parametrize(("said", "used"), SCHEMAS, ids=str)
+def test_of_a_schema_only_what_is_harmless_is_used(
+    said: dict[str, Any], used: dict[str, Any]
+) -> None:
+    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": {"x": said}}})
+    assert found.parameters["properties"] == {"x": used}
+    # It is a schema: arguments are checked by it, whether or not they are right.
+    with contextlib.suppress(InvalidArguments):
+        assert found.check({"x": 1}) == {"x": 1}
+
+
+def test_a_deep_schema_is_cut() -> None:
+    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": {"x": DEEP}}})
+    assert json.dumps(found.parameters).count("items") < 12
+    assert found.check({"x": [[[]]]}) == {"x": [[[]]]}
+
+
+# -- chains ----------------------------------------------------------------------------------------
+
+
+def through(name: str, text: str) -> Any:
+    """A model that passes on what a user says, and says what comes back."""
+
+    def answer(prompt: list[dict[str, Any]]) -> Any:
+        last = prompt[-1]
+        if last["role"] == "tool":
+            return say(f"{text} {last['content']}")
+        if last["content"] == "what is it?":
+            return say("it is five")
+        return use(name, {"content": "what is it?" if text == "B" else last["content"]})
+
+    return Answers(answer)
+
+
+def test_an_agent_that_is_asked_back_answers_in_the_midst_of_its_reply(space: NativeSpace) -> None:
+    a = space.add(ReActAgent("A", through("B_say", "A"), discover=["B"]))
+    space.add(ReActAgent("B", through("A_say", "B"), discover=["A"]))
+    me = space.add(Agent("me"))
+    told = me.ask("A", "say", content="ask B").result(WAIT)
+    assert told == "A B it is five"
+    kept = a.memory.get_memories()
+    assert [m["content"] for m in kept if m["role"] == "user"] == ["ask B", "what is it?"]
+    assert me.ask("A", "say", content="ask B").result(WAIT) == "A B it is five"
+
+
+def test_an_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
+    a = space.add(ReActAgent("A", through("B_say", "A"), discover=["B"]))
+    space.add(ReActAgent("B", through("A_say", "B"), discover=["A"]))
+
+    async def main() -> str:
+        return (await asyncio.wait_for(a.reply("ask B"), WAIT)).text
+
+    assert asyncio.run(main()) == "A B it is five"
+
+
+def test_two_thinkers_that_pass_a_question_on_for_ever_are_stopped(space: NativeSpace) -> None:
+    def on(name: str) -> Any:
+        def answer(prompt: list[dict[str, Any]]) -> Any:
+            last = prompt[-1]
+            if last["role"] == "tool":
+                return say(last["content"])
+            return use(name, {"content": last["content"]})
+
+        return Answers(answer)
+
+    space.add(ReActAgent("A", on("B_say"), discover=["B"]))
+    space.add(ReActAgent("B", on("A_say"), discover=["A"]))
+    me = space.add(Agent("me"))
+    told = me.ask("A", "say", content="go on").result(WAIT)
+    # At the end of the chain nobody can be asked what he offers.
+    assert "is not an action" in told
+    assert me.ask("A", "help").result(WAIT)
+
+
+def test_one_inside_and_one_outside_may_ask_each_other_directly(space: NativeSpace) -> None:
+    async def ask_inside() -> str:
+        return (await inside.reply("ask outside")).text
+
+    async def ask_outside() -> str:
+        return (await outside.reply("what is it?")).text
+
+    inside = space.add(
+        ReActAgent("in", Answers(use("ask_outside"), say("five")), actions=[ask_outside])
+    )
+    outside = ReActAgent(
+        "out", Answers(use("ask_inside"), say("5"), say("ok")), actions=[ask_inside]
+    )
+
+    async def main() -> str:
+        return (await asyncio.wait_for(outside.reply("go"), WAIT)).text
+
+    assert asyncio.run(main()) == "ok"
+    assert outside.memory.get_memories()[1] == {"role": "user", "content": "what is it?"}
