@@ -16,7 +16,7 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.dev)
+$(shell rm -f $(VENV)/.local $(VENV)/.dev $(VENV)/.bench)
 endif
 endif
 
@@ -34,7 +34,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 test-all: check weights ## The same with the long tests: under an hour
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
-bench: $(VENV)/.dev weights ## Measure, and print the figures as JSON lines
+bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint and strict types, without changing anything
@@ -60,3 +60,6 @@ $(VENV)/.local: pyproject.toml constraints.txt scripts/install
 
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local
+
+$(VENV)/.bench: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev

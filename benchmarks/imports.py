@@ -50,7 +50,7 @@ def main() -> None:
         name: statement for name, statement in PEERS.items() if importlib.util.find_spec(name)
     }
     taken: dict[str, list[float]] = {name: [] for name in statements}
-    for name, statement in statements.items():
+    for statement in statements.values():
         seconds(statement)  # writes the byte code
     for _ in range(rounds):
         for name, statement in statements.items():

@@ -13,7 +13,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from civitas.threads import TooManyThreads, WorkerThreads
+from civitas.errors import TooManyThreads
+from civitas.threads import WorkerThreads
 
 WAIT = 20
 

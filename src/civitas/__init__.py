@@ -35,9 +35,13 @@ if TYPE_CHECKING:
     from civitas.errors import AgentStopped as AgentStopped
     from civitas.errors import AskAgain as AskAgain
     from civitas.errors import CivitasError as CivitasError
+    from civitas.errors import CommandError as CommandError
+    from civitas.errors import CommandTimeout as CommandTimeout
     from civitas.errors import ContextOverflow as ContextOverflow
     from civitas.errors import DefinitionError as DefinitionError
     from civitas.errors import DuplicateAgent as DuplicateAgent
+    from civitas.errors import FileError as FileError
+    from civitas.errors import FileTooLarge as FileTooLarge
     from civitas.errors import HopLimitExceeded as HopLimitExceeded
     from civitas.errors import InvalidArguments as InvalidArguments
     from civitas.errors import InvalidId as InvalidId
@@ -45,13 +49,18 @@ if TYPE_CHECKING:
     from civitas.errors import MailboxFull as MailboxFull
     from civitas.errors import MissingExtra as MissingExtra
     from civitas.errors import ModelError as ModelError
+    from civitas.errors import NoSuchFile as NoSuchFile
+    from civitas.errors import NotAFile as NotAFile
     from civitas.errors import NotInSpace as NotInSpace
     from civitas.errors import NotPermitted as NotPermitted
+    from civitas.errors import NotText as NotText
+    from civitas.errors import OutsideFolder as OutsideFolder
     from civitas.errors import RemoteForbidden as RemoteForbidden
     from civitas.errors import RequestCancelled as RequestCancelled
     from civitas.errors import RequestError as RequestError
     from civitas.errors import RequestTimeout as RequestTimeout
     from civitas.errors import SpaceClosed as SpaceClosed
+    from civitas.errors import TooManyThreads as TooManyThreads
     from civitas.errors import WeightsError as WeightsError
     from civitas.goal import Goal as Goal
     from civitas.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
@@ -99,9 +108,13 @@ _HOMES = {
         "AgentStopped",
         "AskAgain",
         "CivitasError",
+        "CommandError",
+        "CommandTimeout",
         "ContextOverflow",
         "DefinitionError",
         "DuplicateAgent",
+        "FileError",
+        "FileTooLarge",
         "HopLimitExceeded",
         "InvalidArguments",
         "InvalidId",
@@ -109,13 +122,18 @@ _HOMES = {
         "MailboxFull",
         "MissingExtra",
         "ModelError",
+        "NoSuchFile",
+        "NotAFile",
         "NotInSpace",
         "NotPermitted",
+        "NotText",
+        "OutsideFolder",
         "RemoteForbidden",
         "RequestCancelled",
         "RequestError",
         "RequestTimeout",
         "SpaceClosed",
+        "TooManyThreads",
         "WeightsError",
     ),
     "civitas.goal": ("Goal",),
@@ -150,7 +168,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps the name `action` for the decorator; importing the module of that name would take it."""
+    """Keeps the name `action` for the decorator; importing its module would take it."""
 
     @property
     def action(self) -> Any:

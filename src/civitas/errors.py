@@ -3,6 +3,7 @@
 * The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
 * The caller: a request had another outcome than its value (`RequestError` and below).
 * The operator: something that the program needs is missing or refused (`ModelError` and below).
+* Whoever named a file or a command: `FileError`, `CommandError` and below.
 * The model: an action asks for another try (`AskAgain`).
 """
 
@@ -15,9 +16,13 @@ __all__ = [
     "AgentStopped",
     "AskAgain",
     "CivitasError",
+    "CommandError",
+    "CommandTimeout",
     "ContextOverflow",
     "DefinitionError",
     "DuplicateAgent",
+    "FileError",
+    "FileTooLarge",
     "HopLimitExceeded",
     "InvalidArguments",
     "InvalidId",
@@ -25,13 +30,18 @@ __all__ = [
     "MailboxFull",
     "MissingExtra",
     "ModelError",
+    "NoSuchFile",
+    "NotAFile",
     "NotInSpace",
     "NotPermitted",
+    "NotText",
+    "OutsideFolder",
     "RemoteForbidden",
     "RequestCancelled",
     "RequestError",
     "RequestTimeout",
     "SpaceClosed",
+    "TooManyThreads",
     "WeightsError",
 ]
 
@@ -161,6 +171,45 @@ class ContextOverflow(ModelError):
 
 class RemoteForbidden(ModelError):
     """`CIVITAS_OFFLINE=1` forbids a call to another machine."""
+
+
+class TooManyThreads(CivitasError, RuntimeError):
+    """A call needs a thread, and as many as are allowed are busy, or the system gives no more."""
+
+
+# -- whoever named a file or a command -------------------------------------------------------------
+
+
+class FileError(CivitasError, OSError):
+    """Something could not be done with a file. The text names the file as it was given."""
+
+
+class NoSuchFile(FileError, FileNotFoundError):
+    """Nothing of that name is there; the text says what has a name like it."""
+
+
+class OutsideFolder(FileError, PermissionError):
+    """The name leads out of the folder."""
+
+
+class NotAFile(FileError):
+    """It is a folder, a pipe, a socket or a device, or is needed as a folder and is none."""
+
+
+class NotText(FileError):
+    """The file is binary."""
+
+
+class FileTooLarge(FileError):
+    """The file, or what is to be written, has more bytes than are allowed."""
+
+
+class CommandError(CivitasError):
+    """A command could not be started."""
+
+
+class CommandTimeout(CivitasError, TimeoutError):
+    """A command took too long and was killed, with every process of its group."""
 
 
 # -- the model -------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
-from civitas.errors import CivitasError
+from civitas.errors import TooManyThreads
 
-__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "TooManyThreads", "WorkerThreads"]
+__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "WorkerThreads"]
 
 logger = logging.getLogger("civitas.threads")
 
@@ -29,10 +29,6 @@ IDLE_S: Final = 10.0
 """Seconds that a thread waits for another call before it ends."""
 MAX_THREADS: Final = 4096
 """So many calls that all block are a defect of the program, not a load to be carried."""
-
-
-class TooManyThreads(CivitasError, RuntimeError):
-    """A call needs a thread, and as many as are allowed are busy, or the system gives no more."""
 
 
 class _Worker:

@@ -309,6 +309,11 @@ class PostOffice:
             return
         delivery.value = value
         delivery.error = error
+        if self.observers and delivery.kind == REQUEST:
+            # Before whoever asked goes on: what it does next is to be seen after this.
+            answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
+            if answer is not None:
+                self._show(answer[0])
         delivery.answered = True
         if delivery.tick:
             self.deadlines.discard(delivery)
@@ -320,10 +325,6 @@ class PostOffice:
         if delivery.callbacks is not None:
             for callback in list(delivery.callbacks):
                 callback()
-        if self.observers and delivery.kind == REQUEST:
-            answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
-            if answer is not None:
-                self._show(answer[0])
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early: an `async` action at its next await, a waiting one never starts."""

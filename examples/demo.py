@@ -1,0 +1,421 @@
+"""Agents that discover each other, talk, act and are refused, on a model inside this process.
+
+Run by `make demo`. Nothing here is scripted: what the model says and chooses is shown as it came.
+The exit code tells whether the machinery worked (every message delivered, every choice carried
+out), never whether the model chose well. The name of another local model may be given:
+
+    python examples/demo.py local:qwen3-0.6b
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import shutil
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from civitas import Action, Agent, NativeSpace, action
+from civitas.agents import ChattyAI, Host, file_actions
+from civitas.approval import Rule, RuleApprover, escaped
+from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
+from civitas.models import LocalModel, Model, model
+from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.reply import Reply
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)
+sys.stdout.reconfigure(errors="replace")
+COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+SEEDS = 10
+# One slot: each answer is then computed alone, as what else is in a batch changes the rounding.
+WAVERING: dict[str, Any] = {"temperature": 0.7, "max_tokens": 64, "slots": 1}
+LARGER = "qwen3-0.6b"
+PATIENCE_S = 60.0
+
+
+class Broken(Exception):
+    """The machinery did not do what it promises."""
+
+
+# -- what a person sees ----------------------------------------------------------------------------
+
+
+def styled(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if COLOURS else text
+
+
+def heading(text: str) -> None:
+    print(f"\n{styled(text, '1')}\n")
+
+
+def say(text: str, indent: str = "") -> None:
+    print(textwrap.fill(text, WIDTH - 1, initial_indent=indent, subsequent_indent=indent))
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def shown(value: Any) -> str:
+    """A JSON value on one line, with nothing in it that a terminal obeys."""
+    return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def outline(value: Any) -> str:
+    """The same, with what lies deeper left out."""
+    if isinstance(value, dict):
+        inner = ((name, "{…}" if isinstance(v, dict) else shown(v)) for name, v in value.items())
+        return f"{{{', '.join(f'{shown(name)}: {text}' for name, text in inner)}}}"
+    return shown(value)
+
+
+def call(name: str, args: dict[str, Any]) -> str:
+    return f"{escaped(name)}({', '.join(f'{escaped(k)}={shown(v)}' for k, v in args.items())})"
+
+
+class Wire:
+    """Prints the messages of a space as they pass, and waits for those that must."""
+
+    def __init__(self, space: NativeSpace) -> None:
+        self.messages = 0
+        self._passed: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        space.observe(self._passed.put)
+
+    def until(self, sender: str, names: tuple[str, ...], times: int = 1) -> dict[str, Any]:
+        """Print until so many messages of these names have come from the sender; give the last."""
+        while True:
+            try:
+                message = self._passed.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                raise Broken(f"no {' or '.join(names)} came from {sender}") from None
+            self._print(message)
+            if message["from"] == sender and message["action"]["name"] in names:
+                times -= 1
+                if times == 0:
+                    return message
+
+    def _print(self, message: dict[str, Any]) -> None:
+        self.messages += 1
+        name, args = message["action"]["name"], message["action"]["args"]
+        if name == "response":
+            text = outline(args["data"])
+        elif name == "error":
+            text = escaped(args["error"])
+        elif name == "say":
+            text = shown(args["content"])
+        else:
+            text = " ".join(f"{escaped(k)}={shown(v)}" for k, v in args.items())
+        way = f"{escaped(message['from'])} → {escaped(message['to'])}"
+        line = cut(f"{name:<13} {text}", WIDTH - 24).rstrip()
+        print(f"  {way:<19}  {styled(line[:13], '36')}{line[13:]}")
+
+
+# -- the agents ------------------------------------------------------------------------------------
+
+
+class Calculator(Agent):
+    """Calculates."""
+
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two numbers.
+
+        Args:
+            a: the first number
+            b: the second number
+        """
+        return a + b
+
+    @action
+    async def multiply(self, a: int, b: int) -> int:
+        """Multiply two numbers.
+
+        Args:
+            a: the first number
+            b: the second number
+        """
+        return a * b
+
+
+class Person(Agent):
+    """Whoever sits at the screen: what comes for it has been printed on its way."""
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something to the person."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first number
+        b: the second number
+    """
+    return a + b
+
+
+# -- the parts -------------------------------------------------------------------------------------
+
+
+def talk(local: Model) -> None:
+    heading("1  Agents discover each other, talk and call each other")
+    say(
+        "Each line is one message as it passes through the space: sender → receiver, the action, "
+        "its arguments. A message to * goes to everyone."
+    )
+    print()
+    with NativeSpace() as space:
+        wire = Wire(space)
+        space.add(Calculator("Calculator"))
+        space.add(ChattyAI("Chatty", model=local))
+        you = space.add(Person("You", receive_own_broadcasts=False))
+
+        you.send({"to": "*", "action": {"name": "help"}})
+        for agent in ("Calculator", "Chatty"):
+            wire.until(agent, ("response",))
+
+        content = "What is a city?"
+        you.send({"to": "Chatty", "action": {"name": "say", "args": {"content": content}}})
+        answer = wire.until("Chatty", ("say",))["action"]["args"]["content"]
+        print()
+        say(f"The whole of Chatty's answer, in the model's own words: {shown(answer)}", "  ")
+
+        print()
+        say(
+            "Helper is an agent with the same model. It asks Calculator what that can do, and lets "
+            f'the model choose one of its actions. It is told: "{SUM[0]}"'
+        )
+        print()
+        helper = space.add(ReActAgent("Helper", local, discover=["Calculator"], max_iterations=1))
+        reply = helper.reply_sync(SUM[0])
+        wire.until("Calculator", ("response", "error"), 1 + len(reply.steps))
+        print()
+        verdict(reply, f"Calculator.{SUM[1]}", SUM[2])
+
+
+def host() -> None:
+    heading("2  A host action is approved, another is refused")
+    say(
+        "Host offers this machine: files below one folder, and shell commands. Each use of it must "
+        "be approved. A rule does that here, and this is the rule: list_files is permitted, "
+        "everything else is refused."
+    )
+    print()
+    rules = RuleApprover([Rule(agent="Host", action="list_files")])
+    with NativeSpace(approver=rules) as space:
+        wire = Wire(space)
+        space.add(Host("Host", root=ROOT))
+        you = space.add(Person("You"))
+
+        files = you.ask("Host", "list_files").result(timeout=PATIENCE_S)
+        wire.until("Host", ("response",))
+        if "README.md" not in files:
+            raise Broken("Host listed files, and README.md is not among them")
+        try:
+            you.ask("Host", "shell_command", command="whoami").result(timeout=PATIENCE_S)
+        except NotPermitted as error:
+            refusal = f"{type(error).__name__}: {error}"
+        else:
+            raise Broken("Host.shell_command was not refused")
+        wire.until("Host", ("error",))
+        print()
+        print(f"  The refused caller got {styled(refusal, '33')}")
+
+
+Task = tuple[str, str, dict[str, Any]]
+SUM: Task = ("Instruction: Add 2 and 3", "add", {"a": 2, "b": 3})
+TASKS: tuple[Task, ...] = (
+    ("Instruction: List the files", "list_files", {}),
+    (
+        'Instruction: Search for "Python" in README.md',
+        "search_in_file",
+        {"file_name": "README.md", "search_term": "Python"},
+    ),
+    ("Instruction: Read the file CHANGELOG.md", "read_file", {"file_name": "CHANGELOG.md"}),
+    SUM,
+)
+OTHER_WORDS: tuple[Task, ...] = (
+    ("Search README.md for Python", *TASKS[1][1:]),
+    ("What does CHANGELOG.md say?", *TASKS[2][1:]),
+)
+
+
+def tools() -> list[Action]:
+    files = file_actions(ROOT, terminal=True, only_listed=True)
+    return [*files, Action("add", add, terminal=True)]
+
+
+def files(local: Model) -> None:
+    heading("3  A file agent at work on this folder")
+    names = ", ".join(tool.name for tool in tools())
+    say(
+        f"For each instruction the model chooses one of {names}, and writes its arguments. A "
+        "grammar holds it to the form, and to names of files that are there; which one is its own "
+        "choice. It can change nothing, and read nothing outside of the folder. The instructions "
+        "are worded to suit a model of this size."
+    )
+    for instruction, name, args in TASKS:
+        agent = ReActAgent("Files", local, actions=tools(), max_iterations=1)
+        reply = agent.reply_sync(instruction)
+        print(f"\n  {styled(instruction, '1')}")
+        verdict(reply, name, args)
+
+
+def verdict(reply: Reply, name: str, args: dict[str, Any]) -> None:
+    """Print what the model chose, what came of it, and whether it was asked for."""
+    if reply.error is not None:
+        raise Broken(f"the model failed: {reply.detail}")
+    if not reply.steps:
+        said = reply.text or reply.detail
+        print(f"    the model called nothing; it said: {cut(shown(said), WIDTH - 40)}")
+    for step in reply.steps:
+        print(f"    chosen   {cut(call(step.action, step.args), WIDTH - 14)}")
+        if step.error is not None:
+            print(f"    error    {cut(escaped(step.error), WIDTH - 14)}")
+        elif not step.result.get("tool_executed"):
+            raise Broken(f"{step.action} was chosen and not executed")
+        else:
+            for number, line in enumerate(result_lines(step.result["result"])):
+                print(f"    {'' if number else 'result':<8} {cut(escaped(line), WIDTH - 14)}")
+    chosen = [(step.action, step.args) for step in reply.steps]
+    if chosen == [(name, args)]:
+        print(f"    {styled('✓ as asked', '32')}")
+    elif [action for action, _ in chosen] == [name]:
+        print(f"    {styled('✗ the action asked for, but not', '33')} {call(name, args)}")
+    else:
+        print(f"    {styled('✗ not what was asked for:', '33')} {call(name, args)}")
+
+
+def result_lines(result: Any) -> list[str]:
+    """The first lines of a result."""
+    if isinstance(result, list) and all(isinstance(item, str) for item in result):
+        lines = textwrap.wrap("  ".join(result), WIDTH - 14)
+        more = f"… {len(result)} names in all"
+    elif isinstance(result, list):
+        lines = [f"line {number}: {text}" for number, text in result] or ["no line has it"]
+        more = f"… {len(result)} lines in all"
+    else:
+        text = result if isinstance(result, str) else shown(result)
+        lines = [line for line in text.splitlines() if line.strip()] or ["(nothing)"]
+        more = f"… {len(text)} characters in all"
+    return lines if len(lines) <= 3 else [*lines[:2], more]
+
+
+async def choices(local: Model) -> list[str]:
+    """What the model chooses for each task of both lists. Nothing is executed."""
+
+    async def chosen(instruction: str) -> str:
+        message = {"role": "user", "content": instruction}
+        reply = await local.complete([message], actions=tools())
+        return " ".join(call(c.name, c.args) for c in reply.calls) or "nothing whole"
+
+    return await asyncio.gather(*(chosen(task[0]) for task in [*TASKS, *OTHER_WORDS]))
+
+
+def measure(local: LocalModel) -> None:
+    heading("4  How often is it right?")
+    say(
+        f"The same instructions with {SEEDS} seeds each, at a temperature that lets the model "
+        f"waver ({WAVERING['temperature']}). Right is the action asked for with exactly the "
+        "arguments asked for. Here nothing is executed."
+    )
+    print()
+    began = time.monotonic()
+    rounds = []
+    for seed in range(1, SEEDS + 1):
+        if COLOURS:
+            print(f"\r  seed {seed} of {SEEDS}", end="", flush=True)
+        with LocalModel(local.path, seed=seed, **WAVERING) as wavering:
+            rounds.append(asyncio.run(choices(wavering)))
+    took = time.monotonic() - began
+    if COLOURS:
+        print("\r\x1b[K", end="")
+    totals = []
+    for place, (instruction, name, args) in enumerate([*TASKS, *OTHER_WORDS]):
+        if place == len(TASKS):
+            print("\n  and put in other words, such as nobody chose to suit it:\n")
+        wanted = call(name, args)
+        wrong = Counter(chosen[place] for chosen in rounds if chosen[place] != wanted)
+        totals.append(SEEDS - wrong.total())
+        bar = "■" * totals[-1] + "·" * wrong.total()
+        print(f"  {bar}  {totals[-1]:>2} of {SEEDS}  {instruction}")
+        for chosen, times in wrong.most_common(1):
+            print(f"  {'':<{SEEDS}}  wrong, {times} ×: {cut(chosen, WIDTH - SEEDS - 20)}")
+    suited, other = sum(totals[: len(TASKS)]), sum(totals[len(TASKS) :])
+    print(
+        f"\n  right: {suited} of {SEEDS * len(TASKS)}, and {other} of {SEEDS * len(OTHER_WORDS)}; "
+        f"measured in {took:.0f} s"
+    )
+
+
+def next_commands() -> None:
+    heading("Where next")
+    python = Path(sys.executable)
+    if python.is_relative_to(ROOT):
+        python = python.relative_to(ROOT)
+    for command, about in (
+        (f"{python.parent / 'civitas'} models", "which models there are"),
+        (f"{python.parent / 'civitas'} models fetch {LARGER}", "a larger one: 0.6 GB"),
+        (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
+        (f"{python} examples/calculator.py", "twenty lines of your own"),
+        (f"{python} examples/two_chat_agents.py", "one asks the other"),
+    ):
+        print(f"  {styled(command, '36')}{' ' * max(51 - len(command), 1)} {about}")
+    print("\n  To read: README.md, docs/spaces.md, docs/ready-agents.md")
+
+
+def introduce(local: LocalModel) -> None:
+    size = local.path.stat().st_size / 1e6
+    print(
+        styled("civitas", "1") + ": agents that talk, act and are refused, live on this machine\n"
+    )
+    say(
+        f"The model runs in this process: {local.name}, {size:.0f} MB, without a key and without a "
+        "network. Models this small can pick the action for one plain instruction. What they say "
+        "is often wrong; do not trust it. It is shown as it comes: no answer is prepared."
+    )
+
+
+def main() -> int:
+    began = time.monotonic()
+    try:
+        local = model(sys.argv[1] if len(sys.argv) > 1 else "local")
+        # Load it now: what is missing is then said in one line.
+        asyncio.run(local.complete([{"role": "user", "content": "Hi"}], schema={"const": "Hi"}))
+    except (ModelError, MissingExtra) as error:
+        print(f"The demo cannot start: {error}")
+        return 1
+    introduce(local)
+    broken = 0
+    for part, args in ((talk, (local,)), (host, ()), (files, (local,)), (measure, (local,))):
+        try:
+            part(*args)
+        except (Broken, CivitasError) as error:
+            broken += 1
+            print(f"  {styled('BROKEN', '31')} {type(error).__name__}: {escaped(str(error))}")
+    next_commands()
+    print()
+    took = f"{time.monotonic() - began:.0f} s"
+    if broken:
+        print(f"{broken} of 4 parts did not work, in {took}; what is wrong stands after BROKEN.")
+        return 1
+    say(
+        f"Every message was delivered and every chosen action executed, in {took}: that is what "
+        "this program's exit code 0 says, not that the model chose well."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,101 @@
+"""The chat agent: say something to it, and its model answers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.action import action
+from civitas.agent import Agent
+from civitas.errors import ContextOverflow
+from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+
+if TYPE_CHECKING:
+    from civitas.models.model import Model
+
+__all__ = ["ChattyAI"]
+
+MAX_CONVERSATIONS: Final = 1000
+"""With how many others it remembers its conversation; who spoke longest ago is forgotten."""
+
+
+class ChattyAI(Agent):
+    """Answers what is said to it with a model, and remembers its conversation with each sender.
+
+    Of each conversation it remembers as much as fits half of its model's context, since what is
+    said now and the answer need room too; what does not fit beside the conversation is answered by
+    itself. A failure of the model is an error for the one who spoke, and what was said is not
+    remembered then.
+
+    Args:
+        id: its id
+        model: a model, or the name of one, which is loaded when it is first used
+        system_prompt: who it is, in words for the model; an empty text for nothing
+        **options: what every `Agent` takes
+    """
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str = "local",
+        *,
+        system_prompt: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, **options)
+        if system_prompt is None:
+            system_prompt = f"You are {id}, a helpful assistant. Answer in one sentence."
+        self.system_prompt = system_prompt
+        self._model = model
+        self._conversations: OrderedDict[str, TokenBoundedMemory] = OrderedDict()
+
+    @property
+    def model(self) -> Model:
+        """The model; one given by name is made when it is first used."""
+        if isinstance(self._model, str):
+            from civitas.models.names import model
+
+            self._model = model(self._model)
+        return self._model
+
+    @action
+    async def say(self, content: str) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+
+        Returns:
+            What the agent answers
+        """
+        message = self._current_message
+        conversation = self._conversation("" if message is None else message["from"])
+        said = {"role": "user", "content": content}
+        before = conversation.get_memories()
+        try:
+            answer = await self._answer([*before, said])
+        except ContextOverflow:
+            if not before:
+                raise
+            answer = await self._answer([said])
+        conversation.add_memory(said)
+        conversation.add_memory({"role": "assistant", "content": answer})
+        return answer
+
+    async def _answer(self, prompt: list[dict[str, Any]]) -> str:
+        if self.system_prompt:
+            prompt.insert(0, {"role": "system", "content": self.system_prompt})
+        return (await self.model.complete(prompt)).text.strip()
+
+    def _conversation(self, sender: str) -> TokenBoundedMemory:
+        conversation = self._conversations.get(sender)
+        if conversation is None:
+            room = self.model.context_tokens
+            conversation = self._conversations[sender] = TokenBoundedMemory(
+                DEFAULT_TOKENS if room is None else max(room // 2, 1),
+                getattr(self.model, "count_tokens", None),
+            )
+            if len(self._conversations) > MAX_CONVERSATIONS:
+                self._conversations.popitem(last=False)
+        self._conversations.move_to_end(sender)
+        return conversation

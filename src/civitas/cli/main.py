@@ -1,0 +1,74 @@
+"""The command `civitas`: its subcommands, and what a failure looks like from outside."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from civitas.errors import CivitasError
+
+__all__ = ["main"]
+
+# The modules, each loaded when its command is run.
+_COMMANDS = {
+    "models": ("civitas.cli.models", "List the models, and fetch weights."),
+}
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are used, and listed without that."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+
+
+@click.group(cls=_Lazy, invoke_without_command=True, context_settings=_HELP)
+@click.version_option(package_name="civitas", prog_name="civitas")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Agents that talk, act and check each other's work.
+
+    Each command has its own --help, with examples.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and leave the process with its exit code."""
+    sys.exit(_status(args))
+
+
+def _status(args: Sequence[str] | None) -> int:
+    try:
+        status: Any = command.main(args, prog_name="civitas", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("civitas: interrupted", err=True)
+        return 130
+    except CivitasError as error:
+        click.echo(f"civitas: {error}", err=True)
+        return 1
+    return status if isinstance(status, int) else 0

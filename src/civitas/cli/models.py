@@ -1,0 +1,206 @@
+"""`civitas models`: which models can be used, and bringing weights here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+import textwrap
+import time
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any
+
+import click
+
+from civitas.models import weights
+
+__all__ = ["command"]
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_INSTALL = "pip install 'civitas[local]'"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What is told of a model; `why_not` is empty for one that can be used."""
+
+    name: str
+    title: str
+    license: str | None
+    bytes: int
+    usable: bool
+    why_not: str
+
+
+@click.group(invoke_without_command=True, context_settings=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the models that there are, and whether each can be used.
+
+    A name in the list is what a program passes to model().
+
+    \b
+    Examples:
+      civitas models
+      civitas models --json
+      civitas models fetch
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if ctx.invoked_subcommand is not None:
+        return
+    rows = _rows()
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    for row in rows:
+        click.echo(row.name)
+        license = f", {row.license}" if row.license else ""
+        _tell(f"{row.title}, {_size(row.bytes)}{license}")
+        _tell("usable" if row.usable else f"not usable: {row.why_not}")
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name", default=weights.DEFAULT.name)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def fetch(name: str, as_json: bool) -> None:
+    """Bring weights here and verify them.
+
+    NAME is one of the list below, or hf:ORG/NAME/FILE.gguf for any GGUF file of the Hugging Face
+    hub. Left out, it is the small model that everything works with. A download from the hub that
+    was interrupted goes on where it stopped.
+
+    \b
+    Examples:
+      civitas models fetch
+      civitas models fetch qwen3-4b
+      civitas models fetch hf:ORG/NAME/FILE.gguf
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with _Shown() as shown:
+        path = weights.fetch(name, shown)
+    if as_json:
+        click.echo(json.dumps({"name": name, "path": str(path)}))
+        return
+    click.echo(f"{name} is here: {path}")
+    if name.startswith("hf:"):
+        click.echo(f'use it as: model("gguf:{path}")')
+    else:
+        click.echo(f'use it as: model("{_spelling(weights.named(name))}")')
+
+
+def _list_of_weights() -> str:
+    lines = [
+        f"  {listed.name:<14} {_size(listed.size):>7}  {listed.license}"
+        for listed in weights.LISTED
+    ]
+    return "\b\nWeights:\n" + "\n".join(lines)
+
+
+def _spelling(listed: weights.Listed) -> str:
+    return "local" if listed is weights.DEFAULT else f"local:{listed.name}"
+
+
+def _rows() -> list[_Row]:
+    runtime = importlib.util.find_spec("xllamacpp") is not None
+    rows = []
+    for listed in weights.LISTED:
+        reasons = [] if runtime else [f"the runtime is not installed; run: {_INSTALL}"]
+        fetch_it = "civitas models fetch"
+        if listed is not weights.DEFAULT:
+            fetch_it += f" {listed.name}"
+            if not runtime or importlib.util.find_spec("huggingface_hub") is None:
+                reasons = [f"the extra is not installed; run: {_INSTALL}"]
+        size = listed.size
+        if not listed.path.exists():
+            reasons.append(f"its weights are not here; run: {fetch_it}")
+        else:
+            size = listed.path.stat().st_size
+            if listed is weights.DEFAULT and size != listed.size:
+                reasons.append(f"its weights are damaged; run: {fetch_it}")
+        rows.append(
+            _Row(
+                _spelling(listed),
+                listed.title,
+                listed.license,
+                size,
+                not reasons,
+                "; ".join(reasons),
+            )
+        )
+    known = {listed.path for listed in weights.LISTED}
+    for path in sorted(weights.folder().glob("*.gguf")):
+        if path not in known:
+            why_not = "" if runtime else f"the runtime is not installed; run: {_INSTALL}"
+            size = path.stat().st_size
+            rows.append(_Row(f"gguf:{path}", "fetched", None, size, runtime, why_not))
+    return rows
+
+
+def _tell(text: str) -> None:
+    width = max(20, shutil.get_terminal_size().columns)
+    # Commands in it stay whole words: they are there to be copied.
+    click.echo(
+        textwrap.fill(
+            text,
+            width,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+class _Shown:
+    """Progress on standard error: a bar for each stage on a terminal, else a line."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._stage: str | None = None
+        self._bar: Any = None
+        self._drawn = 0.0
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if what != self._stage:
+            self._end()
+            self._stage = what
+            if self._terminal and total:
+                self._bar = click.progressbar(
+                    length=total,
+                    label=textwrap.shorten(what, 36, placeholder="…"),
+                    show_pos=False,
+                    width=0 if shutil.get_terminal_size().columns >= 80 else 10,
+                    file=sys.stderr,
+                )
+                self._bar.__enter__()
+            else:
+                click.echo(what, err=True)
+        # A bar that is drawn for every piece slows down what it shows.
+        now = time.monotonic()
+        if self._bar is not None and (done == total or now - self._drawn > 0.1):
+            self._drawn = now
+            self._bar.update(done - self._bar.pos)
+
+    def _end(self) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+            self._bar = None
+
+    def __enter__(self) -> _Shown:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+
+fetch.epilog = _list_of_weights()

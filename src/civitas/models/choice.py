@@ -1,0 +1,140 @@
+"""Choosing an action under a grammar: what the model is shown, what it may write, how it is read.
+
+A model too small to follow a format is held to it: a JSON schema that admits nothing but one of
+the actions with its own arguments. What it is shown is the form that a model of 135M parameters
+chose best from, measured over one-instruction tasks: each action's description followed by the
+JSON to write, the arguments' descriptions in place of their values and without quotes, because
+whatever stands in quotes is copied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["choice_schema", "choice_text", "read_choice", "written"]
+
+_HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
+_ANSWER = 'Tell the user what came of it. {"answer": text}'
+_LARGEST_INT = 2**53 - 1  # what every reader of JSON agrees on
+
+
+def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
+    """The part of the prompt that lists the actions."""
+    lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
+    if may_answer:
+        lines.append(_ANSWER)
+    return _HEAD + "\n".join(lines)
+
+
+def _form(action: Action) -> str:
+    schema: Mapping[str, Any] = action.parameters or {}
+    args = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {_value(about)}"
+        for name, about in schema.get("properties", {}).items()
+    )
+    return f'{{"action": {json.dumps(action.name, ensure_ascii=False)}, "args": {{{args}}}}}'
+
+
+def _value(about: Any) -> str:
+    if not isinstance(about, Mapping):
+        return "value"
+    if "enum" in about:
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in about["enum"])
+    kind = about.get("type")
+    return _one_line(about.get("description")) or (kind if isinstance(kind, str) else "value")
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def choice_schema(
+    actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The schema that admits one of the actions, or an answer of the given schema."""
+    definitions: dict[str, Any] = {}
+    forms: list[dict[str, Any]] = []
+    for number, action in enumerate(actions):
+        args = _within(dict(action.parameters or {}), f"a{number}", definitions)
+        args.setdefault("type", "object")
+        if "properties" in args or "anyOf" not in args:
+            # What the model may not know of, it may not write.
+            args.setdefault("properties", {})
+            args.setdefault("additionalProperties", False)
+        forms.append(_object({"action": {"const": action.name}, "args": args}))
+    if answer is not None:
+        forms.append(_object({"answer": _within(dict(answer), "answer", definitions)}))
+    return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema as a part of a larger one: its definitions moved there, its integers bounded."""
+    for key in ("$defs", "definitions"):
+        for name, about in schema.pop(key, {}).items():
+            definitions[f"{prefix}.{name}"] = _moved(about, prefix)
+    whole: dict[str, Any] = _moved(schema, prefix)
+    if '"$ref": "#/$defs/' + prefix + '"' in json.dumps([whole, definitions]):
+        definitions[prefix] = whole
+    return whole
+
+
+def _moved(schema: Any, prefix: str) -> Any:
+    if isinstance(schema, Mapping):
+        moved = {
+            key: value if key in ("const", "enum", "default", "examples") else _moved(value, prefix)
+            for key, value in schema.items()
+        }
+        ref = schema.get("$ref")
+        if ref == "#":
+            moved["$ref"] = f"#/$defs/{prefix}"
+        elif isinstance(ref, str):
+            for start in ("#/$defs/", "#/definitions/"):
+                if ref.startswith(start):
+                    moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
+        if schema.get("type") == "integer" and "enum" not in schema and "const" not in schema:
+            # Unbounded, a small model may go on writing digits until it is cut.
+            if not {"minimum", "exclusiveMinimum"} & schema.keys():
+                moved["minimum"] = -_LARGEST_INT
+            if not {"maximum", "exclusiveMaximum"} & schema.keys():
+                moved["maximum"] = _LARGEST_INT
+        return moved
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        return [_moved(item, prefix) for item in schema]
+    return schema
+
+
+def written(name: str, args: Mapping[str, Any] | str) -> str:
+    """A choice as the model writes it."""
+    form = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+    return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
+
+
+def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
+    """The action and its arguments, or the answer.
+
+    Raises:
+        ValueError: the text is neither
+    """
+    chosen = json.loads(text)
+    if isinstance(chosen, dict):
+        name, args = chosen.get("action"), chosen.get("args")
+        if chosen.keys() == {"action", "args"} and isinstance(name, str) and isinstance(args, dict):
+            return name, args
+        if chosen.keys() == {"answer"}:
+            answer = chosen["answer"]
+            return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    raise ValueError("neither an action with its arguments nor an answer")

@@ -1,0 +1,240 @@
+"""A language model in this process, without a key or a network."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import DefinitionError, ModelError, WeightsError
+from civitas.models import choice, weights
+from civitas.models.model import Call, ModelReply, Usage
+from civitas.models.runtime import Runtime
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["LocalModel"]
+
+# What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
+# or a web page must not be able to end its own turn and speak as the system.
+_TURN_MARK = re.compile(r"<(?=\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
+
+
+class LocalModel:
+    """llama.cpp in this process, with any GGUF file.
+
+    It loads when it is first used. Callers at the same time share its slots and are computed in one
+    batch; those beyond the slots wait their turn. Actions are chosen, and schemas kept to, under a
+    grammar. An answer that reaches `max_tokens`, or the end of the context, says so by its finish
+    reason `length`; a prompt too long for the context raises `ContextOverflow`.
+
+    The marks of a chat format (such as `<|im_end|>`) in a message get a space put into them, so
+    that no text can pass for another speaker's.
+
+    Args:
+        path: the weights; left out, the default ones, which `civitas models fetch` brings
+        name: what people call it
+        context_tokens: how much a prompt and its answer may take together; the model's own limit
+            holds if that is lower
+        max_tokens: how long an answer may be
+        temperature: 0 takes the likeliest token each time
+        seed: of the draws at a temperature above 0
+        slots: how many prompts are computed at once
+        threads: how many of the processor's cores to use; llama.cpp chooses if left out
+        deterministic: the same answer every time, on one machine: one slot and no prompt cache,
+            because what else is in a batch changes the rounding
+
+    Use it as a context manager, or `close()` it, to give the memory back; one left open is closed
+    when it is collected and does not hold up the interpreter's exit.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        name: str | None = None,
+        context_tokens: int = 4096,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        slots: int = 4,
+        threads: int | None = None,
+        deterministic: bool = False,
+    ) -> None:
+        for what, value in (
+            ("context_tokens", context_tokens),
+            ("max_tokens", max_tokens),
+            ("slots", slots),
+            ("threads", threads),
+        ):
+            if value is not None and (
+                not isinstance(value, int) or isinstance(value, bool) or value < 1
+            ):
+                raise DefinitionError(f"LocalModel: {what}= is a positive integer, not {value!r}")
+        if not isinstance(temperature, int | float) or not 0 <= temperature <= 10:
+            raise DefinitionError(
+                f"LocalModel: temperature= is a number from 0 to 10, not {temperature!r}"
+            )
+        if path is None:
+            self.path = weights.DEFAULT.path
+            if not self.path.exists():
+                raise WeightsError(
+                    f"the weights of {weights.DEFAULT.title} are not there yet; "
+                    "run: civitas models fetch"
+                )
+        else:
+            self.path = Path(path).expanduser()
+            weights.check_gguf(self.path)
+        self.name = name or (
+            f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
+        )
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens = max_tokens
+        self._sampling: dict[str, Any] = {
+            "temperature": temperature,
+            "cache_prompt": not deterministic,
+        }
+        if seed is not None or deterministic:
+            self._sampling["seed"] = seed or 0
+        self._runtime = Runtime(
+            self.path, self.name, 1 if deterministic else slots, context_tokens, threads
+        )
+        # Runs at the latest when the interpreter exits, while its threads can still be waited for.
+        self._finalizer = weakref.finalize(self, self._runtime.close, tell=False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """End what is being generated and give the memory back; then it answers no more."""
+        if self._finalizer.detach():
+            self._runtime.close()
+
+    def __enter__(self) -> LocalModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation.
+
+        Given actions, it calls one of them; when the last of the conversation is what came of an
+        action, it may also answer. Cancelled, the generation ends with its next token (a prompt
+        still being read, with its next batch).
+
+        Raises:
+            ContextOverflow: the prompt does not fit the context
+            WeightsError: the weights are missing, or damaged
+            MissingExtra: the runtime is not installed
+            ModelError: the messages or the schema are not what they should be, or it was closed
+        """
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+        chat = _chat(messages, self.name)
+        held_to = schema
+        if actions:
+            may_answer = _has_result(messages)
+            held_to = choice.choice_schema(
+                actions, answer=(schema or {"type": "string"}) if may_answer else None
+            )
+            _add_system(chat, choice.choice_text(actions, may_answer=may_answer))
+        done = await self._runtime.generate(
+            {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}, held_to
+        )
+        usage = Usage(done.input_tokens, done.output_tokens)
+        if not actions or done.finish_reason == "length":
+            return ModelReply(done.text, (), usage, done.finish_reason)
+        try:
+            chosen = choice.read_choice(done.text)
+        except ValueError as error:
+            raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
+        if isinstance(chosen, str):
+            return ModelReply(chosen, (), usage)
+        # A number, not a random id: the same conversation gives the same calls.
+        call = Call(f"call_{_calls(messages) + 1}", *chosen)
+        return ModelReply("", (call,), usage, "calls")
+
+
+def _has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether an action has ended since the user last spoke."""
+    result = False
+    for message in messages:
+        if message["role"] == "user":
+            result = False
+        elif message["role"] == "tool":
+            result = True
+    return result
+
+
+def _calls(messages: Iterable[Mapping[str, Any]]) -> int:
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
+
+
+def _add_system(chat: list[dict[str, str]], text: str) -> None:
+    if chat[0]["role"] == "system":
+        chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
+    else:
+        chat.insert(0, {"role": "system", "content": text})
+
+
+def _chat(messages: list[dict[str, Any]], name: str) -> list[dict[str, str]]:
+    """The messages in the three roles that every chat format has, none twice in a row."""
+    chat: list[dict[str, str]] = []
+    called: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        where = f"{name}: messages[{place}]"
+        if not isinstance(message, Mapping):
+            raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
+        role = message.get("role")
+        content = _TURN_MARK.sub("< ", _text(message.get("content"), where))
+        if role == "tool":
+            action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
+            role, content = "user", f"Result of {action}: {content}"
+        elif role == "assistant":
+            for call in message.get("tool_calls") or ():
+                called[call["id"]] = call["name"]
+                form = choice.written(call["name"], call["args"])
+                content = f"{content}\n{form}" if content else form
+        elif role not in ("system", "user"):
+            raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r}")
+        if chat and chat[-1]["role"] == role:
+            chat[-1]["content"] += f"\n\n{content}"
+        else:
+            chat.append({"role": role, "content": content})
+    return chat
+
+
+def _text(content: Any, where: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = []
+        for block in content:
+            if not (isinstance(block, Mapping) and isinstance(block.get("text"), str)):
+                raise ModelError(f"{where}: a local model reads text only, not {block!r:.80}")
+            parts.append(block["text"])
+        content = "\n".join(parts)
+    if not isinstance(content, str):
+        raise ModelError(f"{where}: content is text, not {type(content).__name__}")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise ModelError(f"{where}: content holds half a character, which is no text") from None
+    return content

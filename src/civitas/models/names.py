@@ -1,0 +1,71 @@
+"""Models by name: what a setting, a command line or an agent's `model=` may say."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ModelError, WeightsError
+from civitas.models import weights
+
+if TYPE_CHECKING:
+    from civitas.models.local import LocalModel
+    from civitas.models.model import Model
+
+__all__ = ["SPELLINGS", "model"]
+
+SPELLINGS = ("local", "local:NAME", "gguf:PATH")
+"""The forms of names that `model` takes."""
+
+# One file in memory serves everyone who names it.
+_LOCK = threading.Lock()
+_LOADED: weakref.WeakValueDictionary[str, LocalModel] = weakref.WeakValueDictionary()
+
+
+def model(name: str | Model) -> Model:
+    """The model of this name; a model is given back as it is.
+
+    `local` is the default one in this process, `local:NAME` a listed one that `civitas models
+    fetch NAME` brought, `gguf:PATH` any GGUF file. While it is in use, the same name gives the same
+    model.
+
+    Raises:
+        ModelError: nothing is called so
+        WeightsError: the weights are missing
+    """
+    if not isinstance(name, str):
+        if callable(getattr(name, "complete", None)):
+            return name
+        raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
+    kind, colon, rest = name.partition(":")
+    if kind == "local" and (rest or not colon):
+        return _local(f"local:{rest or weights.DEFAULT.name}", rest or None)
+    if kind == "gguf" and rest:
+        return _loaded(name, rest)
+    raise ModelError(f"there is no model {name!r}; {_there_is()}")
+
+
+def _there_is() -> str:
+    return f"names are {', '.join(SPELLINGS)}; `civitas models` lists what is usable"
+
+
+def _local(name: str, listed: str | None) -> Model:
+    if listed is None or listed == weights.DEFAULT.name:
+        return _loaded(name, None)
+    path = weights.named(listed).path
+    if not path.exists():
+        raise WeightsError(
+            f"the weights of {listed} are not there yet; run: civitas models fetch {listed}"
+        )
+    return _loaded(name, path)
+
+
+def _loaded(name: str, path: Any) -> Model:
+    from civitas.models.local import LocalModel
+
+    with _LOCK:
+        found = _LOADED.get(name)
+        if found is None or found.closed:
+            found = _LOADED[name] = LocalModel(path, name=name)
+        return found

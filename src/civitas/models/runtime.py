@@ -1,0 +1,380 @@
+"""llama.cpp in this process: loaded once, when first used; its slots shared by all callers.
+
+The runtime's calls block, so each runs in a thread of ours, as many as there are slots; prompts
+that are in slots at the same time are computed in one batch. What is generated comes piece by
+piece, because that is when a generation can be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import queue
+import secrets
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsError
+from civitas.models import weights
+
+__all__ = ["Generated", "Runtime"]
+
+# A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
+# second for small models, at 97 in 100 of the speed of much larger batches.
+_BATCH_TOKENS = 128
+_READ_BYTES = 1 << 22
+# How long leaving the process may wait for the batch that is being computed.
+_EXIT_S = 20.0
+_JSON_STARTS = frozenset('{["-0123456789tfn')
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What the runtime made of a prompt; `finish_reason` is `stop` or `length`."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    finish_reason: str
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    body: dict[str, Any]
+    schema: dict[str, Any] | None
+    deliver: Callable[[Generated | None, BaseException | None], None]
+    cancelled: bool = False
+    pieces: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+    is_json: bool = True
+
+    def take(self, raw: bytes) -> bool:
+        """Keep a piece of what is generated; whether that is enough.
+
+        It must not raise: what the runtime does then is not said anywhere.
+        """
+        if self.cancelled:
+            return True
+        chunk = json.loads(raw)
+        if "error" in chunk:
+            self.error = chunk["error"]
+            return True
+        for choice in chunk.get("choices", ()):
+            piece = choice.get("delta", {}).get("content")
+            if piece:
+                # A grammar that the runtime cannot keep to is dropped by it without a word.
+                if self.schema is not None and not self.pieces and piece[0] not in _JSON_STARTS:
+                    self.is_json = False
+                    return True
+                self.pieces.append(piece)
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.usage = chunk.get("usage") or self.usage
+        return False
+
+
+class Runtime:
+    """One model in memory, its slots, and the threads that wait for them.
+
+    Args:
+        path: the weights
+        name: what errors call the model
+        slots: how many prompts are computed at once
+        context_tokens: how much each of them may take, with its answer
+        threads: how many of the processor's cores to use; None lets llama.cpp choose
+    """
+
+    def __init__(
+        self, path: Path, name: str, slots: int, context_tokens: int, threads: int | None
+    ) -> None:
+        self._path = path
+        self._name = name
+        self._slots = slots
+        self._context_tokens = context_tokens
+        self._cores = threads
+        self._begin()
+        _LIVE.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._active: set[_Job] = set()
+        self._server: Any = None
+        self._closed = False
+
+    async def generate(
+        self, body: dict[str, Any], schema: dict[str, Any] | None = None
+    ) -> Generated:
+        """Have a chat completed.
+
+        If cancelled, a generation ends with its next token, a prompt with its next batch; this
+        call does not wait for either.
+
+        Args:
+            body: the request, as llama.cpp's server takes it
+            schema: what the text has to be
+
+        Raises:
+            ModelError: it cannot be done
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Generated] = loop.create_future()
+
+        def settle(done: Generated | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            elif done is not None:
+                future.set_result(done)
+
+        def deliver(done: Generated | None, error: BaseException | None) -> None:
+            try:
+                loop.call_soon_threadsafe(settle, done, error)
+            except RuntimeError:
+                pass  # the loop has ended, and with it whoever waited
+
+        job = _Job(body, schema, deliver)
+        self._submit(job)
+        try:
+            return await future
+        finally:
+            job.cancelled = True
+
+    def _submit(self, job: _Job) -> None:
+        with self._lock:
+            if self._closed:
+                raise ModelError(f"{self._name} is closed")
+            self._active.add(job)
+            if len(self._threads) < min(self._slots, len(self._active)):
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._jobs.put(job)
+
+    def close(self, tell: bool = True) -> None:
+        """End what is being generated and give the memory back; a second time it does nothing.
+
+        Args:
+            tell: whether those who wait for an answer get an error; when the interpreter exits,
+                it would only be printed somewhere
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for job in self._active:
+                job.cancelled = True
+                if tell:
+                    job.deliver(None, ModelError(f"{self._name} was closed while it was answering"))
+            for _ in self._threads:
+                self._jobs.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_EXIT_S)
+        if any(thread.is_alive() for thread in self._threads):
+            # Taken apart under a thread that is inside it, it would take the process along.
+            self._abandon()
+        self._server = None
+
+    def _abandon(self) -> None:
+        if self._server is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
+            self._server = None
+
+    def after_fork(self) -> None:
+        """Forget, in a child process, the threads and the runtime that stayed with the parent."""
+        self._abandon()
+        closed = self._closed
+        self._begin()
+        self._closed = closed
+
+    # -- in the threads ----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            error: BaseException | None = None
+            done: Generated | None = None
+            try:
+                if not job.cancelled:
+                    done = self._run(job)
+            except BaseException as raised:
+                error = raised
+            with self._lock:
+                self._active.discard(job)
+            job.deliver(done, error)
+            # Nothing of the last job is kept while waiting for the next.
+            del job, done, error
+
+    def _run(self, job: _Job) -> Generated | None:
+        server = self._load()
+        body = {**job.body, "stream": True, "stream_options": {"include_usage": True}}
+        # Progress comes with every batch of the prompt: a chance to stop before the first token.
+        body["return_progress"] = True
+        try:
+            if job.schema is not None:
+                body["grammar"] = self._grammar(job.schema)
+            data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self._name}: what it was given is not JSON: {error}") from error
+        try:
+            server.handle_chat_completions(data, job.take)
+        except (RuntimeError, ValueError) as error:
+            raise self._refused(str(error)) from error
+        if job.cancelled:
+            return None
+        if job.error is not None:
+            raise self._failed(job.error)
+        text = "".join(job.pieces)
+        if job.schema is not None and job.finish_reason == "stop":
+            try:
+                json.loads(text)
+            except ValueError:
+                job.is_json = False
+        if not job.is_json:
+            raise ModelError(
+                f"{self._name}: the runtime cannot hold answers to this schema; "
+                "simplify it (bounds that exclude each other and references are likely reasons)"
+            )
+        if job.finish_reason is None:
+            raise ModelError(f"{self._name}: the runtime broke the answer off")
+        return Generated(
+            text,
+            job.usage.get("prompt_tokens", 0),
+            job.usage.get("completion_tokens", 0),
+            job.finish_reason,
+        )
+
+    def _grammar(self, schema: dict[str, Any]) -> str:
+        import jsonschema
+
+        xllamacpp = _library()
+        json.dumps(schema, allow_nan=False)  # told apart from what the runtime cannot read
+        try:
+            jsonschema.validators.validator_for(schema).check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise self._refused(
+                f"that is no JSON schema: {error.json_path}: {error.message:.200}"
+            ) from error
+        # Without free whitespace, which small models do not come back from. Lenient: what a
+        # grammar cannot say (`uniqueItems`, unknown formats) is for the caller to check.
+        options = {
+            "whitespace_flexible": False,
+            "item_separator": ", ",
+            "key_separator": ": ",
+            "lenient": True,
+        }
+        try:
+            return str(xllamacpp.json_schema_to_grammar({**schema, "x-guidance": options}))
+        except (RuntimeError, ValueError) as error:
+            raise self._refused(str(error)) from error
+
+    def _refused(self, reason: str) -> ModelError:
+        return ModelError(f"{self._name}: {_one_line(reason)}")
+
+    def _failed(self, error: dict[str, Any]) -> ModelError:
+        if error.get("type") == "exceed_context_size_error":
+            return ContextOverflow(
+                f"{self._name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "
+                f"context holds {error.get('n_ctx')}; nothing was cut. Give less, or a larger "
+                "context_tokens="
+            )
+        return self._refused(str(error.get("message", error)))
+
+    def _load(self) -> Any:
+        with self._loading:
+            if self._server is None:
+                server = _start(self._path, self._slots, self._context_tokens, self._cores)
+                self._server = server
+            return self._server
+
+
+_LIVE: weakref.WeakSet[Runtime] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for runtime in list(_LIVE):
+        runtime.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> Any:
+    xllamacpp = _library()
+    weights.check_gguf(path)
+    # The constructor holds the interpreter's lock until the model is loaded. Read beforehand,
+    # without the lock, the file is in the system's cache, and that time short.
+    with path.open("rb", buffering=0) as file:
+        buffer = bytearray(_READ_BYTES)
+        while file.readinto(buffer):
+            pass
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = slots
+    params.n_ctx = slots * context_tokens
+    params.n_batch = params.n_ubatch = _BATCH_TOKENS
+    params.ctx_shift = False  # a full context ends an answer; nothing is dropped from its beginning
+    params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
+    params.enable_reasoning = 0
+    params.fit_params = False
+    params.warmup = False
+    params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
+    if cores is not None:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = cores
+    # The runtime always opens an HTTP server beside itself. Nobody is to come in through it: it
+    # wants a key that nobody knows, and where there are Unix sockets its own is removed at once.
+    params.ui = params.endpoint_slots = False
+    params.n_threads_http = 1
+    params.cors_origins = ""
+    params.api_keys = [secrets.token_urlsafe(32)]
+    with tempfile.TemporaryDirectory(prefix="civitas-", ignore_cleanup_errors=True) as folder:
+        if os.name == "posix":
+            params.hostnames = [f"{folder}/llama.sock"]
+        try:
+            server = xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise WeightsError(
+                f"{path}: could not be loaded: incomplete, damaged, of a kind that the runtime "
+                "does not know, or too large for the memory (CIVITAS_DEBUG=1 shows more)"
+            ) from error
+    # Taken apart before its loop runs, the runtime would hang; it runs once it has answered.
+    server.handle_completions({"prompt": "a", "max_tokens": 1, "cache_prompt": False})
+    return server
+
+
+def _library() -> Any:
+    """Import the runtime, with threads that do not spin for long while they wait for each other.
+
+    Left alone, the threads of its batch spin for milliseconds at every step. On a machine that does
+    anything beside, the one that is waited for is then kept off its core: measured on two cores
+    with one busy, 2 to 14 tokens a second, against 46 with this many turns (and on idle ones 148
+    against 154). The OpenMP library reads it once, when it is loaded.
+    """
+    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = "400"
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise MissingExtra("a model inside this process", "local") from error
+    finally:
+        if not chosen:
+            os.environ.pop("GOMP_SPINCOUNT", None)
+    return xllamacpp
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,189 @@
+"""The chat agent: each sender has a conversation of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from civitas import Agent, NativeSpace, action
+from civitas.agents import ChattyAI
+from civitas.errors import ActionError, ContextOverflow, ModelError
+from civitas.models import ScriptedModel
+
+
+def said(model: ScriptedModel, place: int) -> list[tuple[str, str]]:
+    """The messages of a call of the model."""
+    return [(m["role"], m["content"]) for m in model.received[place]]
+
+
+class Listener(Agent):
+    """Keeps what is said to it."""
+
+    def __init__(self, id: str, expected: int) -> None:
+        super().__init__(id)
+        self.heard: list[tuple[str, str]] = []
+        self.errors: list[str] = []
+        self.all_heard = threading.Event()
+        self.expected = expected
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something."""
+        message = self._current_message
+        assert message is not None
+        self.heard.append((message["from"], content))
+        self._count()
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Keep an error."""
+        self.errors.append(error)
+        self._count()
+
+    def _count(self) -> None:
+        if len(self.heard) + len(self.errors) == self.expected:
+            self.all_heard.set()
+
+
+def test_a_request_gets_the_answer_as_its_value() -> None:
+    model = ScriptedModel([" Hello! \n"])
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model=model))
+        me = space.add(Agent("me"))
+        assert me.ask("Chatty", "say", content="Hi").result(timeout=10) == "Hello!"
+    system, user = said(model, 0)
+    assert system[0] == "system"
+    assert "You are Chatty" in system[1]
+    assert user == ("user", "Hi")
+
+
+def test_a_message_gets_the_answer_as_a_say() -> None:
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", ScriptedModel(["Hello!", "To all"])))
+        me = space.add(Listener("me", expected=1))
+        me.send({"to": "Chatty", "action": {"name": "say", "args": {"content": "Hi"}}})
+        assert me.all_heard.wait(10)
+        assert me.heard == [("Chatty", "Hello!")]
+
+
+def test_each_sender_has_a_conversation() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model, system_prompt="Be brief."))
+        ann, bob = space.add(Agent("ann")), space.add(Agent("bob"))
+        for who, text in ((ann, "I am Ann"), (bob, "I am Bob"), (ann, "Who am I?")):
+            who.ask("Chatty", "say", content=text).result(timeout=10)
+    assert said(model, 1) == [("system", "Be brief."), ("user", "I am Bob")]
+    assert said(model, 2) == [
+        ("system", "Be brief."),
+        ("user", "I am Ann"),
+        ("assistant", "one"),
+        ("user", "Who am I?"),
+    ]
+
+
+def test_a_conversation_is_kept_within_half_the_context() -> None:
+    model = ScriptedModel(["a" * 100] * 50, context_tokens=1000)
+
+    async def talk() -> None:
+        chatty = ChattyAI("Chatty", model, system_prompt="")
+        for number in range(50):
+            await chatty.say(f"{number}: {'x' * 100}")
+
+    asyncio.run(talk())
+    last = said(model, 49)
+    assert 3 <= len(last) < 20
+    assert last[-1][1].startswith("49: ")
+    assert last[-3][1].startswith("48: ")
+    assert last[0] != ("user", "0: " + "x" * 100)
+
+
+def test_what_does_not_fit_beside_the_conversation_is_answered_by_itself() -> None:
+    model = ScriptedModel(["one", ContextOverflow("too long"), "two", "three"])
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model, system_prompt="Be brief."))
+        me = space.add(Agent("me"))
+        for text, answer in (("first", "one"), ("long", "two"), ("last", "three")):
+            assert me.ask("Chatty", "say", content=text).result(timeout=10) == answer
+    assert len(said(model, 1)) == 4
+    assert said(model, 2) == [("system", "Be brief."), ("user", "long")]
+    assert len(said(model, 3)) == 6
+
+
+def test_what_does_not_fit_by_itself_is_an_error() -> None:
+    model = ScriptedModel([ContextOverflow("9000 tokens do not fit 4096"), "good"])
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model))
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match=r"^ContextOverflow: 9000 tokens do not fit 4096"):
+            me.ask("Chatty", "say", content="long").result(timeout=10)
+        assert me.ask("Chatty", "say", content="short").result(timeout=10) == "good"
+
+
+def test_very_many_senders_are_forgotten_again() -> None:
+    model = ScriptedModel(["a"] * 1100)
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model, system_prompt=""))
+        first = space.add(Agent("first"))
+        second = space.add(Agent("second"))
+        for who in (second, first):
+            who.ask("Chatty", "say", content="Remember me").result(timeout=10)
+        for number in range(999):
+            agent = space.add(Agent(number))
+            agent.ask("Chatty", "say", content="hi").result(timeout=10)
+        first.ask("Chatty", "say", content="Who am I?").result(timeout=10)
+        second.ask("Chatty", "say", content="Who am I?").result(timeout=10)
+    assert len(model.received[-2]) == 3
+    assert len(model.received[-1]) == 1
+
+
+def test_a_models_failure_is_the_senders_error_and_is_not_remembered() -> None:
+    model = ScriptedModel([ModelError("the model has no weights"), "Hello!"])
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", model, system_prompt=""))
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match="the model has no weights") as caught:
+            me.ask("Chatty", "say", content="Hi").result(timeout=10)
+        assert caught.value.type == "ModelError"
+        assert me.ask("Chatty", "say", content="Again").result(timeout=10) == "Hello!"
+    assert said(model, 1) == [("user", "Again")]
+
+
+def test_a_failure_comes_to_a_mere_sender_as_an_error_message() -> None:
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", ScriptedModel([])))
+        me = space.add(Listener("me", expected=1))
+        me.send({"to": "Chatty", "action": {"name": "say", "args": {"content": "Hi"}}})
+        assert me.all_heard.wait(10)
+        assert me.heard == []
+        assert "ModelError: " in me.errors[0]
+
+
+def test_two_chat_agents_stop_after_one_exchange() -> None:
+    seen: list[tuple[str, str]] = []
+    quiet = threading.Event()
+
+    def last(messages: Any, actions: Any) -> str:
+        quiet.set()
+        return "And nobody hears this."
+
+    with NativeSpace() as space:
+        one = space.add(ChattyAI("One", ScriptedModel([last])))
+        space.add(ChattyAI("Two", ScriptedModel(["I am well."])))
+        space.observe(lambda m: seen.append((m["from"], m["action"]["args"]["content"])))
+        one.send({"to": "Two", "action": {"name": "say", "args": {"content": "How are you?"}}})
+        assert quiet.wait(10)
+        # Handled after whatever One might have sent, had it sent anything.
+        with pytest.raises(ActionError, match="asked for reply 2"):
+            space.add(Agent("me")).ask("Two", "say", content="").result(timeout=10)
+    assert seen[:2] == [("One", "How are you?"), ("Two", "I am well.")]
+    assert [sender for sender, _ in seen if sender == "One"] == ["One"]
+
+
+def test_a_model_that_is_not_known_is_an_error_on_first_use() -> None:
+    chatty = ChattyAI("Chatty", model="nobody:nothing")
+    with pytest.raises(Exception, match="nobody:nothing"):
+        asyncio.run(chatty.say("Hi"))

@@ -1,0 +1,220 @@
+"""The file actions: what they give of the files of a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Action
+from civitas.agents import file_actions
+from civitas.agents.folder import Folder
+from civitas.errors import NoSuchFile, NotAFile
+
+
+def actions(root: Path, **options: Any) -> dict[str, Action]:
+    return {action.name: action for action in file_actions(root, **options)}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A small folder of text files."""
+    (tmp_path / "README.md").write_text("# Widgets\n\nRETRY_LIMIT is 3.\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "widget.py").write_text(
+        "import os\n\n  RETRY_LIMIT = 3\nprint(RETRY_LIMIT)\n"
+    )
+    (tmp_path / ".hidden").write_text("")
+    return tmp_path
+
+
+def test_the_names_are_listed_the_hidden_ones_last(root: Path) -> None:
+    assert actions(root)["list_files"].execute() == ["README.md", "src/", ".hidden"]
+
+
+def test_a_file_is_read_as_it_is(root: Path) -> None:
+    (root / "text").write_bytes("é\r\n\tend".encode())
+    read = actions(root)["read_file"]
+    assert read.execute(file_name="README.md") == "# Widgets\n\nRETRY_LIMIT is 3.\n"
+    assert read.execute(file_name="text") == "é\r\n\tend"
+
+
+def test_lines_are_found_with_their_numbers(root: Path) -> None:
+    search = actions(root)["search_in_file"]
+    found = search.execute(file_name="src/widget.py", search_term="RETRY_LIMIT")
+    assert found == [(3, "RETRY_LIMIT = 3"), (4, "print(RETRY_LIMIT)")]
+    assert search.execute(file_name="src/widget.py", search_term="retry_limit") == []
+
+
+def test_a_model_is_told_what_each_action_takes(root: Path) -> None:
+    by_name = actions(root)
+    assert list(by_name) == ["list_files", "read_file", "search_in_file"]
+    assert by_name["list_files"].parameters["properties"] == {}
+    assert by_name["read_file"].parameters["required"] == ["file_name"]
+    assert by_name["search_in_file"].parameters["required"] == ["file_name", "search_term"]
+    assert all(action.description and action.idempotent for action in by_name.values())
+
+
+@pytest.mark.parametrize("terminal", (False, True))
+def test_they_are_terminal_if_told_so(root: Path, terminal: bool) -> None:
+    assert {a.terminal for a in actions(root, terminal=terminal).values()} == {terminal}
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "src/widget.py",
+        "./src/./widget.py",
+        "src/../src/widget.py",
+        "src//widget.py",
+        "link",
+        "to/widget.py",
+    ),
+)
+def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
+    (root / "link").symlink_to("src/widget.py")
+    (root / "to").symlink_to("src")
+    (root / "src" / "up").symlink_to("../src/../README.md")
+    assert "RETRY_LIMIT" in actions(root)["read_file"].execute(file_name=name)
+    assert "Widgets" in actions(root)["read_file"].execute(file_name="to/up")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "suggested"),
+    (("README", '"README.md"'), ("readme.md", '"README.md"'), ("src/wigdet.py", '"widget.py"')),
+)
+def test_an_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
+    with pytest.raises(NoSuchFile, match="is not there; close to it: ") as caught:
+        actions(root)["read_file"].execute(file_name=wanted)
+    assert str(caught.value).endswith(suggested)
+
+
+def test_the_folder_is_looked_at_anew_each_time(root: Path) -> None:
+    by_name = actions(root)
+    assert "new" not in by_name["list_files"].execute()
+    (root / "new").write_text("fresh")
+    assert "new" in by_name["list_files"].execute()
+    assert by_name["read_file"].execute(file_name="new") == "fresh"
+
+
+def test_the_root_must_be_a_folder(root: Path) -> None:
+    with pytest.raises(NotAFile, match=r"the root folder .*README\.md. is no folder"):
+        file_actions(root / "README.md")
+    with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. is not there"):
+        file_actions(root / "nowhere")
+
+
+def test_a_root_may_be_a_link_and_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "to").symlink_to("src")
+    monkeypatch.chdir(root)
+    folder = Folder("to")
+    monkeypatch.chdir(root / "src")
+    assert folder.names() == ["widget.py"]
+
+
+def test_a_search_finds_a_term_on_the_border_of_what_is_read_at_once(root: Path) -> None:
+    term = "needle"
+    for at in range(2**16 - len(term) - 1, 2**16 + 2):
+        (root / "long").write_text("é" + "x" * (at - 2) + term + "y" * 500 + "\nneedle")
+        (first, line), last = actions(root)["search_in_file"].execute(
+            file_name="long", search_term=term
+        )
+        assert first == 1
+        assert term in line
+        assert line.startswith("…")
+        assert line.endswith("…")
+        assert len(line) <= 302
+        assert last == (2, "needle")
+
+
+def test_a_search_says_that_there_is_more(root: Path) -> None:
+    (root / "many").write_text("term\n" * 101)
+    found = actions(root)["search_in_file"].execute(file_name="many", search_term="term")
+    assert found[99] == (100, "term")
+    assert found[100:] == [(101, "… only 100 lines are given; more follow")]
+    (root / "many").write_text("term\n" * 100)
+    assert len(actions(root)["search_in_file"].execute(file_name="many", search_term="term")) == 100
+
+
+def test_a_long_list_says_how_much_is_left_out(root: Path) -> None:
+    (root / "many").mkdir()
+    for number in range(1003):
+        (root / "many" / f"{number:04}").touch()
+    names = Folder(root).names("many")
+    assert names[:2] == ["0000", "0001"]
+    assert names[999:] == ["0999", "… 3 more are left out"]
+
+
+# -- writing and deleting, which the host offers ---------------------------------------------------
+
+
+def test_a_file_is_written_as_a_whole(root: Path) -> None:
+    folder = Folder(root)
+    folder.write("src/new.py", "x = 'é'\n")
+    assert (root / "src" / "new.py").read_text() == "x = 'é'\n"
+    (root / "src" / "new.py").chmod(0o754)
+    folder.write("src/new.py", "")
+    assert (root / "src" / "new.py").read_text() == ""
+    assert (root / "src" / "new.py").stat().st_mode & 0o777 == 0o754
+    assert sorted(os.listdir(root / "src")) == ["new.py", "widget.py"]
+
+
+def test_writing_through_a_link_keeps_the_link(root: Path) -> None:
+    (root / "link").symlink_to("src/widget.py")
+    Folder(root).write("link", "new")
+    assert (root / "link").is_symlink()
+    assert (root / "src" / "widget.py").read_text() == "new"
+
+
+def test_deleting_a_link_keeps_what_it_points_at(root: Path) -> None:
+    (root / "link").symlink_to("src/widget.py")
+    folder = Folder(root)
+    folder.delete("link")
+    assert folder.names() == ["README.md", "src/", ".hidden"]
+    assert folder.names("src") == ["widget.py"]
+    folder.delete("src/widget.py")
+    assert folder.names("src") == []
+
+
+# -- schemas for small models ----------------------------------------------------------------------
+
+
+def named(root: Path) -> list[list[str] | None]:
+    """The file names in the schemas of the actions that take one."""
+    found: list[list[str] | None] = []
+    for action in file_actions(root, only_listed=True)[1:]:
+        schema = action.parameters["properties"]["file_name"]
+        choice = schema.get("anyOf")
+        found.append(None if choice is None else [form["const"] for form in choice])
+    return found
+
+
+def test_a_schema_may_name_the_files_that_are_there(root: Path) -> None:
+    assert named(root) == [["README.md", ".hidden"]] * 2
+    by_name = actions(root, only_listed=True)
+    (root / "new").write_text("fresh")
+    assert {"const": "new"} in by_name["read_file"].parameters["properties"]["file_name"]["anyOf"]
+    assert by_name["read_file"].parameters["required"] == ["file_name"]
+    assert "anyOf" not in by_name["search_in_file"].parameters["properties"]["search_term"]
+    assert list(by_name) == ["list_files", "read_file", "search_in_file"]
+
+
+def test_a_call_may_name_others_all_the_same(root: Path) -> None:
+    read = actions(root, only_listed=True)["read_file"]
+    args = read.check({"file_name": "src/widget.py"})
+    assert "RETRY_LIMIT" in read.execute(**args)
+
+
+def test_a_schema_names_no_files_where_that_would_not_do(root: Path) -> None:
+    assert named(root / "src") == [["widget.py"]] * 2
+    (root / "empty").mkdir()
+    assert named(root / "empty") == [None, None]
+    (root / "many").mkdir()
+    for number in range(201):
+        (root / "many" / str(number)).touch()
+    assert named(root / "many") == [None, None]
+    made = file_actions(root / "empty", only_listed=True)
+    (root / "empty").rmdir()
+    assert "anyOf" not in made[1].parameters["properties"]["file_name"]

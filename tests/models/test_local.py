@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.model import ACTIONS, ModelConformance, run, user
+
+from civitas.action import Action
+from civitas.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
+from civitas.models import LocalModel, Model, ModelReply
+
+# One worker loads the model and has the processor to itself as far as these tests go.
+pytestmark = pytest.mark.xdist_group("local_model")
+
+STORY = "Tell a very long story about a fox who walks through every town of the world."
+
+
+@pytest.fixture(scope="module")
+def local(weights: Path) -> Iterator[LocalModel]:
+    """A model that all tests here share, with short answers."""
+    with LocalModel(weights, max_tokens=40, context_tokens=2048) as model:
+        yield model
+
+
+@pytest.fixture
+def single(weights: Path) -> Iterator[LocalModel]:
+    """A model with one slot, and answers longer than any test waits for."""
+    with LocalModel(weights, slots=1, max_tokens=4000, context_tokens=4096) as model:
+        yield model
+
+
+class TestLocalModel(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _shared(self, local: LocalModel) -> None:
+        self.local = local
+
+    def make(self, *answers: Any) -> Model:
+        return self.local
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_usage_is_the_runtimes_count(local: LocalModel) -> None:
+    short = run(local.complete(user("Say hello")))
+    longer = run(local.complete(user("Say hello " * 50)))
+    assert 0 < short.usage.input_tokens < longer.usage.input_tokens - 50
+    assert 0 < short.usage.output_tokens <= 40
+
+
+def test_an_answer_cut_at_max_tokens_says_so(local: LocalModel) -> None:
+    reply = run(local.complete(user(STORY)))
+    assert reply.finish_reason == "length"
+    assert reply.usage.output_tokens == 40
+
+
+def test_a_choice_that_is_cut_is_text_and_says_so(weights: Path) -> None:
+    with LocalModel(weights, max_tokens=4, slots=1) as model:
+        reply = run(model.complete(user("Read CHANGELOG"), ACTIONS))
+    assert reply.calls == ()
+    assert reply.finish_reason == "length"
+    assert reply.text.startswith('{"action": ')
+
+
+def test_after_a_result_it_may_answer_and_before_it_may_not(local: LocalModel) -> None:
+    messages = user("Add 2 and 3")
+    first = run(local.complete(messages, ACTIONS))
+    assert first.finish_reason == "calls"
+    messages += [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "call_1", "name": "add", "args": {"a": 2, "b": 3}}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "5"},
+    ]
+    second = run(local.complete(messages, ACTIONS))
+    assert second.finish_reason in ("calls", "stop", "length")
+    assert bool(second.calls) != bool(second.text)
+
+
+def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None:
+    # Whatever it decides, an answer that is given is of the one form that is allowed.
+    messages = [*user("Add 2 and 3"), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+    reply = run(local.complete(messages, ACTIONS, schema={"enum": [5, 6]}))
+    assert reply.calls or json.loads(reply.text) in (5, 6)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    (
+        {"type": "object", "properties": {}},
+        {},
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "required": ["x"]}
+        | {"$defs": {"X": {"enum": ["p", "q"]}}},
+        {"type": "object", "properties": {"x": {"type": "string", "format": "no-such"}}}
+        | {"required": ["x"]},
+        {"type": "object", "properties": {"x": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}},
+    ),
+    ids=("empty", "none", "definitions", "unknown-format", "any-of"),
+)
+def test_parameters_of_every_form_become_a_grammar(
+    local: LocalModel, parameters: dict[str, Any]
+) -> None:
+    import jsonschema
+
+    action = Action("do", lambda **args: None, "Do it.", parameters)
+    reply = run(local.complete(user("Do it"), [action]))
+    if reply.finish_reason == "calls":
+        assert reply.calls[0].name == "do"
+        jsonschema.validate(reply.calls[0].args, parameters)
+    else:
+        assert reply.finish_reason == "length"
+
+
+def test_names_that_json_must_escape_come_back_whole(local: LocalModel) -> None:
+    name = 'say "hi"\\ да'
+    reply = run(local.complete(user("Say hi"), [Action(name, lambda: None, "Say hi.", {})]))
+    assert [call.name for call in reply.calls] == [name]
+
+
+def test_deterministic_gives_the_same_whatever_went_before(weights: Path) -> None:
+    with LocalModel(weights, deterministic=True, temperature=0.9, max_tokens=24) as model:
+
+        async def ask() -> tuple[list[str], list[ModelReply]]:
+            first = (await model.complete(user("Name a town"))).text
+            others = [model.complete(user(f"Name a river {n}")) for n in range(3)]
+            between = await asyncio.gather(model.complete(user("Name a town")), *others)
+            return [first, between[0].text, (await model.complete(user("Name a town"))).text], list(
+                between
+            )
+
+        texts, _ = run(ask())
+    assert len(set(texts)) == 1
+    assert texts[0].strip()
+
+
+def test_seeds_make_a_difference(weights: Path) -> None:
+    texts = set()
+    for seed in range(3):
+        with LocalModel(weights, temperature=1.5, seed=seed, max_tokens=16, slots=1) as model:
+            texts.add(run(model.complete(user("Name a town"))).text)
+    assert len(texts) > 1
+
+
+def test_the_marks_of_the_chat_format_are_text_in_a_message(local: LocalModel) -> None:
+    plain = run(local.complete(user("a"))).usage.input_tokens
+    marks = run(local.complete(user("<|im_end|><|im_start|>" * 10))).usage.input_tokens
+    # As marks they would be one token each.
+    assert marks - plain > 60
+
+
+# -- not blocking, slots, cancellation -------------------------------------------------------------
+
+
+def test_the_event_loop_runs_on_while_it_generates(local: LocalModel) -> None:
+    async def turns() -> int:
+        await local.complete(user("Say hello"))
+        task = asyncio.create_task(local.complete(user(STORY)))
+        count = 0
+        while not (await asyncio.wait([task], timeout=0.001))[0]:
+            count += 1
+        return count
+
+    assert run(turns()) > 10
+
+
+def test_first_callers_at_once_share_one_load(weights: Path) -> None:
+    async def ask(model: LocalModel) -> list[ModelReply]:
+        return list(await asyncio.gather(*(model.complete(user(f"Say {n}")) for n in range(6))))
+
+    with LocalModel(weights, slots=2, max_tokens=4) as model:
+        replies = run(ask(model))
+    assert all(reply.usage.output_tokens for reply in replies)
+
+
+def test_a_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
+    async def cancel() -> ModelReply:
+        await single.complete(user("Say hello"), schema={"const": "hello"})
+        task = asyncio.create_task(single.complete(user(STORY)))
+        await asyncio.wait([task], timeout=0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # The only slot would be taken for the rest of 4,000 tokens.
+        async with asyncio.timeout(15):
+            return await single.complete(user("Say hello"), schema={"const": "hello"})
+
+    assert run(cancel()).text == '"hello"'
+
+
+def test_a_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
+    async def cancel() -> ModelReply:
+        running = asyncio.create_task(single.complete(user(STORY)))
+        queued = [asyncio.create_task(single.complete(user(STORY))) for _ in range(5)]
+        await asyncio.sleep(0)
+        for task in (*queued, running):
+            task.cancel()
+        ended = await asyncio.gather(running, *queued, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ended)
+        async with asyncio.timeout(30):
+            return await single.complete(user("Say hello"), schema={"const": "hello"})
+
+    assert run(cancel()).text == '"hello"'
+
+
+def test_a_timeout_ends_a_long_prompt(single: LocalModel) -> None:
+    async def cancel() -> ModelReply:
+        await single.complete(user("Say hello"), schema={"const": "hello"})
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await single.complete(user("word " * 3500))
+        async with asyncio.timeout(30):
+            return await single.complete(user("Say hello"), schema={"const": "hello"})
+
+    assert run(cancel()).text == '"hello"'
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_a_prompt_too_long_is_an_error_that_counts(local: LocalModel) -> None:
+    with pytest.raises(ContextOverflow, match=r"the prompt has 6\d{3} tokens.* holds 2048; noth"):
+        run(local.complete(user("word " * 6000)))
+    assert run(local.complete(user("Say hello"))).text
+
+
+def test_a_thousand_actions_overflow_or_fit(weights: Path, local: LocalModel) -> None:
+    many = [Action(f"action_{n}", lambda: None, "Do something.", {}) for n in range(1000)]
+    with pytest.raises(ContextOverflow):
+        run(local.complete(user("Do action_7"), many))
+    reply = run(local.complete(user("Do action_7"), many[:20]))
+    assert reply.calls[0].name in {action.name for action in many[:20]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    (
+        ({"type": "nonsense"}, "no JSON schema"),
+        ({"type": "string", "pattern": "("}, "cannot hold|no JSON schema"),
+        ({"$ref": "#/nowhere"}, "cannot hold answers to this schema"),
+        ({"type": "integer", "minimum": 5, "maximum": 3}, "cannot hold answers to this schema"),
+        ({"const": float("nan")}, "not JSON"),
+    ),
+    ids=("unknown-type", "bad-pattern", "dangling-reference", "impossible", "not-json"),
+)
+def test_a_schema_that_cannot_be_kept_to_is_an_error(
+    local: LocalModel, schema: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ModelError, match=says) as caught:
+        run(local.complete(user("Say hello"), schema=schema))
+    assert "\n" not in str(caught.value)
+    assert run(local.complete(user("Say hello"))).text
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    (
+        ({"role": "robot", "content": "x"}, r"messages\[0\]: role is system, user"),
+        ({"content": "x"}, r"messages\[0\]: role is system, user"),
+        ({"role": "user", "content": 5}, r"messages\[0\]: content is text, not int"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "reads text only"),
+        ({"role": "user", "content": "\ud800"}, "half a character"),
+        ("hello", r"messages\[0\] is a str"),
+    ),
+)
+def test_a_message_that_is_none_is_named(local: LocalModel, message: Any, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        run(local.complete([message]))
+    assert run(local.complete(user("Say hello"))).text
+
+
+@pytest.mark.parametrize("text", ("", " ", "\0", "\u202e\ufeff", "{}[]\"'\\", "<think>", "</s>"))
+def test_odd_texts_are_answered(local: LocalModel, text: str) -> None:
+    assert run(local.complete(user(text))).usage.input_tokens > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    (
+        {"slots": 0},
+        {"max_tokens": -1},
+        {"context_tokens": 1.5},
+        {"threads": "two"},
+        {"temperature": -1},
+        {"temperature": float("nan")},
+    ),
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(weights: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match=next(iter(wrong))):
+        LocalModel(weights, **wrong)
+
+
+def test_files_that_are_no_weights_are_named(weights: Path, tmp_path: Path) -> None:
+    missing, other, short = (tmp_path / name for name in ("no.gguf", "text.gguf", "short.gguf"))
+    other.write_text("hello")
+    with weights.open("rb") as whole:
+        short.write_bytes(whole.read(10_000_000))
+    with pytest.raises(WeightsError, match=r"no\.gguf: there is no such file"):
+        LocalModel(missing)
+    with pytest.raises(WeightsError, match=r"text\.gguf: is not a GGUF file"):
+        LocalModel(other)
+    with pytest.raises(WeightsError, match="cannot be read"):
+        LocalModel(tmp_path)
+    with (
+        LocalModel(short) as model,
+        pytest.raises(WeightsError, match=r"short\.gguf: could not be loaded: incomplete"),
+    ):
+        run(model.complete(user("Say hello")))
+
+
+def test_without_weights_it_says_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"not there yet; run: civitas models fetch$"):
+        LocalModel()
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+def test_closed_it_answers_no_more(weights: Path) -> None:
+    model = LocalModel(weights, slots=1, max_tokens=4)
+    assert not model.closed
+    run(model.complete(user("Say hello")))
+    model.close()
+    model.close()
+    assert model.closed
+    with pytest.raises(ModelError, match="is closed"):
+        run(model.complete(user("Say hello")))
+
+
+def test_closed_while_it_answers_its_callers_are_told(weights: Path) -> None:
+    model = LocalModel(weights, slots=1, max_tokens=4000)
+
+    async def close() -> list[Any]:
+        await model.complete(user("Say hello"), schema={"const": "hello"})
+        tasks = [asyncio.create_task(model.complete(user(STORY))) for _ in range(3)]
+        await asyncio.wait(tasks, timeout=0.2)
+        await asyncio.to_thread(model.close)
+        return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+    for end in run(close()):
+        assert isinstance(end, ModelError)
+        assert "was closed while it was answering" in str(end)
+
+
+SCRIPT = """
+import asyncio, os, signal, sys, threading
+from civitas.models import LocalModel
+model = LocalModel(sys.argv[1], max_tokens=4000)
+hello = [{"role": "user", "content": "Say hello"}]
+story = [{"role": "user", "content": "Tell a very long story about a fox."}]
+"""
+
+ENDS = {
+    "never-used": "",
+    "idle": "asyncio.run(model.complete(hello, schema={'const': 1}))",
+    "while-loading": """
+def answer(): asyncio.run(model.complete(story))
+threading.Thread(target=answer, daemon=True).start()
+""",
+    "while-generating": """
+asyncio.run(model.complete(hello, schema={'const': 1}))
+async def start():
+    loop = asyncio.get_running_loop()
+    for _ in range(6): loop.create_task(model.complete(story))
+    loop.call_later(0.4, went.set)
+    await asyncio.Event().wait()
+went = threading.Event()
+threading.Thread(target=asyncio.run, args=(start(),), daemon=True).start()
+went.wait()
+""",
+    "in-a-task-that-is-left": """
+async def leave():
+    task = asyncio.create_task(model.complete(story))
+    await asyncio.wait([task], timeout=1)
+asyncio.run(leave())
+""",
+    "closed-at-once": """
+def answer(): asyncio.run(model.complete(story))
+threading.Thread(target=answer, daemon=True).start()
+model.close()
+threading.excepthook = lambda args: None
+""",
+    "child-of-a-fork": """
+import warnings
+warnings.simplefilter("ignore")
+asyncio.run(model.complete(hello, schema={'const': 1}))
+child = os.fork()
+if child == 0:
+    model.close()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+asyncio.run(model.complete(hello, schema={'const': 1}))
+""",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_program_can_end_at_any_moment(weights: Path, end: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + end, str(weights)],
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert done.returncode == 0, done.stderr
+    # asyncio may say there that a task was left behind; the runtime and the interpreter nothing.
+    said = done.stderr.lower()
+    assert not any(word in said for word in ("fatal", "terminate", "abort", "traceback")), said
+
+
+def test_control_c_ends_a_generation(weights: Path) -> None:
+    program = SCRIPT + (
+        "async def main():\n"
+        "    await model.complete(hello, schema={'const': 1})\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    loop.call_later(0.3, os.kill, os.getpid(), signal.SIGINT)\n"
+        "    await model.complete(story)\n"
+        "try:\n"
+        "    asyncio.run(main())\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(weights)], capture_output=True, text=True, timeout=40
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def test_it_is_silent_and_leaves_no_way_in(weights: Path, tmp_path: Path) -> None:
+    program = SCRIPT + (
+        "person = {'type': 'object', 'properties': {'x': {'type': 'string', 'pattern': '(a'}}}\n"
+        "print(asyncio.run(model.complete(hello, schema={'const': 1})).text)\n"
+        "print(sorted(os.listdir(os.environ['TMPDIR'])))\n"
+        "print('GOMP_SPINCOUNT' in os.environ)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(weights)],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        env={"TMPDIR": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
+    )
+    assert done.stderr == ""
+    # The runtime's own server listens on a socket that is gone from the disk.
+    assert done.stdout == "1\n[]\nFalse\n"
+
+
+def test_without_the_runtime_it_names_the_extra(weights: Path) -> None:
+    program = (
+        "import sys\nsys.modules['xllamacpp'] = None\n"
+        + SCRIPT
+        + (
+            "from civitas.errors import MissingExtra\n"
+            "try:\n"
+            "    asyncio.run(model.complete(hello))\n"
+            "except MissingExtra as error:\n"
+            "    print(error)\n"
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(weights)], capture_output=True, text=True, timeout=40
+    )
+    assert "needs the extra 'local': pip install 'civitas[local]'" in done.stdout, done.stderr

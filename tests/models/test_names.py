@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from civitas.errors import ModelError, WeightsError
+from civitas.models import ScriptedModel, model
+
+
+def test_a_model_is_given_back_as_it_is() -> None:
+    scripted = ScriptedModel()
+    assert model(scripted) is scripted
+
+
+@pytest.mark.parametrize("name", ("", "remote", "local:", "gguf:", "gguf", "Local", "local/x"))
+def test_what_no_model_is_called_lists_what_there_is(name: str) -> None:
+    with pytest.raises(ModelError, match=r"names are local, local:NAME, gguf:PATH") as caught:
+        model(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_neither_model_nor_name_is_refused() -> None:
+    with pytest.raises(ModelError, match="neither a model nor the name of one"):
+        model(5)  # type: ignore[arg-type]
+
+
+def test_the_same_name_gives_the_same_model_until_it_is_closed(weights: Path) -> None:
+    first = model("local")
+    assert first.name == "local:smollm2-135m"
+    assert model("local:smollm2-135m") is first
+    assert model("local") is first
+    first.close()  # type: ignore[attr-defined]
+    second = model("local")
+    assert second is not first
+    second.close()  # type: ignore[attr-defined]
+
+
+def test_any_file_by_its_path(weights: Path) -> None:
+    by_path = model(f"gguf:{weights}")
+    assert by_path.name == f"gguf:{weights}"
+    by_path.close()  # type: ignore[attr-defined]
+
+
+def test_listed_weights_that_are_not_here_say_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"run: civitas models fetch$"):
+        model("local")
+    with pytest.raises(WeightsError, match=r"run: civitas models fetch qwen3-4b$"):
+        model("local:qwen3-4b")
+    with pytest.raises(WeightsError, match="no weights called 'qwen99'; there are smollm2-135m"):
+        model("local:qwen99")
+
+
+def test_importing_models_loads_nothing_heavy() -> None:
+    heavy = ("xllamacpp", "huggingface_hub", "pydantic", "jsonschema", "asyncio")
+    code = (
+        "import sys, civitas.models; "
+        f"print([name for name in {heavy} if name in sys.modules]); "
+        "from civitas.models import Call, Model, ModelReply, ScriptedModel, Usage, model; "
+        "assert callable(model)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

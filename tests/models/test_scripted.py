@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.conformance.model import ModelConformance, run, user
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.models import Call, ModelReply, ScriptedModel, Usage
+
+
+class TestScriptedModel(ModelConformance):
+    def make(self, *answers: Any) -> ScriptedModel:
+        return ScriptedModel(answers)
+
+
+def test_gives_its_replies_in_order_and_then_says_how_many_it_had() -> None:
+    model = ScriptedModel(["one", "two"], name="parrot")
+    assert [run(model.complete(user("?"))).text for _ in range(2)] == ["one", "two"]
+    with pytest.raises(ModelError, match="parrot: asked for reply 3, but it was given 2"):
+        run(model.complete(user("?")))
+
+
+def test_keeps_what_it_was_given_as_it_was_then() -> None:
+    model = ScriptedModel(["one", "two"])
+    messages = user("first")
+    run(model.complete(messages))
+    messages.append({"role": "assistant", "content": "one"})
+    run(model.complete(messages))
+    assert [len(received) for received in model.received] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    (
+        {"name": "add", "args": {"a": 1}},
+        Call("call_1_1", "add", {"a": 1}),
+        [{"name": "add", "args": {"a": 1}}],
+        lambda messages, actions: {"name": "add", "args": {"a": 1}},
+    ),
+    ids=["dict", "Call", "list", "function"],
+)
+def test_a_call_has_several_spellings(reply: Any) -> None:
+    given = run(ScriptedModel([reply]).complete(user("?")))
+    assert given == ModelReply(calls=(Call("call_1_1", "add", {"a": 1}),), finish_reason="calls")
+
+
+def test_several_calls_in_one_reply_have_their_own_ids() -> None:
+    given = run(ScriptedModel([[{"name": "add"}, {"name": "add"}]]).complete(user("?")))
+    assert [call.id for call in given.calls] == ["call_1_1", "call_1_2"]
+
+
+def test_arguments_may_be_raw_text() -> None:
+    given = run(ScriptedModel([{"name": "add", "args": "{not json"}]).complete(user("?")))
+    assert given.calls[0].args == "{not json"
+
+
+def test_a_reply_is_given_as_it_is() -> None:
+    reply = ModelReply("cut", usage=Usage(3, 4), finish_reason="length")
+    assert run(ScriptedModel([reply]).complete(user("?"))) is reply
+
+
+def test_an_exception_is_raised_and_the_next_reply_follows() -> None:
+    model = ScriptedModel([OSError("no network"), "back"])
+    with pytest.raises(OSError, match="no network"):
+        run(model.complete(user("?")))
+    assert run(model.complete(user("?"))).text == "back"
+
+
+def test_a_function_sees_the_conversation_and_may_wait() -> None:
+    async def reply(messages: list[dict[str, Any]], actions: Any) -> str:
+        await asyncio.sleep(0)
+        return f"{messages[-1]['content']} {actions}"
+
+    assert run(ScriptedModel([reply]).complete(user("echo"))).text == "echo None"
+
+
+@pytest.mark.parametrize("reply", (None, 5, [], [5], {"nom": "add"}, {"name": "a", "extra": 1}))
+def test_what_is_no_reply_is_named(reply: Any) -> None:
+    with pytest.raises(DefinitionError, match="reply 1 is"):
+        run(ScriptedModel([reply]).complete(user("?")))
+
+
+def test_one_text_is_not_a_list_of_replies() -> None:
+    with pytest.raises(DefinitionError, match="a list of replies, not one str"):
+        ScriptedModel("hello")
+
+
+def test_usages_add_up() -> None:
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)

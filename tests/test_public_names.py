@@ -1,0 +1,128 @@
+"""The public names: what users and other packages rely on. A change here is a change for them."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import civitas
+
+NAMES = (
+    "ACCESS_DENIED",
+    "ACCESS_PERMITTED",
+    "ACCESS_REQUESTED",
+    "Action",
+    "ActionError",
+    "ActionNotFound",
+    "ActionRegistry",
+    "Agent",
+    "AgentNotFound",
+    "AgentStopped",
+    "ApprovalRequest",
+    "Approver",
+    "AskAgain",
+    "Call",
+    "CallbackApprover",
+    "ChattyAI",
+    "CivitasError",
+    "CommandError",
+    "CommandTimeout",
+    "Context",
+    "ContextOverflow",
+    "DefinitionError",
+    "DuplicateAgent",
+    "Environment",
+    "FileError",
+    "FileTooLarge",
+    "Goal",
+    "HopLimitExceeded",
+    "Host",
+    "InvalidArguments",
+    "InvalidId",
+    "InvalidMessage",
+    "LocalModel",
+    "MailboxFull",
+    "Memory",
+    "MissingExtra",
+    "Model",
+    "ModelError",
+    "ModelReply",
+    "NativeSpace",
+    "NoSuchFile",
+    "NotAFile",
+    "NotInSpace",
+    "NotPermitted",
+    "NotText",
+    "OutsideFolder",
+    "ReActAgent",
+    "RefuseAll",
+    "RemoteForbidden",
+    "Reply",
+    "RequestCancelled",
+    "RequestError",
+    "RequestTimeout",
+    "Rule",
+    "RuleApprover",
+    "ScriptedModel",
+    "SpaceClosed",
+    "TerminalApprover",
+    "TokenBoundedMemory",
+    "TooManyThreads",
+    "Usage",
+    "WeightsError",
+    "__version__",
+    "action",
+    "model",
+)
+
+
+def test_the_names_are_these() -> None:
+    assert sorted(civitas.__all__) == sorted(NAMES)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
+    thing = getattr(civitas, name)
+    assert getattr(civitas, name) is thing
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        # Its own words, not those inherited from a base or made up by the dataclass decorator.
+        text = (thing.__doc__ or "").strip()
+        assert text
+        assert not text.startswith(f"{name}(")
+    else:
+        assert thing is not None
+
+
+def test_the_names_are_listed() -> None:
+    assert set(NAMES) <= set(dir(civitas))
+
+
+def test_a_star_import_brings_them_all() -> None:
+    program = "from civitas import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == sorted(n for n in NAMES if not n.startswith("__"))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'civitas' has no attribute 'no_such_name'"):
+        civitas.no_such_name  # noqa: B018
+
+
+def test_action_is_the_decorator_whatever_was_imported_before() -> None:
+    program = (
+        "import civitas.action, civitas.agent\n"
+        "from civitas import action\n"
+        "assert callable(action) and civitas.action is action\n"
+        "from civitas.action import Action\n"
+        "print(Action.__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "Action\n", done.stderr

@@ -1,0 +1,328 @@
+"""The tree is the architecture: what the files import, how they are named, what they may not hold.
+
+The rules are functions over a directory, so that each is shown a tree that breaks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "civitas"
+
+# Imports point up this list, never back.
+ORDER = (
+    "errors",
+    "jsonvalue",
+    "message",
+    "docstring",
+    "annotation",
+    "structured",
+    "signature",
+    "action",
+    "goal",
+    "clock",
+    "budget",
+    "approval",
+    "threads",
+    "environment",
+    "memory",
+    "models",
+    "journal",
+    "agent",
+    "block",
+    "dispatch",
+    "spaces",
+    "reasoning",
+    "agents",
+    "research",
+    "society",
+    "interop",
+    "studio",
+    "cli",
+    "__main__",
+)
+NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
+CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
+MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: its dotted name below the package, such as `spaces.native`."""
+
+    path: Path
+    name: str
+    tree: ast.Module
+
+    @property
+    def component(self) -> str:
+        """The entry of ORDER that it belongs to; empty for the package's own file."""
+        return self.name.partition(".")[0]
+
+    @property
+    def package(self) -> list[str]:
+        """The parts of the package that its relative imports start from."""
+        parts = ["civitas", *self.name.split(".")] if self.name else ["civitas"]
+        return parts if self.path.name == "__init__.py" else parts[:-1]
+
+
+def modules(source: Path) -> list[Module]:
+    """Every Python file below a package's directory."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        found.append(Module(path, ".".join(parts), ast.parse(path.read_text(), str(path))))
+    return found
+
+
+def nodes(tree: ast.AST, *, into_functions: bool = True) -> Iterator[ast.AST]:
+    """Every node that runs: what stands under TYPE_CHECKING does not."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            for statement in child.orelse:
+                yield statement
+                yield from nodes(statement, into_functions=into_functions)
+            continue
+        if not into_functions and isinstance(
+            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        ):
+            continue
+        yield child
+        yield from nodes(child, into_functions=into_functions)
+
+
+def imports(module: Module, *, into_functions: bool = True) -> Iterator[tuple[int, str]]:
+    """The line and full dotted name of everything that a module imports.
+
+    `from a import b` gives `a.b`, because `b` may be a module; a reader of the name looks at as
+    much of it as it needs.
+    """
+    for node in nodes(module.tree, into_functions=into_functions):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module.split(".") if node.module else []
+            if node.level:
+                package = module.package
+                base = package[: len(package) - node.level + 1] + base
+            for alias in node.names:
+                yield node.lineno, ".".join([*base, alias.name])
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith("import_module")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield node.lineno, str(node.args[0].value)
+
+
+def broken_order(source: Path) -> list[str]:
+    """Imports that point back."""
+    rank = {name: place for place, name in enumerate(ORDER)}
+    found = modules(source)
+    components = {module.component for module in found} - {""}
+    faults = []
+    for module in found:
+        if not module.name:
+            continue  # the package's own file loads each name when it is first used
+        if module.component not in rank:
+            faults.append(f"{module.name}: {module.component!r} has no place in ORDER")
+            continue
+        for line, name in imports(module):
+            parts = name.split(".")
+            if parts[0] != "civitas":
+                continue
+            if len(parts) == 1 or parts[1] not in components | set(rank):
+                faults.append(
+                    f"{module.name}:{line}: {name}: import it from the module that has it"
+                )
+            elif rank.get(parts[1], 0) > rank[module.component]:
+                faults.append(f"{module.name}:{line}: {name} comes after {module.component}")
+    return faults
+
+
+def empty_names(source: Path) -> list[str]:
+    """Modules and packages whose name says nothing about what is inside."""
+    return [
+        module.name
+        for module in modules(source)
+        if NAMES_THAT_SAY_NOTHING & {part.strip("_") for part in module.name.split(".")}
+    ]
+
+
+def without_docstring(source: Path) -> list[str]:
+    """Modules that do not say what they are."""
+    return [
+        str(module.path.relative_to(source))
+        for module in modules(source)
+        if not (ast.get_docstring(module.tree) or "").strip()
+    ]
+
+
+def code_from_data(source: Path) -> list[str]:
+    """Places that could run what was received."""
+    faults = []
+    for module in modules(source):
+        for line, name in imports(module):
+            if name.partition(".")[0] in MODULES_OF_CODE_FROM_DATA:
+                faults.append(f"{module.name}:{line}: {name}")
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name) and node.id in CODE_FROM_DATA:
+                faults.append(f"{module.name}:{node.lineno}: {node.id}")
+            elif (
+                isinstance(node, ast.Attribute)
+                and node.attr in CODE_FROM_DATA
+                and ast.unparse(node.value) in {"builtins", "__builtins__"}
+            ):
+                faults.append(f"{module.name}:{node.lineno}: {node.attr}")
+    return faults
+
+
+def declared() -> tuple[set[str], set[str]]:
+    """The import names of the base dependencies, and of all the extras together.
+
+    Each package we depend on is imported by the name it is installed by.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    def names(requirements: list[str]) -> set[str]:
+        found = set()
+        for requirement in requirements:
+            name = requirement
+            for mark in "<>=!~;[ ":
+                name = name.partition(mark)[0]
+            found.add(name.replace("-", "_"))
+        return found - {"civitas"}
+
+    extras = project["optional-dependencies"]
+    return names(project["dependencies"]), set().union(*(names(extras[e]) for e in extras))
+
+
+def wrong_dependencies(source: Path) -> list[str]:
+    """Packages imported that are not declared, or that load although nobody has used them yet."""
+    base, extras = declared()
+    known = base | set(sys.stdlib_module_names) | {"civitas"}
+    faults = []
+    for module in modules(source):
+        for line, name in imports(module):
+            if name.partition(".")[0] not in known | extras:
+                faults.append(f"{module.name}:{line}: {name} is in no list of pyproject.toml")
+        for line, name in imports(module, into_functions=False):
+            if name.partition(".")[0] in extras - known:
+                faults.append(f"{module.name}:{line}: {name} is of an extra: import it when used")
+    return faults
+
+
+RULES = (broken_order, empty_names, without_docstring, code_from_data, wrong_dependencies)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
+    assert modules(SOURCE), "there is no source"
+    assert rule(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "text", "fault"),
+    (
+        (broken_order, "message.py", "from civitas.agent import Agent", "comes after message"),
+        (broken_order, "message.py", "from civitas import agent", "comes after message"),
+        (broken_order, "message.py", "import civitas.agent", "comes after message"),
+        (broken_order, "message.py", "from .agent import Agent", "comes after message"),
+        (broken_order, "models/local.py", "from ..agent import Agent", "comes after models"),
+        (broken_order, "models/__init__.py", "from ..agent import A", "comes after models"),
+        (
+            broken_order,
+            "agent.py",
+            "def f():\n    from civitas.spaces.native import NativeSpace",
+            "comes after agent",
+        ),
+        (
+            broken_order,
+            "agent.py",
+            "import importlib\nx = importlib.import_module('civitas.cli.main')",
+            "comes after agent",
+        ),
+        (broken_order, "agent.py", "from civitas import Agent", "from the module that has it"),
+        (broken_order, "agent.py", "import civitas", "from the module that has it"),
+        (broken_order, "tools.py", "", "no place in ORDER"),
+        (empty_names, "models/utils.py", "", "models.utils"),
+        (empty_names, "_common/x.py", "", "_common.x"),
+        (without_docstring, "goal.py", "x = 1", "goal.py"),
+        (code_from_data, "goal.py", "eval('1')", "eval"),
+        (code_from_data, "goal.py", "run = exec", "exec"),
+        (code_from_data, "goal.py", "import builtins\nbuiltins.exec('1')", "exec"),
+        (code_from_data, "goal.py", "__import__('os')", "__import__"),
+        (code_from_data, "goal.py", "def f():\n    from pickle import loads", "pickle"),
+        (wrong_dependencies, "goal.py", "import requests", "in no list"),
+        (wrong_dependencies, "models/local.py", "import xllamacpp", "import it when used"),
+        (
+            wrong_dependencies,
+            "models/local.py",
+            "try:\n    import xllamacpp\nexcept ImportError:\n    pass",
+            "import it when used",
+        ),
+    ),
+)
+def test_a_tree_that_breaks_the_rule_is_caught(
+    tmp_path: Path, rule: Callable[[Path], list[str]], path: str, text: str, fault: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    faults = rule(tmp_path)
+    assert len(faults) == 1
+    assert fault in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    (
+        ("agent.py", "from civitas.message import Message"),
+        ("agent.py", "from civitas import message"),
+        ("spaces/native.py", "from .rules import Rules\nfrom ..agent import Agent"),
+        ("models/local.py", "def f():\n    import xllamacpp"),
+        (
+            "agent.py",
+            "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    from civitas.spaces.native import NativeSpace",
+        ),
+        ("models/local.py", "import re\nmodel.eval()\nre.compile('a')"),
+    ),
+)
+def test_a_tree_that_keeps_the_rules_is_let_through(tmp_path: Path, path: str, text: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'"""A module."""\n{text}')
+    assert [fault for rule in RULES for fault in rule(tmp_path)] == []
+
+
+def test_importing_civitas_loads_nothing_else() -> None:
+    program = (
+        "import json, sys\n"
+        "before = set(sys.modules)\n"
+        "import civitas\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(done.stdout)
+    assert "civitas" in loaded
+    packages = {name.partition(".")[0] for name in loaded}
+    assert packages - {"civitas"} <= set(sys.stdlib_module_names)
+    assert "asyncio" not in packages
+    assert done.stderr == ""
