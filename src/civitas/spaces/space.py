@@ -94,7 +94,7 @@ class Space:
         seat = self._add(agent, office)
         if overrides(agent, "after_add"):
             # As the agent's first handling: messages wait until it has set itself up.
-            ready = self._callback(seat, "after_add")
+            ready = self._begin(seat, self._delivery(seat, "after_add"))
             if not loop_is_running():
                 Request(ready, office).result()
         return agent
@@ -217,9 +217,10 @@ class Space:
             if seat.leaving is not None:
                 return seat.leaving
             spared = handling if handling is not None and handling.seat is seat else None
-            if overrides(seat.agent, "before_remove"):
-                return self._callback(seat, "before_remove", spared)
-            left = seat.leaving = self._delivery(seat, "removed")
+            last = overrides(seat.agent, "before_remove")
+            left = seat.leaving = self._delivery(seat, "before_remove" if last else "removed")
+        if last:
+            return self._begin(seat, left, spared)
 
         def leave() -> None:
             self._vacate(seat, spared)
@@ -229,15 +230,13 @@ class Space:
         office.enter(leave)
         return left
 
-    def _callback(self, seat: Seat, name: str, spared: Delivery | None = None) -> Delivery:
+    def _begin(self, seat: Seat, delivery: Delivery, spared: Delivery | None = None) -> Delivery:
         """Run `after_add` or `before_remove`, as a handling of its own.
 
         The agent leaves when its `after_add` failed, and after its `before_remove` however it went.
         """
-        delivery = self._delivery(seat, name)
-        if name == "before_remove":
-            delivery.inner = True  # it waits for no other handler
-            seat.leaving = delivery
+        name = delivery.envelope.name
+        delivery.inner = name == "before_remove"  # it waits for no other handler
 
         async def run() -> None:
             leaves = name == "before_remove"
@@ -285,7 +284,7 @@ class Space:
         with self._members:
             office.ending = True  # nobody comes any more
         leaving = [
-            seat.leaving or self._callback(seat, "before_remove")
+            seat.leaving or self._remove(seat.agent, office, None)
             for seat in list(office.seats.values())
             if overrides(seat.agent, "before_remove")
         ]
