@@ -123,9 +123,9 @@ class Worker:
 
 def measure(quick: bool = False) -> list[dict[str, Any]]:
     """The figures, alone and for four prompts at once."""
-    from civitas.models import weights
+    from civitas.models import fetching
 
-    path = weights.fetch()
+    path = fetching.fetch()
     tokens, repetitions = (48, 3) if quick else (128, 9)
     workers = {kind: Worker(kind, path, tokens) for kind in ("bare", "ours")}
     figures = []

@@ -22,9 +22,9 @@ settings.load_profile("civitas")
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the default model, fetched by the first worker that asks for it."""
-    from civitas.models import weights
+    from civitas.models import fetching
 
     # The parent of a worker's folder is the whole run's.
     with (tmp_path_factory.getbasetemp().parent / "weights.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return weights.fetch()
+        return fetching.fetch()

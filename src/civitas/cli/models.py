@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from civitas.models import weights
+from civitas.models import fetching, weights
 
 __all__ = ["command"]
 
@@ -78,7 +78,7 @@ def fetch(name: str, as_json: bool) -> None:
       civitas models fetch hf:ORG/NAME/FILE.gguf
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with _Shown() as shown:
-        path = weights.fetch(name, shown)
+        path = fetching.fetch(name, shown)
     if as_json:
         click.echo(json.dumps({"name": name, "path": str(path)}))
         return
