@@ -5,8 +5,8 @@
 Every instruction is given with all actions of its set. `action` counts the right action,
 `arguments` the right action with exactly the right arguments. Nothing is executed. The form of the
 prompt was chosen by the tuning tasks; the held-out ones, and one set of actions among them, were
-only looked at afterwards. One JSON object a line: first each instruction, then the sums; greedy
-(temperature 0) once, the rest over the seeds. `--quick` is greedy alone.
+only looked at afterwards. One JSON object a line: each instruction, then the sums, first greedy
+(temperature 0) once, then over the seeds. `--quick` is greedy alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,15 +141,15 @@ def of_files(action: Action) -> Action:
 
 def of_agent(agent: str, action: Action) -> Action:
     """The action named as one that another agent offers."""
-    return Action(
-        f"{agent}_{action.name}", action.function, action.description, action.parameters
-    )
+    return Action(f"{agent}_{action.name}", action.function, action.description, action.parameters)
 
 
 OFFERED = {
     function.__name__: Action.of(function)
-    for function in (list_files, read_file, search_in_file, write_file, add, multiply, say)
-    + (get_weather, move, set_timer, turn_on, stop, translate, send_mail, create_folder)
+    for function in (
+        *(list_files, read_file, search_in_file, write_file, add, multiply, say, get_weather),
+        *(move, set_timer, turn_on, stop, translate, send_mail, create_folder),
+    )
 }
 
 
@@ -280,7 +280,11 @@ HELD_OUT = [
         ("What is 2 plus 3?", "add", {"a": 2, "b": 3}),
         ("Add 40 and 2", "add", {"a": 40, "b": 2}),
         ("What is 9 times 8?", "multiply", {"a": 9, "b": 8}),
-        ("Write done into status.txt", "write_file", {"file_name": "status.txt", "content": "done"}),
+        (
+            "Write done into status.txt",
+            "write_file",
+            {"file_name": "status.txt", "content": "done"},
+        ),
         ("Say thank you", "say", {"content": "thank you"}),
     ),
     *tasks(
@@ -339,25 +343,28 @@ async def once(model: LocalModel, of: Iterable[Task]) -> list[tuple[bool, bool]]
     return list(await asyncio.gather(*map(one, of)))
 
 
-def measure(seeds: int, temperature: float) -> list[dict[str, Any]]:
-    """The figures, the sums last."""
-    settings = [("greedy", 0.0, range(1)), (f"temperature {temperature}", temperature, range(seeds))]
-    lines, sums = [], []
-    for setting, heat, of_seeds in settings:
+def measure(seeds: int, temperature: float) -> Iterator[dict[str, Any]]:
+    """The figures of each setting, its sums last."""
+    every = [task for split in SPLITS.values() for task in split]
+    for setting, heat, of_seeds in (
+        ("greedy", 0.0, range(1)),
+        (f"temperature {temperature}", temperature, range(seeds)),
+    ):
         if not of_seeds:
             continue
         runs = []
-        every = [task for split in SPLITS.values() for task in split]
         for seed in of_seeds:
             with LocalModel(temperature=heat, seed=seed, max_tokens=120) as model:
                 runs.append(asyncio.run(once(model, every)))
         results = zip(*runs, strict=True)
+        sums = []
         for split, of in SPLITS.items():
             rows = [list(next(results)) for _ in of]
             for task, row in zip(of, rows, strict=True):
-                lines.append(line("choice", f"{setting}, {split}: {task.text}", row))
-            sums.append(line("choices", f"{setting}, {split}", [one for row in rows for one in row]))
-    return lines + sums
+                yield line("choice", f"{setting}, {split}: {task.text}", row)
+            every_result = [result for row in rows for result in row]
+            sums.append(line("choices", f"{setting}, {split}", every_result))
+        yield from sums
 
 
 def line(metric: str, variant: str, results: list[tuple[bool, bool]]) -> dict[str, Any]:

@@ -231,15 +231,15 @@ def host() -> None:
 
 
 Task = tuple[str, str, dict[str, Any]]
-SUM: Task = ("Instruction: Add 2 and 3", "add", {"a": 2, "b": 3})
+SUM: Task = ("Add 2 and 3", "add", {"a": 2, "b": 3})
 TASKS: tuple[Task, ...] = (
-    ("Instruction: List the files", "list_files", {}),
+    ("List the files", "list_files", {}),
     (
-        'Instruction: Search for "Python" in README.md',
+        'Search for "Python" in README.md',
         "search_in_file",
         {"file_name": "README.md", "search_term": "Python"},
     ),
-    ("Instruction: Read the file CHANGELOG.md", "read_file", {"file_name": "CHANGELOG.md"}),
+    ("Read the file CHANGELOG.md", "read_file", {"file_name": "CHANGELOG.md"}),
     SUM,
 )
 OTHER_WORDS: tuple[Task, ...] = (
@@ -265,7 +265,7 @@ def files(local: Model) -> None:
     for instruction, name, args in TASKS:
         agent = ReActAgent("Files", local, actions=tools(), max_iterations=1)
         reply = agent.reply_sync(instruction)
-        print(f"\n  {styled(instruction, '1')}")
+        print(f"\n  Instruction: {styled(instruction, '1')}")
         verdict(reply, name, args)
 
 

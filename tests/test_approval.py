@@ -370,3 +370,14 @@ def test_one_question_at_a_time():
     assert asyncio.run(all_at_once()) == [True] * 5
     assert not out.overlapped
     assert out.getvalue().count("Permit this?") == 5
+
+
+def test_an_approver_that_runs_out_of_answers_refuses() -> None:
+    answers = iter([True])
+    approver = CallbackApprover(lambda request: next(answers))
+
+    async def both() -> list[bool]:
+        request = ApprovalRequest.of({"to": "a", "from": "b", "action": {"name": "x", "args": {}}})
+        return [await approve(approver, request), await approve(approver, request)]
+
+    assert asyncio.run(asyncio.wait_for(both(), 10)) == [True, False]

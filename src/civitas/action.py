@@ -105,6 +105,8 @@ def action(
 
     def mark(function: F) -> F:
         where = getattr(function, "__qualname__", repr(function))
+        if isinstance(function, str):
+            raise DefinitionError(f"@action takes its options by name: @action(name={function!r})")
         if not callable(function) or isinstance(function, staticmethod | classmethod):
             raise DefinitionError(
                 f"@action marks a function or method of an agent, not {function!r}; "

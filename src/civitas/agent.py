@@ -24,6 +24,7 @@ __all__ = [
     "Handling",
     "Pending",
     "Seat",
+    "leads_to",
     "offered",
     "overrides",
 ]
@@ -58,8 +59,10 @@ class Pending(Protocol[T_co]):
 class Handling(Protocol):
     """A message on its way through an agent."""
 
-    chain: int
-    """The number of the chain of requests that it belongs to."""
+    @property
+    def parent(self) -> Handling | None:
+        """What was being handled when the request was made that this one answers."""
+        ...
 
     @property
     def agent(self) -> Agent | None:
@@ -73,6 +76,15 @@ class Handling(Protocol):
 
 CURRENT: ContextVar[Handling | None] = ContextVar("civitas_handling", default=None)
 """The message being handled, in the task or thread that handles it and those that these start."""
+
+
+def leads_to(outer: Handling, handling: Handling | None) -> bool:
+    """Whether a request made while `outer` was handled led, over others, to this one."""
+    while handling is not None:
+        handling = handling.parent
+        if handling is outer:
+            return True
+    return False
 
 
 class Seat(Protocol):
@@ -229,8 +241,14 @@ class Agent:
             error: what went wrong
             original_message_id: the id of the message
         """
-        about = f" (message {original_message_id!r})" if original_message_id is not None else ""
-        logger.warning("agent %r was told of an error%s: %s", self.id, about, error)
+        message = self._current_message or {}
+        logger.warning(
+            "agent %r was told by %r of an error%s: %s",
+            self.id,
+            message.get("from"),
+            f" (message {original_message_id!r})" if original_message_id is not None else "",
+            error,
+        )
 
     # -- messaging ---------------------------------------------------------------------------------
 
@@ -295,7 +313,7 @@ class Agent:
 
     def _homeless(self, what: str) -> NotInSpace:
         return NotInSpace(
-            f"agent {self.id!r} cannot {what}: it is in no space; space.add(agent) first"
+            f"agent {self.id!r} cannot {what}: it is in no space, or no longer in one"
         )
 
     # -- callbacks ---------------------------------------------------------------------------------
@@ -323,6 +341,12 @@ class Agent:
         approver = self.approver
         if approver is None and self._seat is not None:
             approver = self._seat.approver
+        if approver is None:
+            logger.warning(
+                "agent %r has nobody to ask for permission, so it refuses; give it or its space an "
+                "approver=",
+                self.id,
+            )
         return await approve(approver, ApprovalRequest.of(proposed_message))
 
     def __repr__(self) -> str:

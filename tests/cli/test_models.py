@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.models.hub_server import HubServer
 
 import civitas
+from models.hub_server import HubServer
 
 NAME = "hf:org/name/weights.gguf"
 

@@ -11,6 +11,7 @@ from civitas.errors import (
     ActionError,
     ActionNotFound,
     AgentNotFound,
+    AgentStopped,
     InvalidArguments,
     NotInSpace,
     NotPermitted,
@@ -568,3 +569,71 @@ def test_an_agent_may_come_again_and_its_callbacks_with_it(make_space):
     assert calls == [
         (what, space) for space in (here, there, here) for what in ("added", "leaving")
     ]
+
+
+@pytest.mark.parametrize("concurrency", (1, 4))
+def test_no_message_is_handled_before_after_add_has_ended(make_space, concurrency):
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(Agent):
+        ready = False
+
+        async def after_add(self) -> None:
+            begun.set()
+            await asyncio.to_thread(may_end.wait, 10)
+            self.ready = True
+
+        @action
+        async def use(self) -> bool:
+            return self.ready
+
+    space = make_space()
+    me = space.add(Agent("me"))
+
+    async def main() -> list[bool]:
+        space.add(Slow("slow", concurrency=concurrency))
+        asked = [me.ask("slow", "use") for _ in range(6)]
+        assert await asyncio.to_thread(begun.wait, 10)
+        may_end.set()
+        return [await each for each in asked]
+
+    assert asyncio.run(main()) == [True] * 6
+
+
+def test_nothing_is_begun_once_before_remove_has(make_space):
+    begun: list[int] = []
+    leaving, may_leave = threading.Event(), threading.Event()
+    holding, may_go_on = threading.Event(), threading.Event()
+
+    class Busy(Agent):
+        @action
+        async def hold(self) -> None:
+            holding.set()
+            await asyncio.to_thread(may_go_on.wait, 10)
+
+        @action
+        async def work(self, n: int) -> None:
+            begun.append(n)
+
+        async def before_remove(self) -> None:
+            leaving.set()
+            await asyncio.to_thread(may_leave.wait, 10)
+
+    space = make_space()
+    space.add(Busy("busy"))
+    me = space.add(Agent("me"))
+    held = me.ask("busy", "hold")
+    assert holding.wait(10)
+    waiting = [me.ask("busy", "work", n=n) for n in range(3)]
+    remover = threading.Thread(target=space.remove, args=("busy",))
+    remover.start()
+    assert leaving.wait(10)
+    may_go_on.set()
+    held.result(timeout=10)
+    me.ask("me", "help").result(timeout=10)
+    may_leave.set()
+    remover.join(10)
+    for request in waiting:
+        with pytest.raises(AgentStopped):
+            request.result(timeout=10)
+    assert begun == []

@@ -512,3 +512,65 @@ def test_callbacks_may_ask_and_be_asked_back(space: Any) -> None:
     me.ask("A", "start").result(timeout=WAIT_S)
     space.remove("A")
     assert home.heard == ["added", "before", "after", "removed"]
+
+
+class Store(Agent):
+    """Reads, asks, and writes: what comes in between is lost."""
+
+    total = 0
+
+    @action
+    async def deposit(self, n: int) -> int:
+        before = self.total
+        await self.ask("audit", "note", n=n)
+        self.total = before + n
+        return self.total
+
+    @action
+    def deposit_plainly(self, n: int) -> int:
+        before = self.total
+        self.ask("audit", "note", n=n).result(timeout=WAIT_S)
+        self.total = before + n
+        return self.total
+
+
+class Audit(Agent):
+    """Notes, and lets the next come only when told to."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, concurrency=10)
+        self.noted: Kept[int] = Kept()
+        self.gates = {n: Gate() for n in (1, 2, 3)}
+
+    @action
+    async def note(self, n: int) -> None:
+        self.noted.add(n)
+        await self.gates[n]
+
+
+@pytest.mark.parametrize("form", ("deposit", "deposit_plainly"))
+def test_requests_side_by_side_in_one_chain_are_handled_one_at_a_time(
+    space: Any, form: str
+) -> None:
+    # Only what a waiting handler's own requests led to is let in: the others are no less separate
+    # for having been asked by the same one.
+    async def pay(agent: Agent, value: Any) -> Any:
+        return await asyncio.gather(*(agent.ask("store", form, n=n) for n in (1, 2, 3)))
+
+    audit = space.add(Audit("audit"))
+    store = space.add(Store("store"))
+    space.add(Doer("boss", pay))
+    me = space.add(Agent("me"))
+    paid = me.ask("boss", "do")
+    for n in (1, 2, 3):
+        audit.noted.wait_for(n)
+        settle(me)
+        assert audit.noted == list(range(1, n + 1))
+        assert space.statistics()["agents"]["store"] == {
+            "waiting": 3 - n,
+            "handling": [form],
+            "asking": 0,
+        }
+        audit.gates[n].open()
+    assert paid.result(timeout=WAIT_S) == [1, 3, 6]
+    assert store.total == 6

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.model import ACTIONS, ModelConformance, run, user
 
 from civitas.action import Action
 from civitas.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
 from civitas.models import LocalModel, Model, ModelReply
+from conformance.model import ACTIONS, ModelConformance, run, user
 
 # One worker loads the model and has the processor to itself as far as these tests go.
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -83,6 +83,22 @@ def test_after_a_result_it_may_answer_and_before_it_may_not(local: LocalModel) -
     second = run(local.complete(messages, ACTIONS))
     assert second.finish_reason in ("calls", "stop", "length")
     assert bool(second.calls) != bool(second.text)
+
+
+def test_given_actions_each_turn_of_the_user_is_marked_and_no_result_is(local: LocalModel) -> None:
+    def cost_of_actions(messages: list[dict[str, Any]]) -> int:
+        chosen = run(local.complete(messages, ACTIONS))
+        plain = run(local.complete(messages, schema={"const": 1}))
+        return chosen.usage.input_tokens - plain.usage.input_tokens
+
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "add", "args": {"a": 2}}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "5"}
+    said = {"role": "assistant", "content": "It is 5."}
+    one = cost_of_actions(user("Add 2 and 3"))
+    two = cost_of_actions([*user("Add 2 and 3"), said, *user("Add 4 and 5")])
+    with_result = cost_of_actions([*user("Add 2 and 3"), call, result, said, *user("Add 4 and 5")])
+    assert 0 < two - one < 10
+    assert with_result == two
 
 
 def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None:

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.conformance.model import ModelConformance, run, user
 
 from civitas.errors import DefinitionError, ModelError
 from civitas.models import Call, ModelReply, ScriptedModel, Usage
+from conformance.model import ModelConformance, run, user
 
 
 class TestScriptedModel(ModelConformance):

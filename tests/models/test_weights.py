@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.models.hub_server import HubServer
 
 from civitas.errors import RemoteForbidden, WeightsError
 from civitas.models import weights as module
 from civitas.models.fetching import fetch
 from civitas.models.weights import DEFAULT, LISTED, WheelFile, path_of
+from models.hub_server import HubServer
 
 NAME = "hf:org/name/weights.gguf"
 DATA = b"GGUF" + random.Random(0).randbytes(3_000_000)

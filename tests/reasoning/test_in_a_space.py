@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
 from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, InvalidArguments
+from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
+from civitas.models.model import Call, ModelReply
+from civitas.models.scripted import ScriptedModel
 from civitas.reasoning.discovery import discovered_actions
 from civitas.reasoning.react import ReActAgent
 from civitas.spaces.native import NativeSpace
@@ -395,3 +398,76 @@ def test_one_inside_and_one_outside_may_ask_each_other_directly(space: NativeSpa
 
     assert asyncio.run(main()) == "ok"
     assert outside.memory.get_memories()[1] == {"role": "user", "content": "what is it?"}
+
+
+def test_an_unfinished_text_is_no_answer(space: NativeSpace) -> None:
+    def look() -> str:
+        """Look it up."""
+        return "found"
+
+    first = ModelReply(text="Let me look that up.", calls=(Call("1", "look", {}),))
+    failing = ScriptedModel([first, ModelError("the key was revoked")])
+    space.add(ReActAgent("a", failing, actions=[look]))
+    me = space.add(Agent("me"))
+    with pytest.raises(ActionError, match="the key was revoked"):
+        me.ask("a", "say", content="q").result(timeout=WAIT)
+
+
+def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: NativeSpace) -> None:
+    # They belong to one chain of requests, and yet neither lies in the other.
+    async def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        if messages[-1]["role"] == "user":
+            return Call("1", "Library_look", {})
+        asked = [m["content"] for m in messages if m["role"] == "user"][-1]
+        return f"re:{asked}"
+
+    class Library(Agent):
+        @action
+        async def look(self) -> str:
+            """Look it up."""
+            await asyncio.sleep(0)
+            return "found"
+
+    class Boss(Agent):
+        @action
+        async def both(self) -> list[str]:
+            return list(
+                await asyncio.gather(
+                    self.ask("worker", "say", content="A"), self.ask("worker", "say", content="B")
+                )
+            )
+
+    space.add(Library("Library"))
+    space.add(ReActAgent("worker", ScriptedModel([answer] * 4), discover=["Library"]))
+    space.add(Boss("boss"))
+    me = space.add(Agent("me"))
+    assert me.ask("boss", "both").result(timeout=WAIT) == ["re:A", "re:B"]
+
+
+def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:
+    begun = threading.Event()
+    ended: list[str] = []
+
+    async def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("stopped")
+
+    agent = space.add(ReActAgent("a", ScriptedModel([answer])))
+    outcome: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            agent.reply_sync("q")
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert begun.wait(WAIT)
+    space.remove(agent)
+    thread.join(WAIT)
+    assert ended == ["stopped"]
+    assert isinstance(outcome[0], RequestError)

@@ -68,6 +68,9 @@ def _status(args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("civitas: interrupted", err=True)
         return 130
+    except OSError as error:  # whatever reads the output has gone, or there is no room for it
+        print(f"civitas: {error}", file=sys.stderr)
+        return 1
     except CivitasError as error:
         click.echo(f"civitas: {error}", err=True)
         return 1

@@ -4,7 +4,7 @@ A model too small to follow a format is held to it: a JSON schema that admits no
 the actions with its own arguments. What it is shown is the form that a model of 135M parameters
 chose best from, measured over one-instruction tasks: each action's description followed by the
 JSON to write, the arguments' descriptions in place of their values and without quotes, because
-whatever stands in quotes is copied.
+whatever stands in quotes is copied; and what the user says is marked as an instruction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["choice_schema", "choice_text", "read_choice", "written"]
+__all__ = ["INSTRUCTION", "choice_schema", "choice_text", "read_choice", "written"]
+
+INSTRUCTION = "Instruction: "
+"""Stands before what the user says. Every turn of the user has it, so that a conversation that
+goes on keeps its beginning, and with it what is cached of it."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'

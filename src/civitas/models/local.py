@@ -147,7 +147,7 @@ class LocalModel:
         """
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
-        chat = _chat(messages, self.name)
+        chat = _chat(messages, self.name, choice.INSTRUCTION if actions else "")
         held_to = schema
         if actions:
             may_answer = _has_result(messages)
@@ -194,7 +194,7 @@ def _add_system(chat: list[dict[str, str]], text: str) -> None:
         chat.insert(0, {"role": "system", "content": text})
 
 
-def _chat(messages: list[dict[str, Any]], name: str) -> list[dict[str, str]]:
+def _chat(messages: list[dict[str, Any]], name: str, before_user: str = "") -> list[dict[str, str]]:
     """The messages in the three roles that every chat format has, none twice in a row."""
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
@@ -212,7 +212,9 @@ def _chat(messages: list[dict[str, Any]], name: str) -> list[dict[str, str]]:
                 called[call["id"]] = call["name"]
                 form = choice.written(call["name"], call["args"])
                 content = f"{content}\n{form}" if content else form
-        elif role not in ("system", "user"):
+        elif role == "user":
+            content = before_user + content
+        elif role != "system":
             raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r}")
         if chat and chat[-1]["role"] == role:
             chat[-1]["content"] += f"\n\n{content}"

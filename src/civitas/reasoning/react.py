@@ -16,7 +16,7 @@ from civitas.action import (
     action,
     is_async,
 )
-from civitas.agent import CURRENT, Agent, Context
+from civitas.agent import CURRENT, Agent, Context, Handling, leads_to
 from civitas.environment import Environment, execute_in_thread, failed
 from civitas.errors import DefinitionError, HopLimitExceeded, ModelError, NotPermitted
 from civitas.goal import Goal
@@ -51,8 +51,19 @@ _NESTED = 32
 
 _ENVIRONMENT = Environment()
 
-_REPLYING: ContextVar[tuple[Agent, ...]] = ContextVar("civitas_replying", default=())
-"""The agents whose replies lead to what is being done, in the task or thread that does it."""
+
+class _Replying:
+    """A reply under way; what a tool of it started in the background may outlive it."""
+
+    __slots__ = ("agent", "open")
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.open = True
+
+
+_REPLYING: ContextVar[tuple[_Replying, ...]] = ContextVar("civitas_replying", default=())
+"""The replies that lead to what is being done, in the task or thread that does it."""
 
 
 class ReActAgent(Agent):
@@ -99,7 +110,7 @@ class ReActAgent(Agent):
     _discovered: dict[str, Action] | None = None
     _shown: tuple[list[Action], Shown] | None = None
     _turns: Turns | None = None
-    _chain: Any = None
+    _handling: Handling | None = None
 
     def __init__(
         self,
@@ -197,11 +208,14 @@ class ReActAgent(Agent):
             what the agent replies
         """
         reply = await self.reply(content)
-        if reply.text or reply.stop_reason in ("done", "terminal"):
+        if reply.stop_reason in ("done", "terminal"):
             return reply.text
         if reply.error is not None:
             raise reply.error
-        raise ModelError(f"agent {self.id!r} has no reply ({reply.stop_reason}): {reply.detail}")
+        said = f"; it had said: {cut(reply.text, 500)}" if reply.text else ""
+        raise ModelError(
+            f"agent {self.id!r} has no reply ({reply.stop_reason}): {reply.detail}{said}"
+        )
 
     async def reply(self, text: str) -> Reply:
         """Answer.
@@ -232,11 +246,13 @@ class ReActAgent(Agent):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.reply(text))
-        raise RuntimeError(
-            f"reply_sync of agent {self.id!r} was called where an event loop is running, which "
-            "would stop until it returned: await reply(text) instead"
-        )
+            pass  # as it should be; not in here, or all that is raised would look like its effect
+        else:
+            raise RuntimeError(
+                f"reply_sync of agent {self.id!r} was called where an event loop is running, which "
+                "would stop until it returned: await reply(text) instead"
+            )
+        return asyncio.run(self.reply(text))
 
     async def observe(self, message: str | dict[str, Any]) -> None:
         """Remember something without answering.
@@ -258,38 +274,40 @@ class ReActAgent(Agent):
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    async def _reply(self, text: str, outer: tuple[Agent, ...]) -> Reply:
+    async def _reply(self, text: str, outer: tuple[_Replying, ...]) -> Reply:
         """Reply when it is this agent's turn.
 
         Args:
             text: what it is asked
-            outer: the agents whose replies this one lies in
+            outer: the replies that this one lies in
         """
-        handling = CURRENT.get()
-        chain = None if handling is None else handling.chain
         if len(outer) >= _NESTED:
             raise HopLimitExceeded(
                 f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
                 "action of the one before"
             )
-        nested = self in outer or (chain is not None and chain == self._chain)
+        handling = CURRENT.get()
+        # Its own reply waits for this one: it is given in the midst of that, or never.
+        nested = any(each.agent is self and each.open for each in outer) or (
+            self._handling is not None and leads_to(self._handling, handling)
+        )
         turns = self._turns
         if turns is None:
             turns = self._turns = Turns()
-        token = _REPLYING.set((*outer, self))
+        mine = _Replying(self)
+        token = _REPLYING.set((*outer, mine))
         try:
             if nested:
                 return await self._run(text)
             await turns.take()
             try:
-                if chain is not None:
-                    self._chain = chain
+                self._handling = handling
                 return await self._run(text)
             finally:
-                if chain is not None:
-                    self._chain = None
+                self._handling = None
                 turns.end()
         finally:
+            mine.open = False
             try:
                 _REPLYING.reset(token)
             except ValueError:

@@ -88,6 +88,7 @@ class Run:
             if answer.faulty:
                 self.remember_faults(answer)
                 faulty += 1
+                same, before = 0, []
                 if faulty == 2:
                     return self.end("unreadable", detail=answer.faults)
                 continue

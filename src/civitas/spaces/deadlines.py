@@ -62,11 +62,13 @@ class Deadlines:
         passed = range(self._swept + 1, now + 1)
         due_ticks = passed if len(passed) <= len(ticks) else sorted(t for t in ticks if t <= now)
         self._swept = now
-        for tick in due_ticks:
-            for delivery in ticks.pop(tick, ()):
-                delivery.tick = 0
-                self._expired(delivery)
-        self._timer = self._loop.call_later(TICK, self._sweep) if ticks else None
+        try:
+            for tick in due_ticks:
+                for delivery in ticks.pop(tick, ()):
+                    delivery.tick = 0
+                    self._expired(delivery)
+        finally:
+            self._timer = self._loop.call_later(TICK, self._sweep) if ticks else None
 
     def close(self) -> None:
         """Stop the timer and forget everything."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.message import Envelope
@@ -26,7 +25,6 @@ __all__ = [
     "RUNNING",
     "SEND",
     "Delivery",
-    "new_chain",
 ]
 
 # What kind of message it is decides what its end sends to whom.
@@ -45,32 +43,32 @@ ENDED: Final = 3
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
 
-new_chain: Callable[[], int] = count(1).__next__
-"""A number for the chain of calls that a message starts."""
-
 
 class Delivery:
     """The state of one message to one agent. Only the loop of the receiver's space changes it.
 
     Attributes:
-        chain: the number of the chain of requests that it belongs to
-        hops: how many requests of that chain led to it, itself included
+        parent: what was being handled when this request was made; what was being handled when that
+            one was, is the parent's, and so on: the chain of requests that led to it
+        hops: how many requests that chain has, this one included
         answered: whether its outcome is there; the action may still be running then
         waiting: how many requests of its own its handler is waiting for
         waits: the requests that its handler, in a thread, waits for
-        under: the delivery of the same chain that its handler lies on, in the same agent
-        inner: whether it was let in while another message of its chain is handled
+        under: the handler, waiting in the same agent, that it was let in on top of
+        over: what was let in on top of its own
+        inner: whether it has no place of its own among what its agent handles, but its under's
     """
 
     # What each has is in slots; what few have is in a dict that these alone come to have.
     __slots__ = (
         "__dict__",
         "answered",
-        "chain",
         "envelope",
         "error",
         "hops",
         "kind",
+        "over",
+        "parent",
         "seat",
         "state",
         "tick",
@@ -86,7 +84,9 @@ class Delivery:
     value: Any
     error: BaseException | None
     waiter: asyncio.Future[None] | None
+    parent: Delivery | None
     under: Delivery | None
+    over: Delivery | None
     worker: Any
 
     inner: bool = False
@@ -99,18 +99,22 @@ class Delivery:
     original_id: str | None = None
 
     def __init__(
-        self, envelope: Envelope, kind: int, chain: int, hops: int, timeout: float | None
+        self,
+        envelope: Envelope,
+        kind: int,
+        parent: Delivery | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.envelope = envelope
         self.kind = kind
-        self.chain = chain
-        self.hops = hops
+        self.parent = parent
+        self.hops: int = 1 if parent is None else parent.hops + 1
         self.timeout = timeout
         self.state = 0
         self.tick = 0
         self.waiting = 0
         self.answered = False
-        self.seat = self.error = self.waiter = self.under = self.worker = None
+        self.seat = self.error = self.waiter = self.under = self.over = self.worker = None
 
     @property
     def agent(self) -> Agent | None:

@@ -57,17 +57,20 @@ class LoopThread:
         # Nothing that is entered is to see the context variables of whoever happened to wake us.
         self._nobody = Context()
         self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
         self._stopping: asyncio.Event
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
-        """Start the thread; returns once the loop runs."""
+        """Start the thread; returns once the loop runs, or raises why it does not."""
         running = threading.Event()
         self._thread = threading.Thread(
             target=self._main, args=(running,), name=self.name, daemon=True
         )
         self._thread.start()
         running.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Have a function called on the loop, after all that was entered before.
@@ -197,7 +200,12 @@ class LoopThread:
             self._stopping.set()
 
     def _main(self, running: threading.Event) -> None:
-        loop = self.loop = asyncio.new_event_loop()
+        try:
+            loop = self.loop = asyncio.new_event_loop()
+        except BaseException as error:  # no more file descriptors, say: for whoever called start
+            self._failure = error
+            running.set()
+            return
         asyncio.set_event_loop(loop)
         _HERE.is_space = True
         self.ident = threading.get_ident()

@@ -39,7 +39,6 @@ from civitas.spaces.delivery import (
     RUNNING,
     SEND,
     Delivery,
-    new_chain,
 )
 from civitas.spaces.handling import answers, outcome_of, returned
 from civitas.spaces.loop import LoopThread
@@ -114,10 +113,7 @@ class PostOffice:
         ):
             raise DefinitionError(f"timeout= is a number of seconds or None, not {timeout!r}")
         handling: Any = CURRENT.get()
-        if handling is None:
-            delivery = Delivery(envelope, REQUEST, new_chain(), 1, timeout)
-        else:
-            delivery = Delivery(envelope, REQUEST, handling.chain, handling.hops + 1, timeout)
+        delivery = Delivery(envelope, REQUEST, handling, timeout)
         thread = self.thread
         if get_ident() == self.thread_id:
             if thread.ingress:
@@ -147,7 +143,7 @@ class PostOffice:
         to = envelope.to
         if to != EVERYONE:
             if to in self.seats:
-                self.post(Delivery(envelope, SEND, new_chain(), 1, None))
+                self.post(Delivery(envelope, SEND))
             elif self.observers:
                 self._show(envelope)
             return
@@ -159,7 +155,7 @@ class PostOffice:
         for receiver in list(self.seats.values()):  # agents come in any thread
             if receiver is seat and not own:
                 continue
-            delivery = Delivery(envelope, BROADCAST, new_chain(), 1, None)
+            delivery = Delivery(envelope, BROADCAST)
             delivery.seat = receiver
             box = receiver.box
             if len(box) >= mailbox and receiver.waiting() >= mailbox:
@@ -217,13 +213,14 @@ class PostOffice:
         if seat is None:
             return
         box = seat.box
-        if seat.running < seat.concurrency and box and box[0] is delivery:
+        if seat.running < seat.concurrency and box and box[0] is delivery and not seat.leaving:
             self._credit -= 1
             box.popleft()
             seat.begin(delivery)
         elif seat.held:
             self._credit -= 1
-            seat.let_in(delivery.chain)
+            for outer in list(seat.held):
+                seat.let_in(outer)
 
     def make_ready(self, seat: Seat) -> None:
         """Have an agent look at its mailbox in the next turn of the loop."""
@@ -352,7 +349,7 @@ class PostOffice:
             handling.waits = set()
         handling.waits.add(delivery)
         if handling.seat.held:
-            handling.seat.let_in(handling.chain)
+            handling.seat.let_in(handling)
 
     def end_wait(self, handling: Any, delivery: Delivery) -> None:
         """It waits no longer."""
@@ -402,7 +399,7 @@ class PostOffice:
                 self._show(envelope)
             logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
             return
-        reply = Delivery(envelope, ANSWER, new_chain(), 1, None)
+        reply = Delivery(envelope, ANSWER)
         reply.original_id = original_id
         self.post(reply)
 

@@ -54,7 +54,7 @@ class Request:
                     try:
                         office.try_now(delivery)
                         if handling.seat.held:
-                            handling.seat.let_in(handling.chain)
+                            handling.seat.let_in(handling)
                         if not delivery.answered:
                             yield from self._wait_here(office.loop)
                     finally:
@@ -62,7 +62,7 @@ class Request:
             else:
                 yield from self._wait_elsewhere()
         if delivery.error is not None:
-            raise delivery.error
+            raise delivery.error.with_traceback(None)
         return delivery.value
 
     def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
@@ -124,7 +124,7 @@ class Request:
                 not_on_end(delivery, ended.set)
                 raise TimeoutError(f"the request to {delivery} has not ended in {timeout} s")
         if delivery.error is not None:
-            raise delivery.error
+            raise delivery.error.with_traceback(None)
         return delivery.value
 
     def cancel(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from threading import get_ident
@@ -26,7 +27,6 @@ from civitas.spaces.delivery import (
     QUEUED,
     RUNNING,
     Delivery,
-    new_chain,
 )
 from civitas.spaces.handling import Offer, ask_permission, handle, text_of
 from civitas.spaces.request import Request, waiting
@@ -49,18 +49,23 @@ class Seat:
     Attributes:
         box: messages that wait, in the order of arrival; those that ended meanwhile lie there still
         dead: how many in the box have ended meanwhile
-        running: how many messages are being handled, those let in for a chain not counted
-        strands: by chain, the message handled last
-        held: by chain, those in the box that may be let in before their turn
+        active: what is being handled
+        running: how many places that takes; what is let in takes none
+        held: by handler, those in the box that its requests led to, and that it therefore lets in
         asking: messages that await approval
+        arriving: the `after_add` that is still to end
+        leaving: what ends when the agent has left
     """
 
     __slots__ = (
+        "active",
         "after",
         "agent",
+        "arriving",
         "asking",
         "before",
         "box",
+        "carried",
         "concurrency",
         "dead",
         "held",
@@ -73,7 +78,6 @@ class Seat:
         "running",
         "space",
         "start",
-        "strands",
     )
 
     def __init__(self, agent: Agent, space: Space, office: PostOffice) -> None:
@@ -85,15 +89,17 @@ class Seat:
         self.box: deque[Delivery] = deque()
         self.dead = 0
         self.running = 0
-        self.strands: dict[int, Delivery] = {}
-        self.held: dict[int, deque[Delivery]] = {}
+        self.active: dict[Delivery, None] = {}
+        self.held: dict[Delivery, deque[Delivery]] = {}
         self.asking: set[Delivery] = set()
+        self.carried: set[asyncio.Task[Any]] = set()
         # All of them now: what cannot be described fails here, and not at the first call.
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
         self.offers: dict[str, Offer] = Offer.all_of(self)
         self.concurrency = agent.concurrency
         self.open = True
+        self.arriving: Delivery | None = None
         self.leaving: Delivery | None = None
         self.ready = False
 
@@ -119,17 +125,19 @@ class Seat:
         """
         office = self.office
         handling: Any = CURRENT.get()
-        if handling is not None and get_ident() == office.thread_id:
+        here = get_ident() == office.thread_id
+        if here and handling is not None:
             return await function()
-        delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, 0, 0, None)
+        delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, handling)
+        delivery.hops -= 1  # it is no request
         delivery.seat = self
         delivery.state = RUNNING
-        if handling is None:
-            delivery.chain = new_chain()
-        else:
-            delivery.chain, delivery.hops = handling.chain, handling.hops
 
         async def run() -> T:
+            task = asyncio.current_task()
+            if task is not None and not here:
+                self.carried.add(task)  # cancelled if the agent is removed meanwhile
+                task.add_done_callback(self.carried.discard)
             before = CURRENT.set(delivery)
             try:
                 return await function()
@@ -151,12 +159,21 @@ class Seat:
         delivery.seat = self
         delivery.state = QUEUED
         self.box.append(delivery)
-        if delivery.hops > 1 and delivery.chain in self.strands:
-            self.held.setdefault(delivery.chain, deque()).append(delivery)
+        if delivery.parent is not None and self.active:
+            self._hold(delivery)
+
+    def _hold(self, delivery: Delivery) -> None:
+        """Note it with the handler here, if there is one, that waits until it is handled."""
+        outer = delivery.parent
+        while outer is not None:
+            if outer in self.active:
+                self.held.setdefault(outer, deque()).append(delivery)
+                return
+            outer = outer.parent
 
     def waiting(self) -> int:
-        """How many messages wait."""
-        return len(self.box) - self.dead
+        """How many messages wait, those that await approval included."""
+        return len(self.box) - self.dead + len(self.asking)
 
     def forget(self, delivery: Delivery) -> None:
         """A message in the mailbox has ended, or was let in, before its turn."""
@@ -168,14 +185,14 @@ class Seat:
             self.box.clear()
             self.box.extend(live)
             self.dead = 0
-            for chain, held in list(self.held.items()):
-                self.held[chain] = deque(d for d in held if d.state == QUEUED)
+            for outer, held in list(self.held.items()):
+                self.held[outer] = deque(d for d in held if d.state == QUEUED)
 
     def kick(self) -> None:
         """Handle what may be handled now."""
         box = self.box
         turns = _AT_ONCE
-        while box and self.running < self.concurrency:
+        while box and self.running < self.concurrency and self.leaving is None:
             delivery = box.popleft()
             if delivery.state != QUEUED:
                 self.dead -= 1
@@ -186,28 +203,24 @@ class Seat:
                 self.office.make_ready(self)
                 break
         if self.held:
-            for chain in list(self.held):
-                self.let_in(chain)
+            for outer in list(self.held):
+                self.let_in(outer)
 
-    def let_in(self, chain: int) -> None:
-        """Handle the next message of a chain before its turn, if every handler of it is waiting."""
-        held = self.held.get(chain)
-        while held:
-            handler = self.strands.get(chain)
-            while handler is not None and handler.waiting:
-                handler = handler.under
-            if handler is not None:
-                return
-            if chain not in self.strands:
-                break  # nothing waits for them here any more: they have their turn
+    def let_in(self, outer: Delivery) -> None:
+        """Handle, before its turn, what a handler here waits for: one after the other."""
+        held = self.held.get(outer)
+        while held and outer.waiting and outer.over is None:
             delivery = held.popleft()
             if delivery.state == QUEUED:
                 delivery.inner = True
+                delivery.under = outer
+                outer.over = delivery
                 delivery.state = RUNNING
                 self.forget(delivery)
                 self.begin(delivery)
-            held = self.held.get(chain)
-        self.held.pop(chain, None)
+            held = self.held.get(outer)
+        if not held:
+            self.held.pop(outer, None)
 
     # -- handling ----------------------------------------------------------------------------------
 
@@ -227,28 +240,23 @@ class Seat:
             if delivery.kind == ANSWER and envelope.name == "say":
                 self._tell(delivery)
                 return
-            delivery.state = ENDED
-            self.office.refuse(delivery, error)
+            self._refuse(delivery, error)
             return
         except Exception as error:  # a type's own validation may raise anything
-            delivery.state = ENDED
-            self.office.refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
+            self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
             return
         if offer.policy != ACCESS_PERMITTED and not delivery.approved:
             if offer.policy == ACCESS_DENIED:
-                delivery.state = ENDED
-                self.office.refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+                self._refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
             else:
+                delivery.inner = False
+                self._lift(delivery)
                 ask_permission(self, delivery, offer)
             return
         delivery.state = RUNNING
         if not delivery.inner:
             self.running += 1
-        strands = self.strands
-        chain = delivery.chain
-        if chain in strands:
-            delivery.under = strands[chain]
-        strands[chain] = delivery
+        self.active[delivery] = None
         self.start(
             delivery,
             offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs),
@@ -257,44 +265,49 @@ class Seat:
     def finish(self, delivery: Delivery) -> None:
         """A handler has ended; the next may begin."""
         delivery.state = ENDED
-        strands = self.strands
-        chain = delivery.chain
-        top = strands.get(chain)
-        if top is delivery:
-            top = delivery.under
-            if top is None:
-                del strands[chain]
-            else:
-                strands[chain] = top
+        self.active.pop(delivery, None)
+        over = delivery.over
+        if delivery.inner:
+            self._lift(delivery)
         else:
-            handler = top
-            while handler is not None and handler.under is not delivery:
-                handler = handler.under
-            if handler is not None:
-                handler.under = delivery.under
-        delivery.under = None
-        if not delivery.inner:
-            # What was let in on top of it takes its place, if it goes on.
-            while top is not None and not top.inner:
-                top = top.under
-            if top is None:
-                self.running -= 1
-            else:
-                top.inner = False
+            self.running -= self.concurrency if delivery is self.arriving else 1
+            if over is not None:
+                # What was let in on top of it goes on, and takes its place.
+                self.running += 1
+                over.inner = False
+                over.under = delivery.over = None
+        if self.held:
+            for waits in self.held.pop(delivery, ()):
+                if waits.state == QUEUED:
+                    self._hold(waits)
         if self.box or self.held:
             self.office.make_ready(self)
+
+    def _lift(self, delivery: Delivery) -> None:
+        """Take it off the handler that it was let in on top of."""
+        over, under = delivery.over, delivery.under
+        if over is not None:
+            over.under = under
+        if under is not None:
+            under.over = over
+        delivery.over = delivery.under = None
 
     def _missing(self, delivery: Delivery) -> None:
         """What becomes of a message whose action the agent does not have."""
         name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":
             self._tell(delivery)
-            return
-        delivery.state = ENDED
-        if delivery.kind == BROADCAST:
+        elif delivery.kind == BROADCAST:
+            delivery.state = ENDED
             delivery.answered = True
         else:
-            self.office.refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
+            self._refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
+
+    def _refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message before anything of it was begun."""
+        delivery.state = ENDED
+        self._lift(delivery)
+        self.office.refuse(delivery, error)
 
     def _tell(self, delivery: Delivery) -> None:
         """Hand over as a `response` the answer to a `say`, which comes as a `say`.
@@ -310,13 +323,12 @@ class Seat:
 
     def statistics(self) -> dict[str, Any]:
         """How many messages wait, what is being handled, how many await approval."""
-        handling = []
-        for handler in list(self.strands.values()):
-            delivery: Delivery | None = handler
-            while delivery is not None:
-                handling.append(delivery.envelope.name)
-                delivery = delivery.under
-        return {"waiting": self.waiting(), "handling": handling, "asking": len(self.asking)}
+        handling = [delivery.envelope.name for delivery in list(self.active)]
+        return {
+            "waiting": len(self.box) - self.dead,
+            "handling": handling,
+            "asking": len(self.asking),
+        }
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -330,13 +342,11 @@ class Seat:
         for delivery in waiting:
             delivery.state = ENDED
             self.office.refuse(delivery, error)
-        running = list(self.strands.values())
-        for delivery in [*running, *self.asking]:
-            handler: Delivery | None = delivery
-            while handler is not None:
-                if handler not in spared:
-                    self.office.abort(handler, error)
-                handler = handler.under
+        for delivery in [*self.active, *self.asking]:
+            if delivery not in spared:
+                self.office.abort(delivery, error)
+        for task in list(self.carried):
+            task.cancel()
 
     def __repr__(self) -> str:
         return f"<Seat of {self.id!r}>"

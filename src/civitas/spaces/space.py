@@ -21,7 +21,7 @@ from civitas.errors import (
     SpaceClosed,
 )
 from civitas.message import Envelope, address
-from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery, new_chain
+from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
 from civitas.spaces.handling import call_callback
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
 from civitas.spaces.office import PostOffice
@@ -93,9 +93,10 @@ class Space:
         office = self._start()
         seat = self._add(agent, office)
         if overrides(agent, "after_add"):
-            # As the agent's first handling: messages wait until it has set itself up.
-            ready = self._begin(seat, self._delivery(seat, "after_add"))
-            if not loop_is_running():
+            waits = not loop_is_running()
+            assert seat.arriving is not None
+            ready = self._begin(seat, seat.arriving, told=waits)
+            if waits:
                 Request(ready, office).result()
         return agent
 
@@ -174,6 +175,18 @@ class Space:
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # In a thread, so that agents may still do what needs the caller's loop before they leave.
+        await asyncio.to_thread(self.close)
+
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self.ids())} agents"
         return f"<{type(self).__name__}, {state}>"
@@ -200,10 +213,16 @@ class Space:
             if self._closed or office.ending:
                 raise SpaceClosed("the space is closed; make another")
             if id in office.seats:
-                raise DuplicateAgent(f"an agent {id!r} is in the space already; ids are unique")
+                raise DuplicateAgent(
+                    f"an agent {id!r} is in the space already, and ids are unique; "
+                    f"to replace it, space.remove({id!r}) first"
+                )
             if agent._seat is not None:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
-            seat.running += overrides(agent, "after_add")
+            if overrides(agent, "after_add"):
+                # Its first handling takes every place: messages wait until it has set itself up.
+                seat.arriving = self._delivery(seat, "after_add")
+                seat.running = seat.concurrency
             office.seats[id] = seat
             agent._seat = seat
         return seat
@@ -230,10 +249,18 @@ class Space:
         office.enter(leave)
         return left
 
-    def _begin(self, seat: Seat, delivery: Delivery, spared: Delivery | None = None) -> Delivery:
+    def _begin(
+        self,
+        seat: Seat,
+        delivery: Delivery,
+        spared: Delivery | None = None,
+        *,
+        told: bool = False,
+    ) -> Delivery:
         """Run `after_add` or `before_remove`, as a handling of its own.
 
         The agent leaves when its `after_add` failed, and after its `before_remove` however it went.
+        What it raised is logged, unless somebody is `told`.
         """
         name = delivery.envelope.name
         delivery.inner = name == "before_remove"  # it waits for no other handler
@@ -244,7 +271,7 @@ class Space:
                 await call_callback(seat, getattr(seat.agent, name))
             except BaseException as error:
                 leaves = True
-                level = logging.DEBUG if delivery.answered else logging.ERROR
+                level = logging.DEBUG if told or delivery.answered else logging.ERROR
                 logger.log(level, "%s of agent %r failed", name, seat.id, exc_info=error)
                 if name == "after_add" or not isinstance(error, Exception):
                     raise
@@ -253,14 +280,14 @@ class Space:
                     self._vacate(seat, delivery, spared)
 
         def begin() -> None:
-            seat.strands[delivery.chain] = delivery
+            seat.active[delivery] = None
             seat.office.workers.start(delivery, run())
 
         seat.office.enter(begin)
         return delivery
 
     def _delivery(self, seat: Seat, name: str) -> Delivery:
-        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK, new_chain(), 1, None)
+        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK)
         delivery.seat = seat
         delivery.state = RUNNING
         return delivery
