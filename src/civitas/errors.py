@@ -95,12 +95,14 @@ class ActionError(RequestError):
     Attributes:
         type: the name of the remote exception's class, such as `ZeroDivisionError`
         text: what it said
+        where: the agent and action, such as `Calculator.divide`; None if not known
     """
 
-    def __init__(self, type: str, text: str) -> None:
+    def __init__(self, type: str, text: str, where: str | None = None) -> None:
         super().__init__(f"{type}: {text}" if text else type)
         self.type = type
         self.text = text
+        self.where = where
 
 
 class HopLimitExceeded(ActionError):

@@ -400,10 +400,18 @@ def test_response_and_error_may_be_overridden(space, server, marked, form):
 def test_without_an_override_an_error_is_logged(space, server, log):
     plain = space.add(Agent("plain"))
     plain.send({"id": "the id", **message("server", "fail")})
-    line = log.wait_for("division by zero")
+    line = log.wait_for("was told")
     assert line.startswith("WARNING")
-    assert "plain" in line
-    assert "the id" in line
+    for part in ("plain", "server", "the id", "division by zero"):
+        assert part in line
+
+
+def test_what_a_sent_message_made_raise_is_logged_with_its_place(space, server, log):
+    plain = space.add(Agent("plain"))
+    plain.send(message("server", "fail"))
+    line = log.wait_for("Traceback")
+    for part in ("'server'", "'fail'", "'plain'", "test_answers.py", "ZeroDivisionError"):
+        assert part in line
 
 
 def test_without_an_override_a_response_is_dropped_silently(space, server, log):

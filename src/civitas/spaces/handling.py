@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ __all__ = [
     "outcome_of",
     "returned",
     "text_of",
+    "traceback_of",
 ]
 
 logger = logging.getLogger("civitas.space")
@@ -204,22 +206,32 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         return error.error
     if isinstance(error, ActionError):
         # What an action that this one asked had raised: told as it was, however long the chain.
-        outcome = ActionError(error.type, error.text)
+        outcome = ActionError(error.type, error.text, error.where)
     else:
-        outcome = ActionError(type(error).__name__, text_of(error))
+        where = f"{delivery.seat.id}.{delivery.envelope.name}" if delivery.seat else None
+        outcome = ActionError(type(error).__name__, text_of(error), where)
     outcome.__cause__ = error
     return outcome
 
 
 def text_of(error: BaseException) -> str:
     """What an exception says, as text that can travel, even if its own `__str__` fails."""
+    return _text(lambda: str(error))
+
+
+def traceback_of(error: BaseException) -> str:
+    """Its traceback, as text that any log can take."""
+    return _text(lambda: "".join(traceback.format_exception(error)).rstrip())
+
+
+def _text(make: Callable[[], str]) -> str:
     try:
-        text = str(error)
-        if len(text) > _LONGEST:
-            text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-        return text.encode(errors="backslashreplace").decode()
+        text = make()
     except BaseException as failed:  # it is the action's code that runs here
         return f"(its text is not to be had: {type(failed).__name__})"
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def returned(delivery: Delivery, value: Any) -> Any:

@@ -40,7 +40,7 @@ from civitas.spaces.delivery import (
     SEND,
     Delivery,
 )
-from civitas.spaces.handling import answers, outcome_of, returned
+from civitas.spaces.handling import answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.request import Request
 from civitas.spaces.seat import Seat
@@ -266,6 +266,15 @@ class PostOffice:
         if kind == CALLBACK:
             self.settle(delivery, value, error)
         elif error is not None:
+            if kind != REQUEST:
+                # Who sent it is told the text only; the traceback is of use here.
+                logger.warning(
+                    "action %r of agent %r failed on a message of %r\n%s",
+                    delivery.envelope.name,
+                    seat.id,  # type: ignore[union-attr]
+                    delivery.envelope.sender,
+                    traceback_of(error),
+                )
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True
