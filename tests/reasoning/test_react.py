@@ -28,6 +28,7 @@ from civitas.goal import Goal
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.memory.memory import Memory
 from civitas.models.model import ModelReply, Usage
+from civitas.models.scripted import ScriptedModel
 from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
@@ -1126,3 +1127,21 @@ def test_an_agent_that_lives_long_does_not_grow() -> None:
     asyncio.run(main())
     assert len(thinker.memory.items) < 60
     assert tool_pairs_are_whole(thinker.memory.get_memories())
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    (
+        ("model", 5),
+        ("model", ScriptedModel),
+        ("goals", ["win"]),
+        ("memory", []),
+        ("memory", Memory),
+        ("environment", Environment),
+        ("actions", [lambda x: 1]),
+    ),
+)
+def test_a_part_that_is_none_is_refused_when_the_agent_is_made(part: str, wrong: Any) -> None:
+    parts = {"model": ScriptedModel(["ok"]), part: wrong}
+    with pytest.raises(DefinitionError, match=part):
+        ReActAgent("a", parts.pop("model"), **parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.action import (
     ACCESS_DENIED,
     ACCESS_PERMITTED,
+    AccessPolicy,
     Action,
     ActionRegistry,
     action,
@@ -108,7 +110,7 @@ class ReActAgent(Agent):
     _memory: Memory | None = None
     _goals: list[Goal] | None = None
     _discovered: dict[str, Action] | None = None
-    _shown: tuple[list[Action], Shown] | None = None
+    _shown: tuple[list[tuple[Action, AccessPolicy]], Shown] | None = None
     _turns: Turns | None = None
     _handling: Handling | None = None
 
@@ -128,14 +130,20 @@ class ReActAgent(Agent):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
+        if not isinstance(model, str):
+            _has(model, ("complete",), "model", id)
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
         if goals is not None:
             self._goals = list(goals)
+            for goal in self._goals:
+                _has(goal, ("priority", "name", "description"), "goals", id)
         if memory is not None:
+            _has(memory, ("add_memory", "get_memories"), "memory", id)
             self._memory = memory
         if environment is not None:
+            _has(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
             self.system_prompt = system_prompt
@@ -329,15 +337,17 @@ class ReActAgent(Agent):
     def _show(self) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
         actions = list(self.actions.get_actions())
+        # As they are now: an action may be registered, or denied, between two answers.
+        now = [(action, action.access_policy) for action in actions]
         kept = self._shown
-        if kept is not None and kept[0] == actions:
+        if kept is not None and kept[0] == now:
             return kept[1]
         visible = [a for a in actions if a.access_policy != ACCESS_DENIED]
         if self._discovered:
             given = {a.name for a in actions}
             visible += [a for name, a in self._discovered.items() if name not in given]
         shown = Shown(visible)
-        self._shown = (actions, shown)
+        self._shown = (now, shown)
         return shown
 
     async def _execute(self, call: Wanted) -> dict[str, Any]:
@@ -353,6 +363,8 @@ class ReActAgent(Agent):
                 result = await execute_in_thread(self.environment, chosen, kwargs)
             else:
                 result = await execute(chosen, kwargs)
+            if inspect.isawaitable(result):  # an override of the sync form may be async
+                result = await result
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -409,12 +421,27 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
         )
     for source in actions:
         known = len(registry.actions)
+        if getattr(source, "__name__", "") == "<lambda>":
+            raise DefinitionError(
+                "actions= has a lambda, which has no name for a model to call: "
+                "give it one by Action(name, function)"
+            )
         registry.register(source)
         if len(registry.actions) == known and not isinstance(source, Agent):
             raise DefinitionError(
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
     return registry
+
+
+def _has(part: object, names: tuple[str, ...], what: str, id: str | int) -> None:
+    """Refuse what is no model, memory, … : it would only fail in the middle of a reply."""
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing or isinstance(part, type):
+        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        raise DefinitionError(
+            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
+        )
 
 
 def _positive(number: int, what: str, id: str | int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,9 @@ class Run:
             self.iteration += 1
             prompt = self.prompt()
             try:
-                given = await self.model.complete(prompt, actions=self.shown.actions or None)
+                given: Any = self.model.complete(prompt, actions=self.shown.actions or None)
+                if inspect.isawaitable(given):
+                    given = await given
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
