@@ -23,6 +23,9 @@ __all__ = ["LocalModel"]
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?=\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
+_LARGEST_CONTEXT = 1 << 20
+"""More tokens than any of these models can be given."""
+
 
 class LocalModel:
     """llama.cpp in this process, with any GGUF file.
@@ -75,10 +78,19 @@ class LocalModel:
                 not isinstance(value, int) or isinstance(value, bool) or value < 1
             ):
                 raise DefinitionError(f"LocalModel: {what}= is a positive integer, not {value!r}")
-        if not isinstance(temperature, int | float) or not 0 <= temperature <= 10:
+        if (
+            not isinstance(temperature, int | float)
+            or isinstance(temperature, bool)
+            or not 0 <= temperature <= 10
+        ):
             raise DefinitionError(
                 f"LocalModel: temperature= is a number from 0 to 10, not {temperature!r}"
             )
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+            raise DefinitionError(f"LocalModel: seed= is an integer, not {seed!r}")
+        if path is not None and not isinstance(path, str | Path):
+            raise DefinitionError(f"LocalModel: path= is the path of a file, not {path!r}")
+        context_tokens = min(context_tokens, _LARGEST_CONTEXT)
         if path is None:
             self.path = weights.DEFAULT.path
             if not self.path.exists():
