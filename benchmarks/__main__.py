@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 
-NAMES = ("imports", "messages", "turn", "local_model", "choices")
+NAMES = ("imports", "messages", "turn", "local_model", "choices", "memory", "http")
 
 
 def main() -> int:

@@ -216,15 +216,31 @@ def wrong_dependencies(source: Path) -> list[str]:
     base, extras = declared()
     known = base | set(sys.stdlib_module_names) | {"civitas"}
     faults = []
+    # What nobody loads before it is used may itself load what it is made of.
+    loaded = [
+        name for module in modules(source) for _, name in imports(module, into_functions=False)
+    ]
     for module in modules(source):
         for line, name in imports(module):
             if name.partition(".")[0] not in known | extras:
                 faults.append(f"{module.name}:{line}: {name} is in no list of pyproject.toml")
-        for line, name in imports(module, into_functions=False):
-            if name.partition(".")[0] in extras - known:
-                faults.append(f"{module.name}:{line}: {name} is of an extra: import it when used")
+        own = f"civitas.{module.name}"
+        if own not in EXTRA_MODULES or any(f"{each}.".startswith(f"{own}.") for each in loaded):
+            faults += eager(module, extras - known)
     return faults
 
+
+def eager(module: Module, extras: set[str]) -> list[str]:
+    """The packages of extras that a module loads with itself."""
+    faults = []
+    for line, name in imports(module, into_functions=False):
+        if name.partition(".")[0] in extras:
+            faults.append(f"{module.name}:{line}: {name} is of an extra: import it when used")
+    return faults
+
+
+# Modules that are nothing but a part of an extra, imported by others only inside functions.
+EXTRA_MODULES = frozenset(("civitas.models.connections",))
 
 RULES = (broken_order, empty_names, without_docstring, code_from_data, wrong_dependencies)
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from civitas.errors import InvalidId as InvalidId
     from civitas.errors import InvalidMessage as InvalidMessage
     from civitas.errors import MailboxFull as MailboxFull
+    from civitas.errors import MemoryFileError as MemoryFileError
     from civitas.errors import MissingExtra as MissingExtra
     from civitas.errors import ModelError as ModelError
     from civitas.errors import NoSuchFile as NoSuchFile
@@ -64,13 +65,21 @@ if TYPE_CHECKING:
     from civitas.errors import WeightsError as WeightsError
     from civitas.goal import Goal as Goal
     from civitas.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
+    from civitas.memory.embedder import Embedder as Embedder
+    from civitas.memory.embedder import HashEmbedder as HashEmbedder
     from civitas.memory.memory import Memory as Memory
+    from civitas.memory.sqlite import SQLiteMemory as SQLiteMemory
+    from civitas.memory.summarizing import SummarizingMemory as SummarizingMemory
+    from civitas.models.fallback import FallbackModel as FallbackModel
+    from civitas.models.limits import RateLimit as RateLimit
     from civitas.models.local import LocalModel as LocalModel
     from civitas.models.model import Call as Call
     from civitas.models.model import Model as Model
     from civitas.models.model import ModelReply as ModelReply
     from civitas.models.model import Usage as Usage
     from civitas.models.names import model as model
+    from civitas.models.openai import OpenAIModel as OpenAIModel
+    from civitas.models.recorded import RecordedModel as RecordedModel
     from civitas.models.scripted import ScriptedModel as ScriptedModel
     from civitas.reasoning.react import ReActAgent as ReActAgent
     from civitas.reasoning.reply import Reply as Reply
@@ -120,6 +129,7 @@ _HOMES = {
         "InvalidId",
         "InvalidMessage",
         "MailboxFull",
+        "MemoryFileError",
         "MissingExtra",
         "ModelError",
         "NoSuchFile",
@@ -138,7 +148,14 @@ _HOMES = {
     ),
     "civitas.goal": ("Goal",),
     "civitas.memory.bounded": ("TokenBoundedMemory",),
+    "civitas.memory.embedder": ("Embedder", "HashEmbedder"),
     "civitas.memory.memory": ("Memory",),
+    "civitas.memory.sqlite": ("SQLiteMemory",),
+    "civitas.memory.summarizing": ("SummarizingMemory",),
+    "civitas.models.fallback": ("FallbackModel",),
+    "civitas.models.limits": ("RateLimit",),
+    "civitas.models.openai": ("OpenAIModel",),
+    "civitas.models.recorded": ("RecordedModel",),
     "civitas.models.local": ("LocalModel",),
     "civitas.models.model": (
         "Call",

@@ -28,6 +28,7 @@ __all__ = [
     "InvalidId",
     "InvalidMessage",
     "MailboxFull",
+    "MemoryFileError",
     "MissingExtra",
     "ModelError",
     "NoSuchFile",
@@ -212,6 +213,19 @@ class CommandError(CivitasError):
 
 class CommandTimeout(CivitasError, TimeoutError):
     """A command took too long and was killed, with every process of its group."""
+
+
+class MemoryFileError(CivitasError):
+    """A memory's file cannot be used. The text names the file and says what to do.
+
+    Attributes:
+        path: the file, as it was given
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"memory file {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
 
 
 # -- the model -------------------------------------------------------------------------------------

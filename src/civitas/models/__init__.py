@@ -8,19 +8,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from civitas.models.fallback import FallbackModel as FallbackModel
+    from civitas.models.limits import RateLimit as RateLimit
     from civitas.models.local import LocalModel as LocalModel
     from civitas.models.model import Call as Call
     from civitas.models.model import Model as Model
     from civitas.models.model import ModelReply as ModelReply
     from civitas.models.model import Usage as Usage
     from civitas.models.names import model as model
+    from civitas.models.openai import OpenAIModel as OpenAIModel
+    from civitas.models.recorded import RecordedModel as RecordedModel
     from civitas.models.scripted import ScriptedModel as ScriptedModel
 
 _HOME = {
     "Call": "model",
+    "FallbackModel": "fallback",
     "LocalModel": "local",
     "Model": "model",
     "ModelReply": "model",
+    "OpenAIModel": "openai",
+    "RateLimit": "limits",
+    "RecordedModel": "recorded",
     "ScriptedModel": "scripted",
     "Usage": "model",
 }

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import ModelError, WeightsError
+from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import weights
 
 if TYPE_CHECKING:
     from civitas.models.local import LocalModel
     from civitas.models.model import Model
+    from civitas.models.openai import OpenAIModel
 
 __all__ = ["SPELLINGS", "model"]
 
-SPELLINGS = ("local", "local:NAME", "gguf:PATH")
+SPELLINGS = ("local", "local:NAME", "gguf:PATH", "openai:NAME", "http://HOST/v1#NAME")
 """The forms of names that `model` takes."""
 
-# One file in memory serves everyone who names it.
+# One file in memory, or one set of connections, serves everyone who names it.
 _LOCK = threading.Lock()
 _LOADED: weakref.WeakValueDictionary[str, LocalModel] = weakref.WeakValueDictionary()
+_CONNECTED: weakref.WeakValueDictionary[tuple[str, ...], OpenAIModel] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def model(name: str | Model) -> Model:
     """The model of this name; a model is given back as it is.
 
     `local` is the default one in this process, `local:NAME` a listed one that `civitas models
-    fetch NAME` brought, `gguf:PATH` any GGUF file. While it is in use, the same name gives the same
-    model.
+    fetch NAME` brought, `gguf:PATH` any GGUF file. `openai:NAME` is one of OpenAI's, by the key in
+    `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any server that is compatible with it
+    and asks for no key. While it is in use, the same name gives the same model.
 
     Raises:
-        ModelError: nothing is called so
+        ModelError: nothing is called so, or there is no key
         WeightsError: the weights are missing
+        MissingExtra: `openai` is not installed, for a model behind a server
     """
     if not isinstance(name, str):
         if callable(getattr(name, "complete", None)):
@@ -43,6 +50,13 @@ def model(name: str | Model) -> Model:
         return _local(f"local:{rest or weights.DEFAULT.name}", rest or None)
     if kind == "gguf" and rest:
         return _loaded(name, rest)
+    if kind == "openai" and rest:
+        return _connected(rest, None)
+    if kind in ("http", "https"):
+        url, _, listed = name.partition("#")
+        if not listed:
+            raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
+        return _connected(listed, url)
     raise ModelError(f"there is no model {name!r}; {_there_is()}")
 
 
@@ -68,4 +82,20 @@ def _loaded(name: str, path: Any) -> Model:
         found = _LOADED.get(name)
         if found is None or found.closed:
             found = _LOADED[name] = LocalModel(path, name=name)
+        return found
+
+
+def _connected(listed: str, url: str | None) -> Model:
+    from civitas.models.openai import OpenAIModel
+
+    # What the environment says is part of what a name means.
+    setting = tuple(os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))
+    key = (listed, url) if url else (listed, "", *setting)
+    with _LOCK:
+        found = _CONNECTED.get(key)
+        if found is None:
+            try:
+                found = _CONNECTED[key] = OpenAIModel(listed, url)
+            except DefinitionError as error:
+                raise ModelError(f"there is no such model: {error}") from error
         return found

@@ -1,0 +1,78 @@
+"""Several models as one: the next answers where the one before could not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from civitas.models.model import Model, ModelReply
+from civitas.models.names import model as named
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["FallbackModel"]
+
+logger = logging.getLogger("civitas.models")
+
+
+class FallbackModel:
+    """Asks models one after the other until one answers.
+
+    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
+    prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids. Each time a warning is logged.
+    Cancelling ends it, and any other exception passes through: it is a fault of the program, which
+    another model would only hide.
+
+    Its `context_tokens` is the smallest of those that are known, so that what an agent remembers
+    fits whichever answers.
+
+    Args:
+        models: models, or names of models, in the order in which they are asked
+        name: what people call it
+    """
+
+    def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:
+        if isinstance(models, str) or not isinstance(models, Iterable):
+            raise DefinitionError(
+                f"FallbackModel takes a list of models, not one {type(models).__name__}"
+            )
+        self.models = tuple(named(each) for each in models)
+        if not self.models:
+            raise DefinitionError("FallbackModel takes at least one model")
+        self.name = name or f"fallback({', '.join(each.name for each in self.models)})"
+        known = [each.context_tokens for each in self.models if each.context_tokens is not None]
+        self.context_tokens: int | None = min(known, default=None)
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation.
+
+        Raises:
+            ContextOverflow: it fits the context of none of the models
+            ModelError: none answered; the text has the reason of each
+        """
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+        errors: list[Exception] = []
+        for place, each in enumerate(self.models):
+            try:
+                return await each.complete(messages, actions, schema)
+            except (ModelError, MissingExtra) as error:
+                errors.append(error)
+                if place + 1 < len(self.models):
+                    logger.warning("%s; asking %s", error, self.models[place + 1].name)
+        # Raised as such, it tells the caller that less would do.
+        kind = (
+            ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
+        )
+        reasons = "; ".join(
+            f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
+        )
+        raise kind(f"{self.name}: no model answered: {reasons}") from errors[-1]

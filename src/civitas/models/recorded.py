@@ -1,0 +1,384 @@
+"""A model whose answers are kept in a file, and given again for the same request."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ModelError
+from civitas.models.model import Call, Model, ModelReply, Usage
+from civitas.models.names import model as named
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["RecordedModel"]
+
+logger = logging.getLogger("civitas.models")
+
+_FORMAT = "civitas recorded model"
+_VERSION = 1
+
+
+class RecordedModel:
+    """Asks a model once for each request, and gives the recorded answer from then on.
+
+    A request is its content: messages, actions (name, description and parameters), schema. With
+    `None` for the model it only replays, and never calls out: a request that is not in the file is
+    a `ModelError` that says what it was. Errors are not recorded.
+
+    Callers at the same time with the same request cause one call. The file is only added to, a
+    line at a time, so a process that is killed leaves all but the line that it was writing.
+
+    Args:
+        model: the model, or the name of one; None to replay
+        path: the file; it belongs to one model, whose name is in it
+        name: what people call it; the model's own name if left out
+        context_tokens: for replaying in place of what is recorded
+
+    Raises:
+        ModelError: the file is missing, damaged, or another model's
+    """
+
+    def __init__(
+        self,
+        model: Model | str | None,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        context_tokens: int | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.model = None if model is None else named(model)
+        self._lock = threading.Lock()
+        self._asking: dict[str, _Asking] = {}
+        self._file = _File(self.path, self.model)
+        self._finalizer = weakref.finalize(self, self._file.close)
+        self.name = name or self._file.model
+        self.context_tokens = context_tokens or self._file.context_tokens
+
+    def __len__(self) -> int:
+        """How many answers are recorded."""
+        return len(self._file.places)
+
+    def __repr__(self) -> str:
+        return f"RecordedModel({self.name!r}, {str(self.path)!r})"
+
+    def close(self) -> None:
+        """Close the file; then it answers no more."""
+        with self._lock:
+            self._finalizer()
+
+    def __enter__(self) -> RecordedModel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation from the file, or by the model.
+
+        Raises:
+            ModelError: it is not recorded and there is no model, the model failed, or the file
+                was closed or cannot be read or written
+        """
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+        key = self._key(messages, actions, schema)
+        while True:
+            with self._lock:
+                if not self._finalizer.alive:
+                    raise ModelError(f"{self.name}: the recording {self.path} is closed")
+                if key in self._file.places:
+                    return self._file.read(key)
+                if self.model is None:
+                    raise ModelError(
+                        f"{self.name}: {self.path} has no answer to this request: "
+                        f"{_about(messages, actions, schema)}"
+                    )
+                asking = self._asking.get(key)
+                if asking is None:
+                    asking = self._asking[key] = _Asking()
+                    break
+                waiter = asking.wait()
+            # Who asks may be cancelled; then one of those who wait asks in its place.
+            await waiter
+        error: ModelError | None = None
+        try:
+            reply = await self.model.complete(messages, actions, schema)
+            with self._lock:
+                if self._finalizer.alive:
+                    self._file.add(key, reply, _about(messages, actions, schema))
+            return reply
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            with self._lock:
+                del self._asking[key]
+            asking.end(error)
+
+    def _key(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> str:
+        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
+        try:
+            content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _about(
+    messages: list[dict[str, Any]],
+    actions: list[Action] | None,
+    schema: dict[str, Any] | None,
+) -> str:
+    """A request in one line, for people."""
+    last = messages[-1]
+    text = last.get("content")
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+    names = [action.name for action in actions or ()]
+    offered = f"actions {', '.join(names)}" if names else "no actions"
+    return (
+        f"{len(messages)} messages, the last from {last.get('role')}: {shown!r}; {offered[:200]}; "
+        f"{'a' if schema is not None else 'no'} schema"
+    )
+
+
+class _Asking:
+    """A request that is being asked, and those who wait for its outcome, on any event loops."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def wait(self) -> asyncio.Future[None]:
+        """Called under the lock."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((loop, future))
+        return future
+
+    def end(self, error: ModelError | None) -> None:
+        """Called when nobody can begin to wait any more."""
+        for loop, future in self._waiting:
+            try:
+                loop.call_soon_threadsafe(_settle, future, error)
+            except RuntimeError:
+                pass  # its loop is closed, and with it whoever waited
+
+
+def _settle(future: asyncio.Future[None], error: ModelError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the line of an answer is in the file."""
+
+    start: int
+    size: int
+
+
+class _File:
+    """The lines of a recording: a head that names the model, then an answer in each.
+
+    Only where each answer is stays in memory.
+    """
+
+    def __init__(self, path: Path, model: Model | None) -> None:
+        self.path = path
+        self.places: dict[str, _Place] = {}
+        self._fd = -1
+        writing = model is not None
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND if writing else os.O_RDONLY
+        try:
+            if writing:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            # Another process may be about to begin the same file.
+            fcntl.flock(self._fd, fcntl.LOCK_EX if writing else fcntl.LOCK_SH)
+            try:
+                self._load(model)
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except FileNotFoundError:
+            raise ModelError(f"there is no recording {path}") from None
+        except OSError as error:
+            self.close()
+            reason = error.strerror or error
+            raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _load(self, model: Model | None) -> None:
+        head: dict[str, Any] | None = None
+        end = 0
+        with open(self._fd, "rb", closefd=False) as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("the recording %s ends with an unfinished line", self.path)
+                    break
+                record = self._record(line, number)
+                if head is None:
+                    head = self._head(record)
+                else:
+                    key = record.get("key")
+                    if not isinstance(key, str) or record.get("sum") != _sum(record):
+                        raise self._damaged(number)
+                    _reply(record["reply"], lambda number=number: self._damaged(number))
+                    self.places.setdefault(key, _Place(end, len(line)))
+                end += len(line)
+        if model is None:
+            if head is None:
+                raise ModelError(f"{self.path} is empty: nothing was recorded")
+        else:
+            # What was being written when a process was killed would damage what is added to it.
+            os.ftruncate(self._fd, end)
+            if head is None:
+                head = {"format": _FORMAT, "version": _VERSION}
+                head |= {"model": model.name, "context_tokens": model.context_tokens}
+                self._write(_line(head))
+            elif head["model"] != model.name:
+                raise ModelError(
+                    f"{self.path} is a recording of {head['model']}, not of {model.name}"
+                )
+        self.model: str = head["model"]
+        self.context_tokens: int | None = head["context_tokens"]
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            raise self._damaged(number) from None
+        if not isinstance(record, dict):
+            raise self._damaged(number)
+        return record
+
+    def _head(self, record: dict[str, Any]) -> dict[str, Any]:
+        if record.get("format") != _FORMAT:
+            raise ModelError(f"{self.path} is not a recording of a model")
+        if record.get("version") != _VERSION:
+            raise ModelError(
+                f"{self.path} is of version {record.get('version')!r:.40} of the format, and only "
+                f"version {_VERSION} is known"
+            )
+        context = record.get("context_tokens")
+        if not isinstance(record.get("model"), str) or not record["model"]:
+            raise self._damaged(1)
+        if context is not None and (type(context) is not int or context < 1):
+            raise self._damaged(1)
+        return record
+
+    def _damaged(self, number: int) -> ModelError:
+        return ModelError(f"{self.path}: line {number} is damaged; delete it to record it anew")
+
+    def read(self, key: str) -> ModelReply:
+        place = self.places[key]
+        damaged = ModelError(f"{self.path} was changed by something else; open it anew")
+        try:
+            line = os.pread(self._fd, place.size, place.start)
+            record = json.loads(line)
+        except (OSError, ValueError):
+            raise damaged from None
+        if not isinstance(record, dict) or record.get("key") != key:
+            raise damaged
+        return _reply(record.get("reply"), lambda: damaged)
+
+    def add(self, key: str, reply: ModelReply, about: str) -> None:
+        record: dict[str, Any] = {"key": key, "about": about, "reply": _data(reply)}
+        try:
+            record["sum"] = _sum(record)
+            line = _line(record)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.path}: an answer is not JSON: {error}") from error
+        self.places[key] = self._write(line)
+
+    def _write(self, line: bytes) -> _Place:
+        try:
+            # Other processes may add to the file too: the place is the end as it is now.
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                start = os.lseek(self._fd, 0, os.SEEK_END)
+                written = 0
+                try:
+                    while written < len(line):
+                        written += os.write(self._fd, line[written:])
+                except OSError:
+                    os.ftruncate(self._fd, start)  # the disk is full: half a line helps nobody
+                    raise
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except OSError as error:
+            raise ModelError(
+                f"{self.path}: cannot be written: {error.strerror or error}"
+            ) from error
+        return _Place(start, len(line))
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, allow_nan=False).encode() + b"\n"
+
+
+def _sum(record: dict[str, Any]) -> str:
+    content = json.dumps([record.get("key"), record.get("reply")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _data(reply: ModelReply) -> dict[str, Any]:
+    return {
+        "text": reply.text,
+        "calls": [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls],
+        "usage": [reply.usage.input_tokens, reply.usage.output_tokens],
+        "finish_reason": reply.finish_reason,
+    }
+
+
+def _reply(data: Any, fault: Any) -> ModelReply:
+    """The answer of a record; `fault` gives what to raise if it is none."""
+    try:
+        calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
+        taken, given = data["usage"]
+        reply = ModelReply(data["text"], calls, Usage(taken, given), data["finish_reason"])
+    except (KeyError, TypeError, ValueError):
+        raise fault() from None
+    if not isinstance(reply.text, str) or type(taken) is not int or type(given) is not int:
+        raise fault()
+    return reply

@@ -1,0 +1,242 @@
+"""What every memory does, wherever it keeps what it is given.
+
+A subclass says how its memory is made: `make(kind, tokens)`, where `kind` is the class itself or a
+user's subclass of it, and `tokens` a bound for those that have one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from civitas import ReActAgent, ScriptedModel
+from civitas.memory import Memory
+
+Item = dict[str, Any]
+
+
+def user(text: str) -> Item:
+    return {"role": "user", "content": text}
+
+
+def said(text: str) -> Item:
+    return {"role": "assistant", "content": text}
+
+
+def call(*ids: str) -> Item:
+    calls = [{"id": id, "name": "look", "args": {"where": ["a", {"b": 1.5}]}} for id in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def result(id: str, content: str = "seen") -> Item:
+    return {"role": "tool", "tool_call_id": id, "name": "look", "content": content}
+
+
+def look(where: str) -> str:
+    """Look somewhere.
+
+    Args:
+        where: the place
+    """
+    return f"{where}: nothing"
+
+
+groups = st.one_of(
+    st.builds(lambda text: [user(text)], st.text(max_size=60)),
+    st.builds(lambda text: [said(text)], st.text(max_size=60)),
+    st.builds(
+        lambda n, text: [call(*map(str, range(n))), *(result(str(i), text) for i in range(n))],
+        st.integers(1, 3),
+        st.text(max_size=40),
+    ),
+)
+
+
+class MemoryConformance:
+    """The suite. A class of tests inherits it and says what `make` gives."""
+
+    kind: ClassVar[type[Memory]]
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        """An empty memory of a kind; each one is apart from the others."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def memory(self) -> Any:
+        """A memory with room for everything that a test adds."""
+        return self.make(self.kind, 100_000)
+
+    def test_a_fresh_one_is_empty(self, memory: Any) -> None:
+        assert isinstance(memory, Memory)
+        assert memory.get_memories() == []
+        assert memory.get_memories(3) == []
+        assert memory.get_memories(0) == []
+
+    def test_it_keeps_what_it_is_given_in_order(self, memory: Any) -> None:
+        given = [
+            {"role": "system", "content": "Be brief."},
+            user("look"),
+            call("1", "2"),
+            result("1"),
+            result("2", ""),
+            said("Nothing there."),
+            {"role": "user", "content": [{"type": "text", "text": "and here?"}], "extra": None},
+        ]
+        for item in given:
+            memory.add_memory(copy.deepcopy(item))
+        assert memory.get_memories() == given
+        assert memory.get_memories() == given
+
+    @pytest.mark.parametrize("limit", (None, 0, 1, 2, 3, 4, 10**30))
+    def test_a_limit_gives_the_last_so_many(self, memory: Any, limit: int | None) -> None:
+        given = [user("a"), said("b"), user("c")]
+        for item in given:
+            memory.add_memory(item)
+        expected = given if limit is None else given[max(3 - limit, 0) :]
+        assert memory.get_memories(limit) == memory.get_memories(limit=limit) == expected
+
+    def test_a_negative_limit_is_refused(self, memory: Any) -> None:
+        memory.add_memory(user("a"))
+        with pytest.raises(ValueError, match="limit is 0 or more, not -1"):
+            memory.get_memories(-1)
+        assert memory.get_memories() == [user("a")]
+
+    def test_the_list_is_the_callers_own(self, memory: Any) -> None:
+        for text in "abc":
+            memory.add_memory(user(text))
+        for limit in (None, 2, 99):
+            got = memory.get_memories(limit)
+            got.reverse()
+            got.append(user("d"))
+        assert memory.get_memories() == [user("a"), user("b"), user("c")]
+
+    @pytest.mark.parametrize(
+        "text",
+        (
+            "",
+            " \n\t ",
+            "naïve Straße İstanbul",
+            "日本語の文章、中文",
+            "👩‍👩‍👧 \u202e rtl עברית",
+            "a\0b\x1b[31m",
+            "\ufeff\uffff\U0010ffff",
+            "'; DROP TABLE memories; --",
+            '"quotes" \\ back\\slashes',
+            "NaN",
+        ),
+    )
+    def test_any_text_comes_back_as_it_was(self, memory: Any, text: str) -> None:
+        item = {"role": "user", "content": text, text: text}
+        memory.add_memory(dict(item))
+        assert memory.get_memories() == [item]
+
+    def test_a_huge_message_is_whole(self, memory: Any) -> None:
+        content = "0123456789abcde\n" * (10 * 1024 * 1024 // 16)
+        memory.add_memory(user("read it"))
+        memory.add_memory(call("1"))
+        memory.add_memory(result("1", content))
+        last = memory.get_memories()[-1]
+        assert len(last["content"]) == len(content)
+        assert last["content"] == content
+        memory.add_memory(said("done"))
+        assert memory.get_memories()[-1] == said("done")
+
+    def test_what_is_no_json_is_kept_or_refused_as_a_whole(self, memory: Any) -> None:
+        memory.add_memory(user("a"))
+        for value in (object(), b"bytes", {1, 2}, float("inf"), {1: "a"}):
+            odd = {"role": "user", "content": "odd", "value": value}
+            before = memory.get_memories()
+            try:
+                memory.add_memory(odd)
+            except ValueError as error:
+                refused = str(error)
+            else:
+                refused = ""
+            # An error says where, so that who has written it finds it.
+            assert not refused or "memory.value" in refused
+            assert memory.get_memories() == (before if refused else [*before, odd])
+        memory.add_memory(user("b"))
+        assert memory.get_memories(1) == [user("b")]
+
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.differing_executors])
+    @given(st.lists(groups, max_size=25), st.integers(40, 300))
+    def test_calls_and_results_are_never_apart(self, added: list[list[Item]], bound: int) -> None:
+        memory = self.make(self.kind, bound)
+        for group in added:
+            for item in group:
+                memory.add_memory(copy.deepcopy(item))
+            kept = memory.get_memories()
+            ids = [c["id"] for item in kept for c in item.get("tool_calls", ())]
+            assert ids == [item["tool_call_id"] for item in kept if item["role"] == "tool"]
+            # The newest is always there, with its call.
+            assert kept[-len(group) :] == group
+
+    def test_threads_may_add_at_the_same_time(self, memory: Any) -> None:
+        start = threading.Barrier(4)
+
+        def add(name: str) -> None:
+            start.wait(10)
+            for number in range(25):
+                memory.add_memory(user(f"{name} {number}"))
+
+        threads = [threading.Thread(target=add, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+        texts = [item["content"] for item in memory.get_memories()]
+        assert len(texts) == 100
+        for name in "abcd":
+            mine = [text for text in texts if text.startswith(name)]
+            assert mine == [f"{name} {number}" for number in range(25)]
+
+    def test_an_agent_remembers_with_it(self, memory: Any) -> None:
+        model = ScriptedModel([{"name": "look", "args": {"where": "attic"}}, "Nothing.", "Ada."])
+        agent = ReActAgent("a", model, actions=[look], memory=memory)
+        assert agent.reply_sync("I am Ada. What is in the attic?").text == "Nothing."
+        assert agent.reply_sync("Who am I?").text == "Ada."
+        roles = ["user", "assistant", "tool", "assistant", "user"]
+        assert [item["role"] for item in model.received[-1]] == roles
+        assert model.received[-1][0]["content"] == "I am Ada. What is in the attic?"
+        assert model.received[-1][2]["content"] == "attic: nothing"
+        assert memory.get_memories()[-1] == said("Ada.")
+        asyncio.run(agent.observe("By the way"))
+        assert memory.get_memories(1) == [user("By the way")]
+
+    def test_a_subclass_needs_only_the_two_methods(self) -> None:
+        class Own(self.kind):  # type: ignore[name-defined,misc]
+            """A user's own, over a list of its own."""
+
+            def add_memory(self, memory: Item) -> None:
+                notes.append(memory)
+
+            def get_memories(self, limit: int | None = None) -> list[Item]:
+                return [{"role": "system", "content": "Today is Monday."}, *notes]
+
+        notes: list[Item] = []
+        model = ScriptedModel([{"name": "look", "args": {"where": "attic"}}, "Nothing."])
+        agent = ReActAgent("a", model, actions=[look], memory=self.make(Own, 1000))
+        assert agent.reply_sync("Look").text == "Nothing."
+        assert [item["role"] for item in notes] == ["user", "assistant", "tool", "assistant"]
+        assert model.received[-1][0]["content"] == "Today is Monday."
+
+    def test_a_subclass_may_add_to_the_two_methods(self) -> None:
+        class Loud(self.kind):  # type: ignore[name-defined,misc]
+            """A user's own, over what is there."""
+
+            def add_memory(self, memory: Item) -> None:
+                super().add_memory({**memory, "content": memory["content"].upper()})
+
+            def get_memories(self, limit: int | None = None) -> list[Item]:
+                return super().get_memories(limit)[::-1]  # type: ignore[no-any-return]
+
+        memory = self.make(Loud, 1000)
+        memory.add_memory(user("a"))
+        memory.add_memory(said("b"))
+        assert memory.get_memories() == [said("B"), user("A")]

@@ -1,0 +1,70 @@
+"""Every memory is held to the same cases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import ScriptedModel
+from civitas.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
+from conformance.memory import MemoryConformance
+
+
+class TestMemory(MemoryConformance):
+    kind = Memory
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        return kind()
+
+
+class TestTokenBoundedMemory(MemoryConformance):
+    kind = TokenBoundedMemory
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        return kind(tokens)
+
+
+class TestSummarizingMemory(MemoryConformance):
+    kind = SummarizingMemory
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        return kind(ScriptedModel(itertools.repeat("They talked.", 100)), tokens)
+
+
+@pytest.fixture(scope="class")
+def files(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Paths for a class of tests, whose memories are closed behind it."""
+    folder = tmp_path_factory.mktemp("memories")
+    request.cls.paths = (folder / f"{number}.db" for number in itertools.count())
+    request.cls.made = []
+    yield
+    for memory in request.cls.made:
+        memory.close()
+
+
+@pytest.mark.usefixtures("files")
+class TestSQLiteMemory(MemoryConformance):
+    kind = SQLiteMemory
+    bounded = True
+    paths: Iterator[Path]
+    made: list[Any]
+
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        memory = kind(next(self.paths), tokens=tokens if self.bounded else None)
+        self.made.append(memory)
+        return memory
+
+
+class TestSQLiteMemoryWithoutABound(TestSQLiteMemory):
+    bounded = False
+
+
+class TestAThreadOfSQLiteMemory(TestSQLiteMemory):
+    def make(self, kind: type[Any], tokens: int) -> Any:
+        memory = super().make(kind, tokens)
+        SQLiteMemory.add_memory(memory.thread("another"), {"role": "user", "content": "not here"})
+        return memory.thread("one")

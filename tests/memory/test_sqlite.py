@@ -1,0 +1,654 @@
+"""The memory in a file: durable, threaded, recalling."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from civitas import ReActAgent, ScriptedModel
+from civitas.errors import DefinitionError
+from civitas.memory import (
+    HashEmbedder,
+    Memory,
+    MemoryFileError,
+    SQLiteMemory,
+    TokenBoundedMemory,
+)
+from conformance.memory import call, result, said, user
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+def contents(items: list[dict[str, Any]]) -> list[Any]:
+    return [item["content"] for item in items]
+
+
+# -- durable ---------------------------------------------------------------------------------------
+
+
+def test_it_is_there_again_when_opened_again(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        memory.add_memory(user("a"))
+        memory.add_memory(call("1"))
+        memory.add_memory(result("1", "b"))
+    with SQLiteMemory(str(path)) as memory:
+        assert memory.get_memories() == [user("a"), call("1"), result("1", "b")]
+
+
+def test_a_killed_process_has_lost_nothing_that_was_added(path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from civitas.memory import SQLiteMemory\n"
+        "memory = SQLiteMemory(sys.argv[1])\n"
+        "number = 0\n"
+        "while True:\n"
+        "    memory.add_memory({'role': 'user', 'content': f'message {number} of {sys.argv[2]}'})\n"
+        "    print(number, flush=True)\n"
+        "    number += 1\n"
+    )
+    for round in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(round)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        told = -1
+        for line in process.stdout:
+            told = int(line)
+            if told >= 150 + 97 * round:
+                process.send_signal(signal.SIGKILL)
+                break
+        # It may have told of more until it died: all of that counts.
+        told = max([told, *(int(line) for line in process.stdout.read().split("\n") if line)])
+        process.stdout.close()
+        assert process.wait(50) == -signal.SIGKILL
+        with SQLiteMemory(path) as memory:
+            every = contents(list(memory.messages()))
+            mine = [text for text in every if text.endswith(f"of {round}")]
+            # In order, without a gap; the last one may have been on its way.
+            assert mine == [f"message {n} of {round}" for n in range(len(mine))]
+            assert len(mine) in (told + 1, told + 2)
+            # What is in the file is found in it.
+            assert memory.recall(f'"message {told}"', limit=2000)
+            assert len(memory.recall("message", limit=len(every) + 1)) == len(every)
+
+
+def test_an_agent_goes_on_in_another_process(path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from civitas import ReActAgent, ScriptedModel\n"
+        "from civitas.memory import SQLiteMemory\n"
+        "agent = ReActAgent('a', ScriptedModel(['Hello.']), memory=SQLiteMemory(sys.argv[1]))\n"
+        "agent.reply_sync('I am Ada.')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    model = ScriptedModel(["Ada."])
+    with SQLiteMemory(path) as memory:
+        agent = ReActAgent("a", model, memory=memory)
+        assert agent.reply_sync("Who am I?").text == "Ada."
+    assert contents(model.received[0]) == ["I am Ada.", "Hello.", "Who am I?"]
+
+
+def test_files_are_closed_when_nobody_uses_them_any_more(path: Path) -> None:
+    memory = SQLiteMemory(path)
+    memory.add_memory(user("a"))
+    other = memory.thread("other")
+    del memory
+    gc.collect()
+    other.add_memory(user("b"))
+    assert path.with_name("memory.db-wal").exists()
+    del other
+    gc.collect()
+    assert [file.name for file in path.parent.iterdir()] == ["memory.db"]
+
+
+def test_a_closed_one_says_so(path: Path) -> None:
+    memory = SQLiteMemory(path)
+    other = memory.thread("other")
+    memory.close()
+    memory.close()
+    for use in (memory.get_memories, memory.threads, lambda: other.add_memory(user("a"))):
+        with pytest.raises(MemoryFileError, match=r"memory\.db': it was closed: make a new"):
+            use()
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub #1?%41").mkdir()
+    with SQLiteMemory("sub #1?%41/é.db") as memory:
+        memory.add_memory(user("a"))
+        monkeypatch.chdir(tmp_path / "sub #1?%41")
+        # A second connection: while one reads, another is needed.
+        listing = memory.messages()
+        next(listing)
+        memory.add_memory(user("b"))
+        assert memory.get_memories() == [user("a"), user("b")]
+        listing.close()  # type: ignore[attr-defined]
+    assert os.listdir() == ["é.db"]
+
+
+# -- bounded ---------------------------------------------------------------------------------------
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+@pytest.mark.parametrize("bound", (20, 60, 150, 400, 10_000))
+def test_what_is_shown_is_what_a_token_bounded_memory_shows(path: Path, bound: int) -> None:
+    items = [user("old"), {"role": "system", "content": "Be brief."}, user("the task")]
+    for number in range(12):
+        items += [call(str(number)), result(str(number), "x" * 10), said("so")]
+    expected = TokenBoundedMemory(bound, length)
+    with SQLiteMemory(path, tokens=bound, count=length) as memory:
+        for item in items:
+            memory.add_memory(item)
+            expected.add_memory(item)
+            assert memory.get_memories() == expected.get_memories()
+        assert memory.items == expected.items
+        assert list(memory.messages()) == items
+    # Opened anew it reads from the end, and comes to the same.
+    with SQLiteMemory(path, tokens=bound, count=length) as memory:
+        assert memory.get_memories() == expected.get_memories()
+        assert memory.get_memories(2) == expected.get_memories(2)
+
+
+def test_without_a_bound_it_gives_everything(path: Path) -> None:
+    with SQLiteMemory(path, tokens=None) as memory:
+        for number in range(1000):
+            memory.add_memory(user(f"{number} " + "x" * 50))
+        assert len(memory.get_memories()) == 1000
+        assert contents(memory.get_memories(1)) == ["999 " + "x" * 50]
+
+
+def test_of_a_long_thread_only_the_end_is_read(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        memory.add_memory(user("the first"))
+    with sqlite3.connect(path) as db:  # what cannot be read, and need not be
+        db.execute("UPDATE memories SET item = 'no JSON'")
+    db.close()
+    with SQLiteMemory(path, tokens=50) as memory:
+        for number in range(5):
+            memory.add_memory(user(f"{number} " + "x" * 50))
+        assert contents(memory.get_memories()) == ["4 " + "x" * 50]
+
+
+def test_a_counter_that_fails_leaves_nothing_half_done(path: Path) -> None:
+    failing = [False]
+
+    def count(text: str) -> int:
+        if failing[0]:
+            raise RuntimeError("no tokenizer")
+        return len(text)
+
+    with SQLiteMemory(path, count=count) as memory:
+        for number in range(3):
+            memory.add_memory(user(str(number)))
+            failing[0] = number == 1
+            if failing[0]:
+                with pytest.raises(RuntimeError, match="no tokenizer"):
+                    memory.get_memories()
+            failing[0] = False
+        assert contents(memory.get_memories()) == ["0", "1", "2"]
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+def test_conversations_lie_side_by_side(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        assert memory.id == "default"
+        assert memory.threads() == []
+        ada, bob = memory.thread("ada"), memory.thread("bob'; --")
+        assert type(ada) is SQLiteMemory
+        bob.add_memory(user("I am Bob."))
+        ada.add_memory(user("I am Ada."))
+        assert memory.get_memories() == []
+        assert ada.get_memories() == memory.thread("ada").get_memories() == [user("I am Ada.")]
+        assert bob.get_memories() == [user("I am Bob.")]
+        assert memory.threads() == ["bob'; --", "ada"]
+        assert ada.recall("am") == [user("I am Ada.")]
+        assert memory.recall("am") == []
+        assert len(ada.recall("am", everywhere=True)) == 2
+    with SQLiteMemory(path, "ada") as memory:
+        assert memory.get_memories() == [user("I am Ada.")]
+
+
+def test_a_thread_is_forgotten_with_all_that_it_is_found_by(path: Path) -> None:
+    with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
+        other = memory.thread("other")
+        elsewhere = SQLiteMemory(path)
+        for number in range(10):
+            memory.add_memory(user(f"secret {number} 日本語"))
+            other.add_memory(user(f"public {number} 日本語"))
+        assert len(memory.recall("secret", 20)) == len(elsewhere.get_memories()) == 10
+        memory.forget()
+        memory.thread("never used").forget()
+        assert memory.get_memories() == elsewhere.get_memories() == []
+        assert memory.recall("secret", by="words") == memory.recall("secret") == []
+        assert memory.recall("secret", by="words", everywhere=True) == []
+        assert memory.threads() == ["other"]
+        assert len(other.recall("public", 20)) == len(other.recall("日本", 20, by="words")) == 10
+        memory.add_memory(user("anew"))
+        assert memory.get_memories() == elsewhere.get_memories() == [user("anew")]
+        assert memory.recall("anew") == [user("anew")]
+        elsewhere.close()
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+        (found,) = db.execute("SELECT count(*) FROM vectors").fetchone()
+    db.close()
+    assert found == 11
+    assert b"secret" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("id", ("", 7, None, b"a", "\ud800"))
+def test_a_threads_id_is_a_text(path: Path, id: Any) -> None:
+    with SQLiteMemory(path) as memory:
+        with pytest.raises(DefinitionError, match="a thread's id is"):
+            memory.thread(id)
+        with pytest.raises(DefinitionError, match="a thread's id is"):
+            SQLiteMemory(path, id)
+        assert memory.threads() == []
+
+
+# -- recall by words -------------------------------------------------------------------------------
+
+SAID = (
+    "The retry limit is 5.",
+    "Ada's invoice, number 4711, was paid in March.",
+    "Où est la bibliothèque?",
+    "東京の天気は晴れです。",
+    "Use foo_bar() AND baz-qux, NOT NEAR(x).",
+    "Straße und Maß",
+)
+
+
+@pytest.fixture
+def told(path: Path) -> Any:
+    with SQLiteMemory(path) as memory:
+        for text in SAID:
+            memory.add_memory(user(text))
+        yield memory
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    (
+        ("What was the RETRY limit?", 0),
+        ("4711", 1),
+        ("bibliotheque", 2),
+        ("天気", 3),
+        ("明日の天気", 3),
+        ("foo_bar", 4),
+        ("near", 4),
+        ("straße", 5),
+    ),
+)
+def test_words_are_found(told: SQLiteMemory, text: str, found: int) -> None:
+    assert contents(told.recall(text, 1)) == [SAID[found]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "",
+        " ",
+        '"',
+        "***",
+        "()",
+        "NOT",
+        "AND OR NOT",
+        'text:"',
+        "thread:t1",
+        "t1",
+        "^x",
+        "x*",
+        "{a b}: c",
+        "NEAR(a b, 3)",
+        "-absent",
+        "' OR 1 = 1; --",
+        "a\0b",
+        "\ud800",
+        "\U0010ffff",
+        "☃",
+        "absent " * 100_000,
+        " ".join(f"absent{n}" for n in range(10_000)),
+    ),
+)
+def test_a_text_is_never_a_query_language(told: SQLiteMemory, text: str) -> None:
+    found = contents(told.recall(text))
+    assert set(found) <= set(SAID)
+    assert len(found) <= 2
+    assert contents(told.recall("4711 " + text))[0] in (*found, SAID[1])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text())
+def test_any_text_finds_itself(told: SQLiteMemory, text: str) -> None:
+    told.add_memory(user(f"{text} unmistakable"))
+    found = told.recall(f"{text} unmistakable", 1000)
+    assert user(f"{text} unmistakable") in found
+    told.recall(text)
+
+
+def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> None:
+    for number in range(3):
+        told.add_memory(user(f"A limit, the {number}."))
+    told.add_memory(user("limit limit"))
+    assert told.recall("limit", 0) == []
+    assert contents(told.recall("limit", 2)) == ["limit limit", "A limit, the 2."]
+    assert len(told.recall("limit", 10**30)) == 5
+    with pytest.raises(ValueError, match="limit is 0 or more, not -1"):
+        told.recall("limit", -1)
+    with pytest.raises(ValueError, match='by is "words" or "meaning", not \'sense\''):
+        told.recall("limit", by="sense")  # type: ignore[arg-type]
+
+
+def test_calls_and_blocks_are_found_and_pictures_are_not(told: SQLiteMemory) -> None:
+    picture = {"type": "image", "data": "AAAA", "text": 5}
+    blocks = {"role": "user", "content": [{"type": "text", "text": "my garden"}, picture, 7]}
+    for item in (call("1"), result("1", "in the attic"), blocks, {"role": "user", "content": {}}):
+        told.add_memory(item)
+    assert told.recall("look") == [call("1")]
+    assert told.recall("attic") == [result("1", "in the attic")]
+    assert told.recall("garden") == [blocks]
+    assert told.recall("AAAA") == []
+
+
+# -- recall by meaning -----------------------------------------------------------------------------
+
+
+class Counted(HashEmbedder):
+    """Keeps what it was asked for."""
+
+    def __init__(self, name: str = "counted", dimensions: int = 256) -> None:
+        super().__init__(dimensions)
+        self.name = name
+        self.asked: list[list[str]] = []
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        self.asked.append(texts)
+        return super().embed(texts)
+
+
+def test_meaning_is_found_and_each_message_is_embedded_once(path: Path) -> None:
+    embedder = Counted()
+    with SQLiteMemory(path, embedder=embedder) as memory:
+        for text in SAID:
+            memory.add_memory(user(text))
+        assert embedder.asked == []  # adding does not wait for a model
+        assert contents(memory.recall("invoices that are unpaid", 1)) == [SAID[1]]
+        assert embedder.asked == [["invoices that are unpaid"], list(SAID)]
+        memory.add_memory(user("libraries"))
+        assert contents(memory.recall("library", 1)) == ["libraries"]
+        assert embedder.asked[2:] == [["library"], ["libraries"]]
+        assert memory.recall("…") == memory.recall("library", 0) == []
+        assert memory.embed() == 0
+    with SQLiteMemory(path, embedder=Counted()) as memory:
+        assert memory.embed() == memory.embed(everywhere=True) == 0
+        assert contents(memory.recall("library", 1)) == ["libraries"]
+
+
+def test_vectors_of_different_embedders_are_never_compared(path: Path) -> None:
+    class Backwards(HashEmbedder):
+        """The same vectors, the other way round."""
+
+        name = "backwards"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.name = "backwards"
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            return [vector[::-1] for vector in super().embed(texts)]
+
+    embedders = (HashEmbedder(), Backwards(), HashEmbedder(64), Counted("a"), Counted("b", 32))
+    for number, embedder in enumerate(embedders):
+        with SQLiteMemory(path, embedder=embedder) as memory:
+            memory.add_memory(user(f"an invoice, the {number}."))
+            memory.add_memory(user(f"the weather, the {number}."))
+            assert memory.embed() == 2 * number + 2
+            assert all("invoice" in text for text in contents(memory.recall("invoices", number)))
+
+
+def test_a_query_of_many_words_is_compared_the_same(path: Path) -> None:
+    # Short and long queries are multiplied in two ways.
+    with SQLiteMemory(path, embedder=HashEmbedder(64)) as memory:
+        for number in range(50):
+            memory.add_memory(user(f"{number} " + "abcdefghij"[number % 10] * (number % 7 + 1)))
+        for query in ("jjj", "a", " ".join(contents(memory.get_memories()))):
+            (wanted,) = HashEmbedder(64).embed([query])
+            scores = {
+                text: sum(x * y for x, y in zip(wanted, vector, strict=True))
+                for text, vector in zip(
+                    contents(memory.get_memories()),
+                    HashEmbedder(64).embed(contents(memory.get_memories())),
+                    strict=True,
+                )
+            }
+            found = contents(memory.recall(query, 5))
+            best = sorted(scores.values(), reverse=True)[: len(found)]
+            assert [scores[text] for text in found] == pytest.approx(best, abs=1e-6)
+
+
+class Wrong(HashEmbedder):
+    """Gives what it was told to."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(8)
+        self.given = given
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        return self.given  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    (
+        ([], "did not give one vector for each of 1 texts"),
+        (None, "did not give one vector"),
+        ([[1.0] * 8] * 2, "did not give one vector"),
+        ([[1.0] * 7], "gave a vector of 7 numbers, and says that it has 8 dimensions"),
+        ([[float("nan")] * 8], "a number that is not finite"),
+        ([[float("inf")] * 8], "a number that is not finite"),
+    ),
+)
+def test_an_embedder_that_is_wrong_is_named(path: Path, given: Any, text: str) -> None:
+    with SQLiteMemory(path, embedder=Wrong(given)) as memory:
+        memory.add_memory(user("a"))
+        for use in (memory.embed, lambda: memory.recall("a")):
+            with pytest.raises(DefinitionError, match=f"embedder 'hashed-pieces-1-8' .*{text}"):
+                use()
+        assert memory.recall("a", by="words") == memory.get_memories() == [user("a")]
+
+
+def test_without_an_embedder_there_is_no_meaning(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        for use in (lambda: memory.recall("a", by="meaning"), memory.embed):
+            with pytest.raises(DefinitionError, match=r"needs an embedder: SQLiteMemory\(…, emb"):
+                use()
+        with pytest.raises(DefinitionError, match=r"embedder= has name, dimensions and embed"):
+            SQLiteMemory(path, embedder="hash")  # type: ignore[arg-type]
+
+
+# -- at the same time ------------------------------------------------------------------------------
+
+
+def test_what_others_add_is_seen(path: Path) -> None:
+    with SQLiteMemory(path, tokens=100) as one, SQLiteMemory(path, tokens=100) as other:
+        for number in range(20):
+            (one, other)[number % 2].add_memory(user(str(number)))
+            assert one.get_memories() == other.get_memories()
+            assert one.get_memories(1) == [user(str(number))]
+
+
+def _add(path: str, name: str, start: Any) -> None:
+    start.wait(50)
+    with SQLiteMemory(path, timeout=50) as memory:
+        for number in range(50):
+            memory.add_memory(user(f"{name} {number}"))
+
+
+def test_processes_may_begin_and_add_at_the_same_time(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(3)
+    processes = [context.Process(target=_add, args=(str(path), n, start)) for n in "abc"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(50)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    with SQLiteMemory(path, tokens=None) as memory:
+        texts = contents(memory.get_memories())
+        assert len(texts) == 150
+        for name in "abc":
+            mine = [text for text in texts if text.startswith(name)]
+            assert mine == [f"{name} {number}" for number in range(50)]
+
+
+def test_a_forked_child_has_connections_of_its_own(path: Path) -> None:
+    program = (
+        "import os, sys\n"
+        "from civitas.memory import SQLiteMemory\n"
+        "def add(text): memory.add_memory({'role': 'user', 'content': text})\n"
+        "def texts(): return [item['content'] for item in memory.get_memories()]\n"
+        "memory = SQLiteMemory(sys.argv[1])\n"
+        "add('parent')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    add('child')\n"
+        "    os._exit(0 if 'child' in texts() else 2)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+        "add('parent again')\n"
+        "print(texts())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout == "['parent', 'child', 'parent again']\n"
+
+
+def test_loops_and_threads_share_one_memory(path: Path) -> None:
+    with SQLiteMemory(path, embedder=HashEmbedder(32)) as memory:
+
+        async def talk(name: str) -> None:
+            agent = ReActAgent(name, ScriptedModel(["yes"] * 5), memory=memory.thread(name))
+            for number in range(5):
+                await agent.reply(f"{name} {number}")
+                found = await asyncio.to_thread(memory.recall, name, 1, everywhere=True)
+                assert found
+
+        threads = [
+            threading.Thread(target=asyncio.run, args=(talk(name),))
+            for name in ("ada", "bob", "eve")
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+        for name in ("ada", "bob", "eve"):
+            every = contents(memory.thread(name).get_memories())
+            assert every == [text for n in range(5) for text in (f"{name} {n}", "yes")]
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", ("hello", None, 7, ["a"], [("role", "user")]))
+def test_only_messages_are_added(path: Path, item: Any) -> None:
+    with SQLiteMemory(path) as memory:
+        with pytest.raises(TypeError, match=r"a memory is a chat message .*, not "):
+            memory.add_memory(item)
+        assert memory.threads() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    (
+        (object(), "memory.content"),
+        (float("nan"), "memory.content: nan is not JSON"),
+        ("\ud800", "memory.content: a lone surrogate"),
+        ({1: 2}, "memory.content: a key is integer"),
+        ("x" * 17 * 1024 * 1024, "larger than 16 MiB"),
+    ),
+)
+def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
+    with SQLiteMemory(path) as memory:
+        with pytest.raises(ValueError, match=text):
+            memory.add_memory({"role": "user", "content": value})
+        assert memory.get_memories() == []
+        assert memory.threads() == []
+
+
+def test_nothing_is_shared_with_who_gave_or_got_it(path: Path) -> None:
+    with SQLiteMemory(path) as memory:
+        item = call("1")
+        memory.add_memory(item)
+        item["tool_calls"][0]["args"]["where"].append("c")
+        for got in (memory.get_memories(), memory.items, memory.recall("look")):
+            got[0]["tool_calls"].clear()
+        assert memory.get_memories() == memory.recall("look") == [call("1")]
+
+
+@pytest.mark.parametrize("tokens", (0, -1, 1.5, True, "8192"))
+def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
+    with pytest.raises(DefinitionError, match="is a positive integer, not "):
+        SQLiteMemory(path, tokens=tokens)
+    assert not path.exists()
+
+
+def test_it_is_a_memory_and_says_which(path: Path) -> None:
+    with SQLiteMemory(path, "a") as memory:
+        assert isinstance(memory, Memory)
+        assert repr(memory) == f"SQLiteMemory({str(path)!r}, 'a')"
+        json.dumps(memory.items)
+
+
+@pytest.mark.long
+def test_the_process_does_not_grow_with_the_file(path: Path) -> None:
+    program = (
+        "import resource, sys\n"
+        "from civitas.memory import HashEmbedder, SQLiteMemory\n"
+        "def live(count):\n"
+        "    for number in range(count):\n"
+        "        text = f'message {number} ' + 'abcdefghij'[number % 10] * 200\n"
+        "        memory.add_memory({'role': 'user', 'content': text})\n"
+        "        memory.get_memories(1)\n"
+        "    memory.recall('message', 5, by='words')\n"
+        "    memory.recall('message', 5)\n"
+        "    assert sum(1 for _ in memory.messages()) >= count\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "memory = SQLiteMemory(sys.argv[1], embedder=HashEmbedder(64))\n"
+        "unit = 1 if sys.platform == 'darwin' else 1024\n"
+        "print((-live(2_000) + live(20_000)) * unit)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert path.stat().st_size > 10_000_000
+    assert int(done.stdout) < 8_000_000

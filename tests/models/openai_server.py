@@ -1,0 +1,178 @@
+"""A server on loopback that speaks OpenAI's chat interface, as well or as badly as a test says.
+
+    with OpenAIServer(text("Hello"), status(429), CUT) as server: …
+
+Each request takes the next of the answers, and the last again when there are no more. An answer is
+bytes for the whole of HTTP, or one of the forms below. `server.requests` holds what came in, and
+`server.closed` counts the connections that the client closed while its request was unanswered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+WAIT_S = 30
+
+
+@dataclass
+class Request:
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response in pieces; `cut` closes the connection after them, `hang` leaves it open."""
+
+    pieces: tuple[bytes, ...] = ()
+    cut: bool = False
+    hang: bool = False
+    reset: bool = False
+
+
+def http(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+    lines = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(body)}"]
+    lines += [
+        f"{k}: {v}" for k, v in ({"Content-Type": "application/json"} | (headers or {})).items()
+    ]
+    return Answer(("\r\n".join(lines).encode() + b"\r\n\r\n" + body,))
+
+
+def answer(value: Any) -> Answer:
+    return http(json.dumps(value).encode())
+
+
+def completion(message: dict[str, Any], finish_reason: Any = "stop", **more: Any) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    } | more
+
+
+def text(content: str, **more: Any) -> Answer:
+    return answer(completion({"role": "assistant", "content": content}, **more))
+
+
+def call(name: str, arguments: str, id: str = "call_x") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calls(*listed: dict[str, Any]) -> Answer:
+    message = {"role": "assistant", "content": None, "tool_calls": list(listed)}
+    return answer(completion(message, "tool_calls"))
+
+
+def status(code: int, message: str = "try later", **headers: str) -> Answer:
+    named = {key.replace("_", "-"): value for key, value in headers.items()}
+    return http(json.dumps({"error": {"message": message}}).encode(), code, named)
+
+
+HANG = Answer(hang=True)
+RESET = Answer(reset=True)
+CUT = Answer((b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{",), cut=True)
+SOON = {"retry_after_ms": "1"}
+
+
+class OpenAIServer:
+    """The server; `url` is what a model is given as `base_url`."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[Request] = []
+        self.connections = 0
+        self.closed = threading.Semaphore(0)
+        self.came = threading.Semaphore(0)
+        self.url = ""
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="openai-server")
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        assert self._ready.wait(WAIT_S)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+    def wait_for_request(self) -> None:
+        assert self.came.acquire(timeout=WAIT_S), "no request came"
+
+    def wait_for_close(self) -> None:
+        assert self.closed.acquire(timeout=WAIT_S), "the client did not close its connection"
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**24)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except asyncio.CancelledError:
+            pass  # the server ends
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:] if line)
+        }
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        request = Request(head[0].split(" ")[1], headers, json.loads(body) if body else None)
+        place = min(len(self.requests), len(self.answers) - 1)
+        self.requests.append(request)
+        self.came.release()
+        given = self.answers[place]
+        if callable(given):
+            given = given(request)
+        if given.reset:
+            writer.transport.abort()
+            return False
+        for piece in given.pieces:
+            writer.write(piece)
+            await writer.drain()
+        if given.hang:
+            # Nothing more is sent, so what comes is the end of the connection.
+            await reader.read(1)
+            self.closed.release()
+            return False
+        return not given.cut

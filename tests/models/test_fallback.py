@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from civitas.errors import (
+    ContextOverflow,
+    DefinitionError,
+    MissingExtra,
+    ModelError,
+    RemoteForbidden,
+)
+from civitas.models import FallbackModel, OpenAIModel, ScriptedModel
+from conformance.model import ModelConformance, never, run, user
+
+
+def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
+    return ScriptedModel([error or ModelError("broken: no")] * times, "broken")
+
+
+class TestFallbackModel(ModelConformance):
+    def make(self, *answers: Any) -> FallbackModel:
+        return FallbackModel([broken(), ScriptedModel(answers)])
+
+
+def test_the_first_that_answers_answers(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, third = broken(), ScriptedModel(["two"], "second"), ScriptedModel(["three"])
+    model = FallbackModel([first, second, third])
+    assert run(model.complete(user("Hi"))).text == "two"
+    assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
+    assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
+
+
+def test_when_none_answers_each_reason_is_given() -> None:
+    model = FallbackModel([broken(), broken(ModelError("two\nlines"))], name="either")
+    with pytest.raises(ModelError) as caught:
+        run(model.complete(user("Hi")))
+    assert str(caught.value) == "either: no model answered: 1. broken: no; 2. two lines"
+    assert str(caught.value.__cause__) == "two\nlines"
+
+
+@pytest.mark.parametrize(
+    "error",
+    (ContextOverflow("too long"), RemoteForbidden("offline"), MissingExtra("it", "local")),
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_keeps_a_model_from_answering_another_may_answer(error: Exception) -> None:
+    model = FallbackModel([broken(error), ScriptedModel(["back"])])
+    assert run(model.complete(user("Hi"))).text == "back"
+
+
+def test_offline_the_one_on_this_machine_answers() -> None:
+    remote = OpenAIModel("m", "https://models.example/v1", "key")
+    model = FallbackModel([remote, ScriptedModel(["here"])])
+    assert run(model.complete(user("Hi"))).text == "here"
+
+
+def test_too_long_for_all_is_an_overflow_and_for_some_is_not() -> None:
+    overflow = broken(ContextOverflow("too long"))
+    with pytest.raises(ContextOverflow, match=r"1\. too long; 2\. too long"):
+        run(FallbackModel([overflow, overflow]).complete(user("Hi")))
+    with pytest.raises(ModelError) as caught:
+        run(FallbackModel([overflow, broken()]).complete(user("Hi")))
+    assert type(caught.value) is ModelError
+
+
+def test_a_fault_of_the_program_is_not_hidden() -> None:
+    second = ScriptedModel(["never"])
+    with pytest.raises(ZeroDivisionError):
+        run(FallbackModel([broken(ZeroDivisionError()), second]).complete(user("Hi")))
+    assert second.received == []
+
+
+def test_cancelled_the_next_is_not_asked() -> None:
+    second = ScriptedModel(["two"])
+    model = FallbackModel([ScriptedModel([never]), second])
+
+    async def cancel() -> None:
+        task = asyncio.create_task(model.complete(user("Hi")))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancel())
+    assert second.received == []
+
+
+def test_its_context_is_the_smallest_that_is_known() -> None:
+    sizes = (None, 4000, 2000)
+    models = [ScriptedModel(context_tokens=size) for size in sizes]
+    assert FallbackModel(models).context_tokens == 2000
+    assert FallbackModel(models[:1]).context_tokens is None
+
+
+def test_models_may_be_named_and_a_fallback_may_be_one_of_them() -> None:
+    inner = FallbackModel(["http://127.0.0.1:9/v1#m"])
+    assert inner.name == "fallback(http://127.0.0.1:9/v1#m)"
+    assert run(FallbackModel([broken(), inner, ScriptedModel(["x"])]).complete(user("Hi"))).text
+
+
+@pytest.mark.parametrize("wrong", ([], "local", 5), ids=str)
+def test_what_is_no_list_of_models_is_refused(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match="FallbackModel takes"):
+        FallbackModel(wrong)
+
+
+def test_the_warning_is_of_civitas(caplog: pytest.LogCaptureFixture) -> None:
+    run(FallbackModel([broken(), ScriptedModel(["x"])]).complete(user("Hi")))
+    assert [(record.name, record.levelno) for record in caplog.records] == [
+        ("civitas.models", logging.WARNING)
+    ]

@@ -1,0 +1,728 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Agent, NativeSpace, action
+from civitas.errors import (
+    ContextOverflow,
+    DefinitionError,
+    ModelError,
+    RemoteForbidden,
+)
+from civitas.models import Call, Model, ModelReply, OpenAIModel, Usage, model
+from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
+from models.openai_server import (
+    CUT,
+    HANG,
+    RESET,
+    SOON,
+    Answer,
+    OpenAIServer,
+    Request,
+    answer,
+    call,
+    calls,
+    completion,
+    http,
+    status,
+    text,
+)
+
+KEY = "sk-a-secret-of-mine"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ask(*answers: Any, **more: Any) -> ModelReply:
+    """What a model gives of a server's answers."""
+    with OpenAIServer(*answers) as server:
+        return run(OpenAIModel("m", server.url, **more).complete(user("Hi")))  # type: ignore[no-any-return]
+
+
+def error(*answers: Any, kind: type[ModelError] = ModelError, **more: Any) -> str:
+    """The one line that a model says of a server's answers."""
+    with OpenAIServer(*answers) as server:
+        named = OpenAIModel("m", server.url, **more)
+        with pytest.raises(kind) as caught:
+            run(named.complete(user("Hi")))
+    said = str(caught.value)
+    assert said.startswith(f"{named.name}: ")
+    assert "\n" not in said
+    return said.removeprefix(f"{named.name}: ").replace(server.url, "URL")
+
+
+# -- the suite -------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Answers of the conformance suite as a server's."""
+
+    def __init__(self, answers: tuple[Any, ...]) -> None:
+        self.answers = [self._form(each, n) for n, each in enumerate(answers)]
+
+    @staticmethod
+    def _form(given: Any, n: int) -> Any:
+        if isinstance(given, str):
+            return text(given)
+        if isinstance(given, Call):
+            return calls(call(given.name, json.dumps(given.args), f"call_{n}"))
+        if isinstance(given, dict):
+            return calls(call(given["name"], json.dumps(given.get("args", {})), f"call_{n}"))
+        return HANG
+
+
+class TestOpenAIModel(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _servers(self) -> Iterator[None]:
+        self.servers: list[OpenAIServer] = []
+        yield
+        for server in self.servers:
+            server.__exit__(None, None, None)
+
+    def make(self, *answers: Any) -> Model:
+        server = OpenAIServer(*Scripted(answers or ("",)).answers)
+        server.__enter__()
+        self.servers.append(server)
+        return OpenAIModel("m", server.url)
+
+    def test_callers_at_the_same_time_each_get_their_own_answer(self) -> None:
+        def echo(request: Request) -> Any:
+            schema = request.body["response_format"]["json_schema"]["schema"]
+            return text(json.dumps(schema["const"]))
+
+        with OpenAIServer(echo) as server:
+            echoing = OpenAIModel("m", server.url)
+            self.make = lambda *answers: echoing  # type: ignore[method-assign]
+            super().test_callers_at_the_same_time_each_get_their_own_answer()
+
+
+@pytest.fixture(scope="module")
+def llama(weights: Path) -> Iterator[str]:
+    """llama.cpp's own server, with the default weights."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights)
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_parallel = 4
+    params.n_ctx = 4 * 2048
+    params.n_threads_http = 8
+    params.cache_ram_mib = 0
+    params.ctx_shift = params.warmup = params.ui = params.fit_params = False
+    params.verbosity = -1
+    params.api_keys = [KEY]
+    server = xllamacpp.Server(params)
+    yield f"{server.listening_address}/v1"
+    del server
+
+
+@pytest.mark.xdist_group("local_model")
+class TestLlamaServer(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _address(self, llama: str) -> None:
+        self.url = llama
+
+    def make(self, *answers: Any) -> Model:
+        return OpenAIModel("m", self.url, KEY, max_tokens=60, temperature=0)
+
+    # The format of this model's chats has no place for actions, so the server leaves them out. What
+    # can be seen is that it takes them, and a conversation with calls and results.
+
+    def test_chooses_one_of_the_actions_with_valid_arguments(self) -> None:
+        reply = run(self.make().complete(user("Add 2 and 3"), ACTIONS))
+        assert reply.text.strip() or reply.calls
+        assert reply.usage.input_tokens > 0
+
+    def test_calls_of_a_conversation_have_different_ids(self) -> None:
+        listed = [{"id": f"call_{n}", "name": "add", "args": {"a": n, "b": 3}} for n in (1, 2)]
+        messages = [
+            *user("Add 1 and 3, and 2 and 3"),
+            {"role": "assistant", "content": "", "tool_calls": listed},
+            {"role": "tool", "tool_call_id": "call_1", "content": "4"},
+            {"role": "tool", "tool_call_id": "call_2", "content": "5"},
+        ]
+        reply = run(self.make().complete(messages, ACTIONS))
+        assert reply.text.strip() or reply.calls
+        assert not {"call_1", "call_2"} & {call.id for call in reply.calls}
+
+    def test_a_prompt_too_long_says_so(self) -> None:
+        small = OpenAIModel("m", self.url, KEY, max_tokens=4)
+        with pytest.raises(ContextOverflow, match="nothing was cut"):
+            run(small.complete(user("word " * 6000)))
+        assert run(small.complete(user("Say hello"))).text
+
+    def test_a_wrong_key_is_named_and_not_shown(self) -> None:
+        with pytest.raises(ModelError, match=r"answered 401: .*check api_key=") as caught:
+            run(OpenAIModel("m", self.url, "sk-another-secret").complete(user("Hi")))
+        assert "another" not in str(caught.value)
+
+
+# -- what goes out ---------------------------------------------------------------------------------
+
+
+def test_a_conversation_goes_out_as_the_format_has_it() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}},
+                {"id": "c2", "name": "add", "args": '{"a": 3}'},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
+        {"role": "tool", "tool_call_id": "c2", "name": "add", "content": "missing b"},
+        {"role": "user", "name": "Ann", "content": "Well?"},
+        {"role": "user", "name": "no name/for it", "content": "Well?"},
+    ]
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("big", server.url, KEY, max_tokens=9, seed=1, options={"top_p": 0.5})
+        run(asked.complete(messages, ACTIONS[:1], PERSON))
+    request = server.requests[0]
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    body = request.body
+    assert body.pop("messages") == [
+        messages[0],
+        messages[1],
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("add", '{"a": 1, "b": 2}', "c1"), call("add", '{"a": 3}', "c2")],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+        {"role": "tool", "tool_call_id": "c2", "content": "missing b"},
+        messages[5],
+        {"role": "user", "content": "Well?"},
+    ]
+    function = body["tools"][0].pop("function")
+    assert body.pop("tools") == [{"type": "function"}]
+    assert function["name"] == "add"
+    assert function["description"] == ACTIONS[0].description
+    assert function["parameters"] == ACTIONS[0].parameters
+    about = body.pop("response_format")
+    assert about["type"] == "json_schema"
+    assert about["json_schema"]["schema"] == PERSON
+    assert body == {"model": "big", "max_tokens": 9, "seed": 1, "top_p": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    (
+        ({"type": "object", "properties": {}, "additionalProperties": False}, True),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, False),
+        ({"type": "object", "properties": {}}, False),
+        ({"const": 1}, False),
+        (PERSON, False),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/A"}},
+                "required": ["a"],
+                "additionalProperties": False,
+                "$defs": {"A": {"type": "object", "properties": {"b": {"type": "string"}}}},
+            },
+            False,
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "array", "items": {}}]}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            True,
+        ),
+    ),
+    ids=("empty", "optional", "open", "const", "max-length", "open-inside", "nested"),
+)
+def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], strict: bool) -> None:
+    with OpenAIServer(text("{}")) as server:
+        run(OpenAIModel("m", server.url).complete(user("Hi"), schema=schema))
+    about = server.requests[0].body["response_format"]["json_schema"]
+    assert about.get("strict", False) is strict
+    assert about["schema"] == schema
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    (
+        ("text", r"messages\[1\] is of type string, not a chat message"),
+        ({"role": "robot", "content": ""}, r"messages\[1\]: role is .*not 'robot'"),
+        ({"role": "user", "content": 5}, r"messages\[1\]: content is text .*not of type integer"),
+        ({"role": "user", "content": [{"x": {1, 2}}]}, "not JSON"),
+        ({"role": "user", "content": [float("nan")]}, "not JSON"),
+        ({"role": "assistant", "tool_calls": [5]}, r"tool_calls\[0\] is not a call"),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "args": {"x": b""}}]},
+            "not JSON",
+        ),
+    ),
+)
+def test_what_is_no_message_is_named_and_nothing_is_sent(message: Any, fault: str) -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+        with pytest.raises(ModelError, match=fault):
+            run(asked.complete([*user("Hi"), message]))
+        assert server.requests == []
+        assert run(asked.complete(user("Hi"))).text == "ok"
+
+
+# -- what comes in ---------------------------------------------------------------------------------
+
+
+def test_calls_keep_the_text_of_their_arguments_and_their_order() -> None:
+    reply = ask(calls(call("add", '{"a": 1,  "b": ', "x"), call("add", "", "x"), call("b", "{}")))
+    assert reply.calls == (
+        Call("x", "add", '{"a": 1,  "b": '),
+        Call("call_2", "add", ""),
+        Call("call_x", "b", "{}"),
+    )
+    assert reply.finish_reason == "calls"
+    assert reply.usage == Usage(7, 3)
+
+
+def test_reasoning_is_no_part_of_the_text() -> None:
+    message = {"role": "assistant", "content": "4", "reasoning_content": "2 and 2", "reasoning": ""}
+    assert ask(answer(completion(message))).text == "4"
+    blocks = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "4"}]
+    assert ask(answer(completion({"role": "assistant", "content": blocks}))).text == "4"
+
+
+def test_a_refusal_is_text() -> None:
+    message = {"role": "assistant", "content": None, "refusal": "I would rather not."}
+    assert ask(answer(completion(message))).text == "I would rather not."
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    (
+        (None, Usage()),
+        ("many", Usage()),
+        ({}, Usage()),
+        ({"prompt_tokens": -5, "completion_tokens": 2}, Usage(0, 2)),
+        ({"prompt_tokens": 5.5, "completion_tokens": True}, Usage()),
+        ({"prompt_tokens": 10**30, "completion_tokens": "7"}, Usage()),
+    ),
+)
+def test_usage_that_is_none_counts_nothing(usage: Any, counted: Usage) -> None:
+    assert ask(text("ok", usage=usage)).usage == counted
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    (("stop", "stop"), ("length", "length"), ("tool_calls", "stop"), (None, "stop"), (5, "stop")),
+)
+def test_finish_reasons_are_ours(given: Any, meant: str) -> None:
+    reply = ask(answer(completion({"role": "assistant", "content": "x"}, given)))
+    assert reply.finish_reason == meant
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure",
+    (status(429, **SOON), status(429, retry_after="0.01"), status(500, **SOON), CUT, RESET),
+    ids=("429-ms", "429", "500", "cut", "reset"),
+)
+def test_what_may_pass_is_tried_again(failure: Any) -> None:
+    with OpenAIServer(failure, text("back")) as server:
+        assert run(OpenAIModel("m", server.url).complete(user("Hi"))).text == "back"
+        assert len(server.requests) == 2
+
+
+def test_without_retry_after_it_waits_by_itself() -> None:
+    with OpenAIServer(status(429), text("back")) as server:
+
+        async def ask() -> tuple[float, str]:
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            reply = await OpenAIModel("m", server.url).complete(user("Hi"))
+            return loop.time() - begun, reply.text
+
+        took_s, said = run(ask())
+    assert said == "back"
+    assert took_s > 0.3
+
+
+def test_tries_are_bounded() -> None:
+    with OpenAIServer(status(503, **SOON)) as server:
+        asked = OpenAIModel("m", server.url, max_retries=3)
+        with pytest.raises(ModelError, match="the server answered 503: try later"):
+            run(asked.complete(user("Hi")))
+        assert len(server.requests) == 4
+    assert error(status(429, "slow down", retry_after="9999")) == (
+        "the server answered 429: slow down; it asks to wait 9999 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    (
+        (status(400, "bad\nrequest \x1b[2J"), "the server answered 400: bad request [2J"),
+        (status(404, "none"), "the server answered 404: none; check the name of the model and"),
+        (status(418, "x" * 9000), "the server answered 418: xxx"),
+        (http(b"<html>", 400), "the server answered 400: <html>"),
+        (http(b"", 302, {"Location": "http://elsewhere/"}), "the server answered 302"),
+        (http(b""), "the answer is not JSON"),
+        (http(b'{"choices": [{'), "the answer is not JSON"),
+        (http(b"[" * 200_000), "the answer is nested too deep"),
+        (http(b"\xff\xfe"), "the answer is not JSON"),
+        (answer([]), "the answer is empty, not an object"),
+        (answer({"error": {"message": "no\nroom"}}), "answered with an error: no room"),
+        (answer({}), "the answer's choices is missing, not a list"),
+        (answer({"choices": []}), "the answer's choices is empty, not a list"),
+        (answer({"choices": [{"message": 5}]}), "choices[0].message is of type integer"),
+        (answer(completion({"content": 5})), "message.content is of type integer, not text"),
+        (answer(completion({"tool_calls": 5})), "tool_calls is of type integer, not a list"),
+        (answer(completion({"tool_calls": [{}]})), "tool_calls[0].function is missing"),
+        (calls(call(5, "")), "tool_calls[0].function.name is of type integer"),  # type: ignore[arg-type]
+        (answer(completion({"content": None}, "content_filter")), "content filter withheld"),
+    ),
+)
+def test_a_wrong_answer_is_one_line_that_says_what_is_wrong(given: Any, said: str) -> None:
+    line = error(given)
+    assert said in line
+    assert len(line) < 500
+
+
+def test_a_server_that_is_not_there() -> None:
+    with OpenAIServer(text("ok")) as server:
+        url = server.url
+    with pytest.raises(ModelError, match=r"no answer from http://127.+; tried 2 times"):
+        run(OpenAIModel("m", url, max_retries=1).complete(user("Hi")))
+
+
+@pytest.mark.parametrize("given", (CUT, RESET), ids=("cut", "reset"))
+def test_an_answer_that_breaks_off(given: Any) -> None:
+    assert error(given, max_retries=0).startswith("no answer from URL: ")
+
+
+def test_no_http_at_all() -> None:
+    line = error(Answer((b"220 mail.example ESMTP\r\n\r\n",), cut=True), max_retries=0)
+    assert line.startswith("no answer from URL: ")
+
+
+def test_an_answer_too_late_closes_the_connection() -> None:
+    with OpenAIServer(HANG, text("ok")) as server:
+        asked = OpenAIModel("m", server.url, timeout=0.2, max_retries=0)
+        with pytest.raises(ModelError, match=r"gave no answer within 0\.2 s$"):
+            run(asked.complete(user("Hi")))
+        server.wait_for_close()
+        assert run(asked.complete(user("Hi"))).text == "ok"
+
+
+def test_an_answer_that_trickles_is_late_too() -> None:
+    begun = Answer((b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"{"), hang=True)
+    with OpenAIServer(begun) as server:
+        with pytest.raises(ModelError, match="gave no answer within"):
+            run(OpenAIModel("m", server.url, timeout=0.2, max_retries=0).complete(user("Hi")))
+        server.wait_for_close()
+
+
+def test_an_answer_without_end_is_not_read_for_ever() -> None:
+    piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert error(Answer((head, *[piece] * 70), cut=True)) == (
+        "the answer has more than 67108864 bytes"
+    )
+
+
+def test_a_prompt_too_long_is_an_overflow() -> None:
+    body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+    line = error(http(json.dumps(body).encode(), 400), kind=ContextOverflow)
+    assert line == "the server answered 400: too long; nothing was cut"
+
+
+def test_cancelled_it_closes_the_connection_and_answers_the_next() -> None:
+    with OpenAIServer(HANG, text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+
+        async def cancel() -> str:
+            task = asyncio.create_task(asked.complete(user("Hi")))
+            await asyncio.to_thread(server.wait_for_request)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(server.wait_for_close)
+            return (await asked.complete(user("Hi"))).text
+
+        assert run(cancel()) == "ok"
+
+
+# -- keys and the switch ---------------------------------------------------------------------------
+
+
+def test_a_missing_key_says_which() -> None:
+    with pytest.raises(ModelError, match=r"^openai:gpt: .*set OPENAI_API_KEY, or pass api_key="):
+        OpenAIModel("gpt")
+
+
+def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", KEY)
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    with OpenAIServer(text("ok")) as server:
+        run(OpenAIModel("m", server.url).complete(user("Hi")))
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        mine = OpenAIModel("m")
+        run(mine.complete(user("Hi")))
+    assert mine.name == "openai:m"
+    stranger, own = server.requests
+    assert KEY not in str(stranger.headers)
+    assert "org-mine" not in str(stranger.headers)
+    assert own.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_the_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    line = error(status(401, f"the key {KEY} is wrong"), api_key=KEY)
+    assert line == "the server answered 401: the key … is wrong; check api_key=, or OPENAI_API_KEY"
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url, KEY)
+        run(asked.complete(user("Hi")))
+        assert KEY not in repr(asked) + asked.name
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "host",
+    (
+        *("api.openai.com", "192.0.2.1", "10.0.0.1", "[2001:db8::1]", "0.0.0.0", "2130706433"),
+        *("localhost.example", "127.0.0.1.example", "my-localhost", "LOCALHOST.example"),
+    ),
+)
+def test_offline_forbids_other_machines(host: str) -> None:
+    with pytest.raises(RemoteForbidden, match=r"CIVITAS_OFFLINE=1 forbids calls to"):
+        run(OpenAIModel("m", f"https://{host}/v1", KEY).complete(user("Hi")))
+
+
+def test_offline_allows_this_machine() -> None:
+    with OpenAIServer(text("ok")) as server:
+        for host in ("127.0.0.1", "localhost", "LocalHost"):
+            named = OpenAIModel("m", server.url.replace("127.0.0.1", host))
+            assert run(named.complete(user("Hi"))).text == "ok"
+
+
+def test_a_redirect_is_not_followed_whatever_it_leads_to() -> None:
+    with OpenAIServer(text("elsewhere")) as other:
+        line = error(http(b"", 307, {"Location": f"{other.url}/chat/completions"}))
+        assert line == "the server answered 307: no reason"
+        assert other.requests == []
+
+
+def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with OpenAIServer(text("proxied")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        assert ask(text("direct")).text == "direct"
+        assert proxy.requests == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    (
+        {"name": ""},
+        {"name": 5},
+        {"base_url": "host:80"},
+        {"base_url": "ftp://host/v1"},
+        {"base_url": "http://me:secret@host/v1"},
+        {"base_url": "http://host/v1?key=1"},
+        {"base_url": "http://host:port/v1"},
+        {"base_url": "http://ho st/v1"},
+        {"timeout": 0},
+        {"max_retries": -1},
+        {"max_tokens": 0},
+        {"context_tokens": True},
+        {"connections": 0},
+        {"options": {"messages": []}},
+    ),
+    ids=str,
+)
+def test_what_cannot_be_a_model_is_refused_when_made(more: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        OpenAIModel(**({"name": "m", "base_url": "http://127.0.0.1/v1"} | more))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_with_a_line_break_is_named_and_not_shown() -> None:
+    with pytest.raises(ModelError, match="a character that no key has") as caught:
+        OpenAIModel("m", "http://127.0.0.1/v1", KEY + "\n")
+    assert KEY not in str(caught.value)
+
+
+# -- loops and connections -------------------------------------------------------------------------
+
+
+def test_connections_are_kept_within_a_loop_and_closed_with_it() -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+
+        async def thrice() -> None:
+            for _ in range(3):
+                await asked.complete(user("Hi"))
+
+        for loops in (1, 2):
+            asyncio.run(thrice())
+            assert server.connections == loops
+    gc.collect()  # an unclosed connection would be a warning, which is an error here
+
+
+def test_several_threads_with_loops_of_their_own() -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+        said: list[str] = []
+        threads = [
+            threading.Thread(target=lambda: said.append(run(asked.complete(user("Hi"))).text))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert said == ["ok"] * 4
+
+
+def test_closed_it_opens_anew() -> None:
+    with OpenAIServer(text("ok")) as server:
+
+        async def twice() -> None:
+            async with OpenAIModel("m", server.url) as asked:
+                await asked.complete(user("Hi"))
+            await asked.complete(user("Hi"))
+
+        run(twice())
+        assert server.connections == 2
+
+
+def test_a_model_that_is_forgotten_closes_its_connections() -> None:
+    with OpenAIServer(text("ok"), HANG) as server:
+
+        async def forget() -> None:
+            await OpenAIModel("m", server.url).complete(user("Hi"))
+            gc.collect()
+
+        run(forget())
+    gc.collect()
+    assert server.connections == 1
+
+
+def test_no_more_calls_at_once_than_connections_and_the_others_wait() -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url, connections=2)
+
+        async def many() -> list[ModelReply]:
+            return list(await asyncio.gather(*(asked.complete(user("Hi")) for _ in range(20))))
+
+        assert [reply.text for reply in run(many())] == ["ok"] * 20
+        assert server.connections == 2
+
+
+def test_a_script_ends_without_a_word() -> None:
+    with OpenAIServer(text("ok")) as server:
+        script = (
+            "import asyncio\n"
+            "from civitas.models import model\n"
+            f"m = model('{server.url}#m')\n"
+            "print(asyncio.run(m.complete([{'role': 'user', 'content': 'Hi'}])).text)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-X", "dev", "-W", "error", "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_an_agent_in_a_space_may_use_it() -> None:
+    class Thinker(Agent):
+        @action
+        async def think(self) -> str:
+            """Ask the model."""
+            return (await asked.complete(user("Hi"))).text
+
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+        for _ in range(2):
+            with NativeSpace() as space:
+                space.add(Thinker("thinker"))
+                asker = space.add(Agent("asker"))
+                request = asker.ask("thinker", "think")
+                assert request.result() == "ok"
+    gc.collect()
+
+
+def test_without_the_extra_it_says_which() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['openai'] = None\n"
+        "from civitas.models import OpenAIModel\n"
+        "from civitas.errors import MissingExtra\n"
+        "try:\n"
+        "    OpenAIModel('m', 'http://127.0.0.1/v1')\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == (
+        "OpenAIModel needs the extra 'openai': pip install 'civitas[openai]'\n"
+    ), done.stderr
+
+
+# -- by name ---------------------------------------------------------------------------------------
+
+
+def test_a_server_by_its_address() -> None:
+    with OpenAIServer(text("ok")) as server:
+        named = model(f"{server.url}#org/name")
+        assert named.name == f"{server.url}#org/name"
+        assert model(f"{server.url}#org/name") is named
+        assert run(named.complete(user("Hi"))).text == "ok"
+    assert server.requests[0].body["model"] == "org/name"
+
+
+def test_openai_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
+        model("openai:gpt")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    named = model("openai:gpt")
+    assert named.name == "openai:gpt"
+    assert model(named.name) is named
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    (
+        ("http://127.0.0.1/v1", r"does not say which model: write http://127\.0\.0\.1/v1#NAME"),
+        ("http://127.0.0.1/v1#", "does not say which model"),
+        ("http://#m", "there is no such model: .*base_url="),
+        ("openai:", "there is no model 'openai:'; names are"),
+    ),
+)
+def test_names_that_lack_something_say_what(name: str, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        model(name)

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.models import OpenAIModel, RateLimit
+from conformance.model import run, user
+from models.openai_server import HANG, OpenAIServer, status, text
+
+
+class SetClock:
+    """Time that stands still until a test moves it; from any thread."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.lock = threading.Lock()
+        self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self.lock:
+            self.sleepers.append((self.time + seconds, future))
+        await future
+
+    def advance(self, seconds: float) -> None:
+        with self.lock:
+            self.time += seconds
+            due = [each for each in self.sleepers if each[0] <= self.time]
+            self.sleepers = [each for each in self.sleepers if each not in due]
+        for _, future in due:
+            loop = future.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(lambda f=future: f.done() or f.set_result(None))
+
+
+async def settled() -> None:
+    """Let everything run that can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class Line:
+    """Callers that come one after the other, and the order in which they begin."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self.limit = limit
+        self.begun: list[int] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def come(self, *tokens: int) -> None:
+        for count in tokens:
+            self.tasks.append(asyncio.create_task(self._one(len(self.tasks), count)))
+            await settled()
+
+    async def _one(self, number: int, tokens: int) -> Any:
+        reserved = await self.limit.acquire(tokens)
+        self.begun.append(number)
+        return reserved
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        assert self.limit.waiting == 0
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+def test_so_many_requests_in_any_minute_and_no_more(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(2, clock=clock))
+        await line.come(0)
+        clock.advance(30)
+        await line.come(0, 0, 0)
+        assert line.begun == [0, 1]
+        clock.advance(29.9)
+        await settled()
+        assert line.begun == [0, 1]
+        clock.advance(0.1)
+        await settled()
+        assert line.begun == [0, 1, 2]
+        clock.advance(30)
+        await settled()
+        assert line.begun == [0, 1, 2, 3]
+        await line.end()
+
+    run(scenario())
+
+
+def test_who_comes_first_goes_first_whatever_the_size(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(60, 60, 1, 1)
+        assert line.begun == [0]
+        clock.advance(60)
+        await settled()
+        assert line.begun == [0, 1, 2, 3]
+        await line.end()
+
+    run(scenario())
+
+
+def test_what_was_not_used_is_given_back_at_once(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(90, 50)
+        assert line.begun == [0]
+        line.tasks[0].result().settle(10)
+        await settled()
+        assert line.begun == [0, 1]
+        await line.end()
+
+    run(scenario())
+
+
+def test_more_used_than_thought_delays_the_next(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(10)
+        line.tasks[0].result().settle(100)
+        await line.come(1)
+        assert line.begun == [0]
+        clock.advance(60)
+        await settled()
+        assert line.begun == [0, 1]
+        line.tasks[0].result().settle(5000)  # long past, so it counts no more
+        await line.come(1)
+        assert line.begun == [0, 1, 2]
+        await line.end()
+
+    run(scenario())
+
+
+def test_a_request_above_the_limit_waits_until_it_is_alone(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(5000)
+        assert line.begun == [0]
+        await line.come(5000)
+        assert line.begun == [0]
+        clock.advance(60)
+        await settled()
+        assert line.begun == [0, 1]
+        await line.end()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("gone", (1, 2), ids=("first", "behind"))
+def test_cancelled_while_waiting_it_takes_nothing(clock: SetClock, gone: int) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(1, clock=clock))
+        await line.come(0, 0, 0, 0)
+        line.tasks[gone].cancel()
+        await settled()
+        assert line.limit.waiting == 2
+        for _ in range(2):
+            clock.advance(60)
+            await settled()
+        assert line.begun == [0, *({1, 2, 3} - {gone})]
+        await line.end()
+
+    run(scenario())
+
+
+def test_threads_with_loops_of_their_own_share_one(clock: SetClock) -> None:
+    limit = RateLimit(1, clock=clock)
+    begun: list[int] = []
+    came = threading.Semaphore(0)
+
+    def one(number: int) -> None:
+        async def wait() -> None:
+            await limit.acquire()
+            begun.append(number)
+            came.release()
+
+        run(wait())
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for passed in range(3):
+        # Time passes whenever somebody waits for it.
+        while not came.acquire(timeout=0.01):
+            clock.advance(60)
+        assert len(begun) >= passed + 1
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sorted(begun) == [0, 1, 2]
+    assert limit.waiting == 0
+
+
+def test_who_waited_on_a_loop_that_was_closed_holds_nobody_up(clock: SetClock) -> None:
+    limit = RateLimit(1, clock=clock)
+    run(limit.acquire())
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(limit.acquire())
+    loop.run_until_complete(settled())
+    loop.close()
+    assert limit.waiting == 1
+
+    async def scenario() -> None:
+        line = Line(limit)
+        await line.come(0)
+        clock.advance(60)
+        await settled()
+        assert line.begun == [0]
+        await line.end()
+
+    run(scenario())
+    assert not left.done()
+
+
+@pytest.mark.parametrize("wrong", ({"requests_per_minute": 0}, {"tokens_per_minute": 1.5}), ids=str)
+def test_what_is_no_limit_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="a positive integer"):
+        RateLimit(**wrong)
+
+
+# -- with models -----------------------------------------------------------------------------------
+
+
+def test_models_share_a_limit(clock: SetClock) -> None:
+    limit = RateLimit(2, clock=clock)
+    with OpenAIServer(text("ok")) as server:
+        one, other = (OpenAIModel(name, server.url, rate_limit=limit) for name in "ab")
+
+        async def three() -> None:
+            await one.complete(user("Hi"))
+            await other.complete(user("Hi"))
+            third = asyncio.create_task(one.complete(user("Hi")))
+            await settled()
+            assert not third.done()
+            assert len(server.requests) == 2
+            clock.advance(60)
+            assert (await third).text == "ok"
+
+        run(three())
+
+
+def test_the_providers_count_takes_the_place_of_the_estimate(clock: SetClock) -> None:
+    limit = RateLimit(tokens_per_minute=1000, clock=clock)
+    usage = {"prompt_tokens": 20, "completion_tokens": 10}
+    with OpenAIServer(text("ok", usage=usage)) as server:
+        asked = OpenAIModel("m", server.url, rate_limit=limit, max_tokens=900)
+
+        async def many() -> None:
+            for _ in range(3):
+                await asked.complete(user("Hi"))
+
+        run(many())  # at the estimate, the second would wait
+        assert len(server.requests) == 3
+
+
+def test_a_failure_and_a_cancelled_call_hold_nobody_up(clock: SetClock) -> None:
+    limit = RateLimit(10, clock=clock)
+    with OpenAIServer(status(400), HANG, text("ok")) as server:
+        asked = OpenAIModel("m", server.url, rate_limit=limit)
+
+        async def three() -> str:
+            with pytest.raises(ModelError, match="answered 400"):
+                await asked.complete(user("Hi"))
+            server.wait_for_request()
+            task = asyncio.create_task(asked.complete(user("Hi")))
+            await asyncio.to_thread(server.wait_for_request)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return (await asked.complete(user("Hi"))).text
+
+        assert run(three()) == "ok"
+    assert limit.waiting == 0

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.errors import ModelError
+from civitas.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
+from conformance.model import ACTIONS, PERSON, ModelConformance, never, run, user
+from models.openai_server import OpenAIServer, text
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recorded.jsonl"
+
+
+class TestRecordedModel(ModelConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+        self.made = 0
+
+    def make(self, *answers: Any) -> RecordedModel:
+        self.made += 1
+        return RecordedModel(ScriptedModel(answers), self.folder / f"{self.made}.jsonl")
+
+
+def record(path: Path, *answers: Any, **more: Any) -> ScriptedModel:
+    """A file with the answers to "0", "1", …"""
+    scripted = ScriptedModel(answers, **more)
+    with RecordedModel(scripted, path) as model:
+        for number in range(len(answers)):
+            run(model.complete(user(str(number))))
+    return scripted
+
+
+def test_it_asks_once_and_then_gives_the_same(path: Path) -> None:
+    scripted = ScriptedModel(["one", "two"])
+    model = RecordedModel(scripted, path)
+    assert [run(model.complete(user("Hi"))).text for _ in range(3)] == ["one"] * 3
+    assert run(model.complete(user("Ho"))).text == "two"
+    assert len(scripted.received) == len(model) == 2
+    again = ScriptedModel(["never"])
+    assert run(RecordedModel(again, path).complete(user("Ho"))).text == "two"
+    assert again.received == []
+
+
+def test_a_replay_gives_every_part_of_an_answer(path: Path) -> None:
+    reply = ModelReply(
+        "text 😀 да",
+        (Call("1", "add", {"a": 1}), Call("2", "add", "{not json")),
+        Usage(5, 6),
+        "length",
+    )
+    record(path, reply, name="big", context_tokens=99)
+    replayed = RecordedModel(None, path)
+    assert (replayed.name, replayed.context_tokens, len(replayed)) == ("big", 99, 1)
+    assert run(replayed.complete(user("0"))) == reply
+
+
+def test_a_request_is_all_of_its_content(path: Path) -> None:
+    scripted = ScriptedModel([str(number) for number in range(5)])
+    model = RecordedModel(scripted, path)
+    requests: list[dict[str, Any]] = [
+        {"messages": user("Hi")},
+        {"messages": [{"role": "system", "content": "Hi"}]},
+        {"messages": user("Hi"), "actions": ACTIONS},
+        {"messages": user("Hi"), "actions": ACTIONS[:1]},
+        {"messages": user("Hi"), "schema": PERSON},
+    ]
+    for _ in range(2):
+        assert [run(model.complete(**each)).text for each in requests] == list("01234")
+    keys = {"messages": [{"content": "Hi", "role": "user"}], "actions": []}
+    assert run(model.complete(**keys)).text == "0"  # the order of keys is no content
+
+
+def test_what_is_not_recorded_is_an_error_that_says_what(path: Path) -> None:
+    record(path, "one")
+    model = RecordedModel(None, path)
+    with pytest.raises(ModelError) as caught:
+        run(model.complete(user("What\nelse? " + "x" * 100), ACTIONS, PERSON))
+    said = str(caught.value)
+    assert said.startswith(f"scripted: {path} has no answer to this request: 1 messages, the last")
+    assert "from user: 'What else? xxx" in said
+    assert said.endswith("…'; actions add, list_files, read_file; a schema")
+    assert "\n" not in said
+    assert run(model.complete(user("0"))).text == "one"
+
+
+def test_a_replay_calls_nobody(path: Path) -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url)
+        with RecordedModel(asked, path) as model:
+            run(model.complete(user("Hi")))
+        name = asked.name
+    replayed = RecordedModel(None, path)
+    assert replayed.name == name
+    assert run(replayed.complete(user("Hi"))).text == "ok"
+    with pytest.raises(ModelError, match="has no answer"):
+        run(replayed.complete(user("Ho")))
+
+
+def test_errors_are_not_recorded(path: Path) -> None:
+    model = RecordedModel(ScriptedModel([ModelError("no"), "yes"]), path)
+    with pytest.raises(ModelError, match="no"):
+        run(model.complete(user("Hi")))
+    assert run(model.complete(user("Hi"))).text == "yes"
+
+
+# -- at the same time ------------------------------------------------------------------------------
+
+
+def test_the_same_request_at_the_same_time_is_asked_once(path: Path) -> None:
+    go = asyncio.Event()
+
+    async def slow(messages: Any, actions: Any) -> str:
+        await go.wait()
+        return "slow"
+
+    scripted = ScriptedModel([slow])
+    model = RecordedModel(scripted, path)
+
+    async def many() -> list[ModelReply]:
+        asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        go.set()
+        return list(await asyncio.gather(*asked))
+
+    assert [reply.text for reply in run(many())] == ["slow"] * 20
+    assert len(scripted.received) == 1
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_threads_ask_once_too(path: Path) -> None:
+    asked = threading.Event()
+    go = threading.Event()
+
+    async def slow(messages: Any, actions: Any) -> str:
+        asked.set()
+        await asyncio.to_thread(go.wait, 30)
+        return "slow"
+
+    scripted = ScriptedModel([slow])
+    model = RecordedModel(scripted, path)
+    said: list[str] = []
+
+    def ask() -> None:
+        said.append(run(model.complete(user("Hi"))).text)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads[0].start()
+    assert asked.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    go.set()
+    for thread in threads:
+        thread.join(30)
+    assert said == ["slow"] * 4
+    assert len(scripted.received) == 1
+
+
+def test_its_failure_is_everybodys(path: Path) -> None:
+    async def fail(messages: Any, actions: Any) -> str:
+        await asyncio.sleep(0)
+        raise ModelError("no")
+
+    scripted = ScriptedModel([fail])
+    model = RecordedModel(scripted, path)
+
+    async def many() -> list[Any]:
+        asked = (model.complete(user("Hi")) for _ in range(3))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    assert [str(error) for error in run(many())] == ["no"] * 3
+    assert len(scripted.received) == 1
+
+
+def test_who_asks_is_cancelled_and_another_asks_in_its_place(path: Path) -> None:
+    model = RecordedModel(ScriptedModel([never, "second"]), path)
+
+    async def scenario() -> list[str]:
+        asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked[0]
+        return [(await each).text for each in asked[1:]]
+
+    assert run(scenario()) == ["second"] * 2
+    assert len(model) == 1
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def test_a_recording_is_of_one_model(path: Path) -> None:
+    record(path, "one", name="big")
+    with pytest.raises(ModelError, match="is a recording of big, not of small"):
+        RecordedModel(ScriptedModel(name="small"), path)
+
+
+def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:
+    with pytest.raises(ModelError, match=f"there is no recording {path}"):
+        RecordedModel(None, path)
+    path.write_bytes(b"")
+    with pytest.raises(ModelError, match="is empty: nothing was recorded"):
+        RecordedModel(None, path)
+    for content in (b'{"a": 1}\n', b'{"format": "other"}\n'):
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match="is not a recording of a model"):
+            RecordedModel(ScriptedModel(), path)
+        assert path.read_bytes() == content
+    path.write_bytes(b'{"format": "civitas recorded model", "version": 2}\n')
+    with pytest.raises(ModelError, match="is of version 2 of the format, and only version 1"):
+        RecordedModel(None, path)
+    with pytest.raises(ModelError, match="cannot be opened"):
+        RecordedModel(None, path.parent)
+
+
+def test_every_cut_of_the_file_is_answered_or_named(path: Path) -> None:
+    record(path, "one", ModelReply(calls=(Call("1", "add", {"a": 1}),)), "three")
+    whole = path.read_bytes()
+    lines = whole.count(b"\n")
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        ended = whole[:size].count(b"\n")
+        if ended:
+            with RecordedModel(None, path) as model:
+                assert len(model) == ended - 1
+        else:
+            with pytest.raises(ModelError, match="is empty"):
+                RecordedModel(None, path)
+        # Recording goes on after it, and everything is there in the end.
+        if size % 40 == 0:
+            record(path, "one", "two", "three")
+            with RecordedModel(None, path) as model:
+                assert len(model) == lines - 1
+
+
+def test_every_changed_byte_is_answered_as_before_or_named(path: Path) -> None:
+    record(path, "one", "two", name="n")
+    whole = path.read_bytes()
+    head = whole.index(b"\n") + 1
+    faults = set()
+    for place in range(head, len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            with RecordedModel(None, path) as model:
+                for number, said in enumerate(("one", "two")):
+                    if len(model) == 2 or number == 0:
+                        assert run(model.complete(user(str(number)))).text == said
+        except ModelError as error:
+            faults.add(str(error).partition("; delete")[0])
+    # The last line break, changed, leaves a line unfinished; everything else is found out.
+    assert faults == {f"{path}: line {line} is damaged" for line in (2, 3)}
+
+
+def test_a_file_changed_behind_its_back_is_named(path: Path) -> None:
+    record(path, "one")
+    model = RecordedModel(None, path)
+    os.truncate(path, 60)
+    with pytest.raises(ModelError, match="was changed by something else"):
+        run(model.complete(user("0")))
+
+
+def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from civitas.models import RecordedModel, ScriptedModel\n"
+        f"model = RecordedModel(ScriptedModel([str(n) for n in range(10**6)]), {str(path)!r})\n"
+        "async def main():\n"
+        "    for n in range(10**6):\n"
+        "        await model.complete([{'role': 'user', 'content': str(n)}])\n"
+        "        print(n, flush=True)\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            if line == "200\n":
+                process.send_signal(signal.SIGKILL)
+                break
+        said = int([200, *map(int, process.stdout.read().splitlines())][-1])
+    with RecordedModel(None, path) as model:
+        assert len(model) in (said + 1, said + 2)
+        assert run(model.complete(user(str(said)))).text == str(said)
+
+
+def test_two_who_record_into_one_file_do_not_spoil_it(path: Path) -> None:
+    one, other = (RecordedModel(ScriptedModel(["x" * 9000] * 50), path) for _ in range(2))
+
+    def fill(model: RecordedModel, first: int) -> None:
+        for number in range(first, first + 50):
+            run(model.complete(user(str(number))))
+
+    threads = [threading.Thread(target=fill, args=each) for each in ((one, 0), (other, 50))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert run(one.complete(user("49"))).text == "x" * 9000
+    assert len(RecordedModel(None, path)) == 100
+
+
+def test_closed_it_answers_no_more(path: Path) -> None:
+    model = RecordedModel(ScriptedModel(["one"]), path)
+    run(model.complete(user("Hi")))
+    model.close()
+    model.close()
+    with pytest.raises(ModelError, match="is closed"):
+        run(model.complete(user("Hi")))
+
+
+def test_what_is_no_json_is_refused(path: Path) -> None:
+    model = RecordedModel(
+        ScriptedModel(["one", ModelReply(calls=(Call("1", "a", {"x": {1}}),))]), path
+    )
+    with pytest.raises(ModelError, match="not JSON"):
+        run(model.complete([{"role": "user", "content": {1, 2}}]))
+    assert run(model.complete(user("Hi"))).text == "one"
+    with pytest.raises(ModelError, match="an answer is not JSON"):
+        run(model.complete(user("Ho")))
+    assert len(path.read_text().splitlines()) == 2
+    assert json.loads(path.read_text().splitlines()[1])["reply"]["text"] == "one"
