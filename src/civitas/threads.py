@@ -212,14 +212,12 @@ class WorkerThreads:
                 value = job.context.run(job.function, *job.args)
         except BaseException as error:
             raised = error
+        # Idle before anyone hears of it: what is called next finds this thread.
+        with self._lock:
+            self._idle.append(worker)
         if job.future is None:
             _report(job, value, raised)
-            with self._lock:
-                self._idle.append(worker)
         else:
-            # Idle before the loop hears of it: what it calls next finds this thread.
-            with self._lock:
-                self._idle.append(worker)
             assert job.loop is not None
             try:
                 job.loop.call_soon_threadsafe(_settle, job.future, value, raised)

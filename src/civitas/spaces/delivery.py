@@ -64,30 +64,27 @@ class Delivery:
         "__dict__",
         "answered",
         "envelope",
-        "error",
         "hops",
         "kind",
-        "over",
         "parent",
         "seat",
         "state",
-        "tick",
         "timeout",
-        "under",
         "value",
-        "waiter",
         "waiting",
         "worker",
     )
 
     seat: Seat | None
     value: Any
-    error: BaseException | None
-    waiter: asyncio.Future[None] | None
     parent: Delivery | None
-    under: Delivery | None
-    over: Delivery | None
     worker: Any
+
+    error: BaseException | None = None
+    waiter: asyncio.Future[None] | None = None
+    under: Delivery | None = None
+    over: Delivery | None = None
+    tick: int = 0
 
     inner: bool = False
     approved: bool = False
@@ -111,10 +108,9 @@ class Delivery:
         self.hops: int = 1 if parent is None else parent.hops + 1
         self.timeout = timeout
         self.state = 0
-        self.tick = 0
         self.waiting = 0
         self.answered = False
-        self.seat = self.error = self.waiter = self.under = self.over = self.worker = None
+        self.seat = self.worker = None
 
     @property
     def agent(self) -> Agent | None:

@@ -246,20 +246,33 @@ class PostOffice:
                 if not delivery.answered and delivery.timeout is not None:
                     self.deadlines.add(delivery, delivery.timeout)
         ready = self._ready
+        workers = self.workers
         for _ in range(len(ready)):
             seat = ready.popleft()
             seat.ready = False
             if not seat.open:
                 continue
+            workers.in_no_task = True
             try:
                 seat.kick()
             except Exception:
                 logger.exception("a defect in civitas: the turn of agent %r failed", seat.id)
+            finally:
+                workers.in_no_task = False
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """A handler has ended."""
         seat = delivery.seat
-        seat.finish(delivery)  # type: ignore[union-attr]
+        assert seat is not None
+        if delivery.inner or delivery.over is not None or seat.held or seat.arriving is delivery:
+            seat.finish(delivery)
+        else:
+            # The same in short, for what was handled as most is.
+            delivery.state = ENDED
+            del seat.active[delivery]
+            seat.running -= 1
+            if seat.box:
+                self.make_ready(seat)
         if delivery.answered:
             return
         kind = delivery.kind
@@ -271,7 +284,7 @@ class PostOffice:
                 logger.warning(
                     "action %r of agent %r failed on a message of %r\n%s",
                     delivery.envelope.name,
-                    seat.id,  # type: ignore[union-attr]
+                    seat.id,
                     delivery.envelope.sender,
                     traceback_of(error),
                 )
@@ -314,7 +327,8 @@ class PostOffice:
         if delivery.answered:
             return
         delivery.value = value
-        delivery.error = error
+        if error is not None:
+            delivery.error = error
         if self.observers and delivery.kind == REQUEST:
             # Before whoever asked goes on: what it does next is to be seen after this.
             answer = answers(delivery, value, error if isinstance(error, RequestError) else None)

@@ -83,6 +83,9 @@ class Workers:
     Args:
         loop: the loop; everything here happens on its thread
         ended: called with each delivery whose handler has ended, its value and its exception
+
+    Attributes:
+        in_no_task: whether `start` is known to be called outside of any task
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Workers:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._closing = False
+        self.in_no_task = False
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler: its first step before this returns, if a task is idle."""
@@ -110,8 +114,14 @@ class Workers:
         loop = self._loop
         delivery.worker = worker
         worker.delivery = delivery
-        outer = current_task(loop)
-        if outer is None:
+        if self.in_no_task:
+            # From a callback of the loop: no other task is to be stepped out of, nor looked for.
+            self.in_no_task = False
+            _enter_task(loop, task)
+            yielded = worker.run(worker.steps, coroutine)
+            _leave_task(loop, task)
+            self.in_no_task = True
+        elif (outer := current_task(loop)) is None:
             _enter_task(loop, task)
             yielded = worker.run(worker.steps, coroutine)
             _leave_task(loop, task)
