@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from civitas.models.fallback import FallbackModel as FallbackModel
     from civitas.models.limits import RateLimit as RateLimit
     from civitas.models.local import LocalModel as LocalModel
-    from civitas.models.model import Call as Call
-    from civitas.models.model import Model as Model
-    from civitas.models.model import ModelReply as ModelReply
-    from civitas.models.model import Usage as Usage
     from civitas.models.names import model as model
     from civitas.models.openai import OpenAIModel as OpenAIModel
+    from civitas.models.protocol import Call as Call
+    from civitas.models.protocol import Model as Model
+    from civitas.models.protocol import ModelReply as ModelReply
+    from civitas.models.protocol import Usage as Usage
     from civitas.models.recorded import RecordedModel as RecordedModel
     from civitas.models.scripted import ScriptedModel as ScriptedModel
     from civitas.reasoning.react import ReActAgent as ReActAgent
@@ -157,7 +157,7 @@ _HOMES = {
     "civitas.models.openai": ("OpenAIModel",),
     "civitas.models.recorded": ("RecordedModel",),
     "civitas.models.local": ("LocalModel",),
-    "civitas.models.model": (
+    "civitas.models.protocol": (
         "Call",
         "Model",
         "ModelReply",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.action import Action
-from civitas.models.model import Call, ModelReply, Usage
+from civitas.models.protocol import Call, ModelReply, Usage
 
 _NUMBERS = itertools.count(1)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from civitas.memory.bounded import TokenBoundedMemory
-from civitas.models.model import Call, ModelReply, Usage
+from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.names import MAX_NAME, is_safe, safe_names
 from civitas.reasoning.react import ReActAgent
 from reasoning.answers import Answers, say, use

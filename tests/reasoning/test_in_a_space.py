@@ -17,7 +17,7 @@ from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
 from civitas.approval import Rule, RuleApprover
 from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
-from civitas.models.model import Call, ModelReply
+from civitas.models.protocol import Call, ModelReply
 from civitas.models.scripted import ScriptedModel
 from civitas.reasoning.discovery import discovered_actions
 from civitas.reasoning.react import ReActAgent

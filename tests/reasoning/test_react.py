@@ -27,7 +27,7 @@ from civitas.errors import AskAgain, DefinitionError, ModelError
 from civitas.goal import Goal
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.memory.memory import Memory
-from civitas.models.model import ModelReply, Usage
+from civitas.models.protocol import ModelReply, Usage
 from civitas.models.scripted import ScriptedModel
 from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.reply import Reply

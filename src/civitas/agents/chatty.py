@@ -11,7 +11,7 @@ from civitas.errors import ContextOverflow
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 
 if TYPE_CHECKING:
-    from civitas.models.model import Model
+    from civitas.models.protocol import Model
 
 __all__ = ["ChattyAI"]
 

@@ -16,7 +16,7 @@ from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     # Only what it is like: models come after memories.
-    from civitas.models.model import Model
+    from civitas.models.protocol import Model
 
 __all__ = ["SummarizingMemory"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
 from civitas.jsonvalue import json_type
-from civitas.models.model import Call, ModelReply, Usage
+from civitas.models.protocol import Call, ModelReply, Usage
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from civitas.models.model import Model, ModelReply
 from civitas.models.names import model as named
+from civitas.models.protocol import Model, ModelReply
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import choice, weights
-from civitas.models.model import Call, ModelReply, Usage
+from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.models.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from civitas.models import weights
 
 if TYPE_CHECKING:
     from civitas.models.local import LocalModel
-    from civitas.models.model import Model
     from civitas.models.openai import OpenAIModel
+    from civitas.models.protocol import Model
 
 __all__ = ["SPELLINGS", "model"]
 

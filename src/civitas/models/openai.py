@@ -16,7 +16,7 @@ from civitas.models.chat_format import (
     said,
     tools,
 )
-from civitas.models.model import ModelReply
+from civitas.models.protocol import ModelReply
 from civitas.models.remote import check_allowed, check_url
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
-from civitas.models.model import Call, Model, ModelReply, Usage
 from civitas.models.names import model as named
+from civitas.models.protocol import Call, Model, ModelReply, Usage
 
 if TYPE_CHECKING:
     from civitas.action import Action

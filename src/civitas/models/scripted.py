@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models.model import Call, ModelReply
+from civitas.models.protocol import Call, ModelReply
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -40,7 +40,7 @@ from civitas.threads import WORKERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from civitas.models.model import Model
+    from civitas.models.protocol import Model
 
 __all__ = ["MAX_ITERATIONS", "ReActAgent"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from civitas.models.model import Usage
+from civitas.models.protocol import Usage
 
 __all__ = ["Reply", "Step", "StopReason"]
 

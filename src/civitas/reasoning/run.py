@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
 from civitas.memory.memory import Memory
-from civitas.models.model import Usage
+from civitas.models.protocol import Usage
 from civitas.reasoning.parsing import Answer, Wanted, read_answer
 from civitas.reasoning.prompts import (
     MAX_RESULT_CHARS,
@@ -22,7 +22,7 @@ from civitas.reasoning.prompts import (
 from civitas.reasoning.reply import Reply, Step, StopReason
 
 if TYPE_CHECKING:
-    from civitas.models.model import Model
+    from civitas.models.protocol import Model
     from civitas.reasoning.names import Shown
     from civitas.reasoning.react import ReActAgent
 
