@@ -13,11 +13,11 @@ from typing import Any
 
 
 def number(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float | int) and abs(value) >= 10_000:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if abs(value) >= 10_000:
         return f"{value / 1000:.3g} k"
-    return f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def row(figure: dict[str, Any]) -> str:
