@@ -3,7 +3,8 @@
     with HubServer({"org/name/weights.gguf": data}) as hub: …
 
 Knobs: `cut_after` bytes of a body the connection is cut, once, and then every request fails with
-503 while `down`; `wrong` serves other bytes than the hash says; `gated` refuses all with 401.
+503 while `down`; `cut_wheel` bytes of a wheel it is cut, once; `wrong` serves other bytes than the
+hash says; `gated` refuses all with 401.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class HubServer:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.cut_after: int | None = None
+        self.cut_wheel: int | None = None
         self.down = False
         self.wrong = False
         self.gated = False
@@ -117,6 +119,8 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("X-Repo-Commit", COMMIT)
             self.send_header("X-Linked-Size", str(len(data)))
             self.send_header("Accept-Ranges", "bytes")
+            if self.path.endswith(".html"):
+                self.send_header("Content-Type", "text/html")
             self.end_headers()
             if not body:
                 self._note(0)
@@ -126,6 +130,9 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 hub.cut_after = None
                 hub.down = True
                 rest = rest[:cut]
+                self.close_connection = True
+            if hub.cut_wheel is not None and self.path.endswith(".whl"):
+                rest, hub.cut_wheel = rest[: hub.cut_wheel], None
                 self.close_connection = True
             self._note(len(rest))
             if hub.hold is not None:

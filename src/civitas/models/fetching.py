@@ -130,7 +130,8 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
         text=True,
         errors="replace",
         # Where pip keeps what it has so far, so that its growth can be seen.
-        env={**os.environ, "TMPDIR": str(scratch)},
+        # A download that breaks off is gone on with where it broke, by pip 25.1 and later.
+        env={"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)},
     )
     with process:
         try:
