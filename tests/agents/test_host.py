@@ -272,7 +272,10 @@ def test_a_process_that_left_the_group_holds_nobody_up(me: Agent) -> None:
     leave += "os.execlp('sleep', 'sleep', '1000')"
     command = f'mkfifo left; "{sys.executable}" -c "{leave}" & cat left'
     left = int(ask(me, "shell_command", command=command))
-    os.kill(left, signal.SIGKILL)  # this version leaves it behind
+    try:
+        assert os.getsid(left) == left  # still there: this version leaves it behind
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 def test_cancelled_in_a_program_of_ones_own(root: Path) -> None:
