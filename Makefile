@@ -1,4 +1,5 @@
-# Needs Python 3.11 or later, make and a network, nothing else. `make help` lists the targets.
+# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ and, on Linux, bubblewrap,
+# which on Debian and Ubuntu they install as root or by sudo. `make help` lists the targets.
 
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
@@ -16,7 +17,7 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.dev $(VENV)/.bench)
+$(shell rm -f $(VENV)/.local $(VENV)/.dev $(VENV)/.bench $(VENV)/.transformers)
 endif
 endif
 
@@ -29,9 +30,13 @@ demo: weights ## Watch agents talk and act on a model in this process: no key, n
 	@$(RUN) examples/demo.py
 
 test: check weights ## Format, lint, types, then every test but the long ones
+	@scripts/bubblewrap
+	@scripts/rabbitmq
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-all: check weights ## The same with the long tests: under an hour
+test-all: check weights $(VENV)/.transformers ## The same with the long tests: under an hour
+	@scripts/bubblewrap
+	@scripts/rabbitmq
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
 bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
@@ -56,10 +61,15 @@ clean: ## Remove the environment and every cache; the fetched weights stay
 	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.local: pyproject.toml constraints.txt scripts/install
-	@PYTHON='$(PYTHON)' scripts/install local $@
+	@PYTHON='$(PYTHON)' scripts/install cli,local $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local
 
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
+
+# PyTorch. On Linux, pip takes the build with gigabytes of CUDA beside it, unless it is set up to find
+# one for the processor alone (200 MB); for these tests either will do.
+$(VENV)/.transformers: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install all,dev,transformers $@ $(VENV)/.local $(VENV)/.dev

@@ -11,7 +11,10 @@ import argparse
 import subprocess
 import sys
 
-NAMES = ("imports", "messages", "turn", "local_model", "choices", "memory", "http")
+NAMES = (
+    *("imports", "messages", "turn", "conversation"),
+    *("local_model", "choices", "loop", "dualact", "memory", "http", "amqp"),
+)
 
 
 def main() -> int:

@@ -368,13 +368,13 @@ def measure(seeds: int, temperature: float) -> Iterator[dict[str, Any]]:
 
 
 def line(metric: str, variant: str, results: list[tuple[bool, bool]]) -> dict[str, Any]:
-    """One figure."""
+    """One figure: how often action and arguments were right, and how often the action was."""
     return {
         "metric": metric,
         "variant": variant,
+        "value": sum(both for _, both in results),
+        "unit": f"right of {len(results)}",
         "action": sum(action for action, _ in results),
-        "arguments": sum(both for _, both in results),
-        "of": len(results),
     }
 
 

@@ -6,6 +6,9 @@ The limit is the same request and answer over one socket of asyncio's streams, w
 parsed. Beside it, in turns: the `openai` SDK as its makers show it, the SDK over aiohttp, aiohttp
 alone. The server is a process of its own. `ratio` is how many times as long as the limit; `cpu` is
 this process's own time, which other work on the machine changes less.
+
+Then the same answer streamed in CHUNKS pieces, each of them an event that the server writes by
+itself: the time of the whole, divided by its pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from benchmarks.measure import emit, side_by_side
-from civitas.models import OpenAIModel
+from civitas.models import OpenAIModel, TextPiece
 
 MESSAGES = [{"role": "user", "content": "Say hello to everyone in the room."}]
 REQUEST = json.dumps({"model": "m", "messages": MESSAGES}).encode()
@@ -37,6 +40,36 @@ ANSWER = json.dumps(
 HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(ANSWER)}\r\n\r\n"
 TARGET_US = 600.0
 AT_ONCE = 100
+CHUNKS = 20
+PIECE = "word "
+
+
+def chunk(delta: dict[str, str], reason: str | None = None) -> bytes:
+    """An event as OpenAI's own server writes it, in a chunk of HTTP."""
+    event = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}],
+    }
+    return framed(json.dumps(event))
+
+
+def framed(data: str) -> bytes:
+    """An event in a chunk of HTTP."""
+    event = f"data: {data}\n\n"
+    return f"{len(event):x}\r\n{event}\r\n".encode()
+
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+    *[chunk({"content": PIECE})] * CHUNKS,
+    chunk({}, "stop"),
+    framed('{"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 20}}'),
+    framed("[DONE]"),
+    b"0\r\n\r\n",
+)
 
 
 class Server(asyncio.Protocol):
@@ -53,8 +86,13 @@ class Server(asyncio.Protocol):
             size = end + 4 + length(self.data[:end])
             if len(self.data) < size:
                 return
+            body = self.data[end + 4 : size]
             self.data = self.data[size:]
-            self.transport.write(HEAD.encode() + ANSWER)
+            if b'"stream": true' in body or b'"stream":true' in body:
+                for piece in STREAM:
+                    self.transport.write(piece)
+            else:
+                self.transport.write(HEAD.encode() + ANSWER)
 
 
 def length(head: bytes) -> int:
@@ -159,6 +197,52 @@ def measure(port: int, quick: bool) -> None:
         many = side_by_side({"civitas": lambda: runner.run(at_once())}, 3 if quick else 9)
         rate = 1 / many["civitas"].seconds
         emit("http calls", f"{AT_ONCE} at once, civitas", rate, "calls/s", target=1000.0)
+
+        async def streamed() -> int:
+            pieces = 0
+            async for part in model.stream(MESSAGES):
+                pieces += isinstance(part, TextPiece)
+            return pieces
+
+        def streamed_by(client: openai.AsyncOpenAI) -> Callable[[], Awaitable[int]]:
+            async def ask() -> int:
+                pieces = 0
+                async for event in await client.chat.completions.create(
+                    model="m",
+                    messages=MESSAGES,  # type: ignore[arg-type]
+                    stream=True,
+                    stream_options={"include_usage": True},
+                ):
+                    pieces += bool(event.choices and event.choices[0].delta.content)
+                return pieces
+
+            return ask
+
+        async def streams(ask: Callable[[], Awaitable[int]]) -> int:
+            for _ in range(calls // 4):
+                assert await ask() == CHUNKS
+            return calls // 4
+
+        stream_forms: dict[str, Callable[[], Awaitable[int]]] = {
+            "civitas": streamed,
+            "openai SDK": streamed_by(sdk),
+            "openai SDK over aiohttp": streamed_by(sdk_aiohttp),
+        }
+        stream_works = {
+            name: (lambda ask=ask: runner.run(streams(ask)))  # type: ignore[misc]
+            for name, ask in stream_forms.items()
+        }
+        figures = side_by_side(stream_works, 3 if quick else 9)
+        for name, figure in figures.items():
+            emit(
+                "http stream",
+                f"a piece of {CHUNKS}, {name}",
+                figure.seconds * 1e6 / CHUNKS,
+                "us",
+                ratio=figure.over(figures["openai SDK"]),
+                best=min(figure.wall) * 1e6 / CHUNKS,
+                cpu=statistics.median(figure.cpu) * 1e6 / CHUNKS,
+            )
 
         async def close() -> None:
             writer.close()

@@ -15,16 +15,18 @@ import gc
 import json
 import os
 import statistics
+import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Figures, emit, installed, side_by_side
-from civitas import Call, ModelReply, ReActAgent
+from civitas import Call, Done, ModelReply, ReActAgent, TextPiece
 
 AGENTS = 1000
 SLEEP_S = 0.2
+PIECE = TextPiece("piece ")
 
 
 def args(done: int) -> str:
@@ -230,6 +232,78 @@ def turns(
         show("turn", variant, side_by_side(works, rounds, warm=2), target)
 
 
+class Streamer(Fake):
+    """Streams the last answer in many pieces."""
+
+    def __init__(self, calls: int, pieces: int) -> None:
+        super().__init__(calls)
+        self.pieces = pieces
+
+    async def stream(
+        self, messages: Any, actions: Any = None, schema: Any = None
+    ) -> AsyncIterator[Any]:
+        reply = await self.complete(messages, actions)
+        if not reply.calls:
+            for _ in range(self.pieces):
+                yield PIECE
+        yield reply
+
+
+def streamed(rounds: int) -> None:
+    """The same turns with every event read, and a hook before and after each step."""
+    calls, pieces = 10, 100
+    options: dict[str, Any] = {"actions": [add_tool_async], "max_iterations": calls + 1}
+    watched = ReActAgent("bench", Streamer(calls, 0), **options)
+    for when in ("pre", "post"):
+        for what in ("reply", "reasoning", "acting"):
+            watched.register_hook(f"{when}_{what}", "watch", lambda agent, kwargs: None)
+    few = ReActAgent("bench", Streamer(0, 0), **options)
+    many = ReActAgent("bench", Streamer(0, pieces), **options)
+
+    async def times(agent: ReActAgent, count: int) -> int:
+        for _ in range(count):
+            async for event in agent.stream("go"):
+                last = event
+            assert isinstance(last, Done)
+        return count
+
+    with asyncio.Runner() as runner:
+        runs = 50
+        bare = BareModel(calls)
+
+        async def limit() -> int:
+            for _ in range(runs * 5):
+                await bare_run(bare)
+            return runs * 5 * (calls + 1)
+
+        works = {
+            "limit": lambda: runner.run(limit()),
+            "civitas": lambda: runner.run(times(watched, runs)) * (calls + 1),
+        }
+        show(
+            "turn",
+            "10 calls of an async tool, streamed, with hooks",
+            side_by_side(works, rounds, warm=2),
+            40.0,
+        )
+        pairs = [
+            (
+                clock(lambda: runner.run(times(few, 200))),
+                clock(lambda: runner.run(times(many, 200))),
+            )
+            for _ in range(rounds)
+        ]
+    each = statistics.median((long - short) / (200 * pieces) for short, long in pairs)
+    emit("event", "a piece of text, civitas", each * 1e6, "us", target=5.0)
+
+
+def clock(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
 def construction(rounds: int) -> None:
     """An agent with one function as its action."""
     model = Fake(0)
@@ -323,6 +397,7 @@ def main() -> None:
     turns("10 calls of an async tool", 10, add_tool_async, rounds, 40.0)
     turns("50 calls of an async tool", 50, add_tool_async, rounds, 40.0)
     turns("10 calls of a plain tool", 10, add_tool, rounds, 120.0)
+    streamed(rounds)
     construction(rounds)
     waiting(2 if quick else 5)
 

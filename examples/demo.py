@@ -18,10 +18,22 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from civitas import Action, Agent, NativeSpace, action
+from civitas import (
+    Action,
+    Agent,
+    Conclusion,
+    DecisionAction,
+    DualActAgent,
+    DualActConfig,
+    DualActReply,
+    HumanDecision,
+    NativeSpace,
+    action,
+)
 from civitas.agents import ChattyAI, Host, file_actions
 from civitas.approval import Rule, RuleApprover, escaped
 from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
@@ -269,6 +281,65 @@ def files(local: Model) -> None:
         verdict(reply, name, args)
 
 
+# A task in anybody's words, the action that it needs, and the plain words for it.
+REVIEWED: tuple[tuple[str, str, str], ...] = (
+    ("Search README.md for Python", "search_in_file", 'Search for "Python" in README.md'),
+    ("What does CHANGELOG.md say?", "read_file", "Read the file CHANGELOG.md"),
+    ("How much is 2 plus 3?", "add", "Add 2 and 3"),
+)
+
+
+def rule(needed: str, plain: str) -> Callable[[Conclusion | None, Any], HumanDecision]:
+    """H, for one task."""
+
+    def decide(conclusion: Conclusion | None, _: Any) -> HumanDecision:
+        assert conclusion is not None  # R is first
+        called = [item["action"] for item in conclusion.evidence if "result" in item]
+        if needed in called:
+            return HumanDecision(DecisionAction.TERMINATE, reasoning=f"{needed} was called")
+        return HumanDecision(DecisionAction.REDIRECT, plain, f"{needed} was not called")
+
+    return decide
+
+
+def two_as_one(local: Model) -> None:
+    heading("4  One works, one decides")
+    say(
+        "R is the file agent, H decides whether its work is done. A model of this size is no "
+        "judge, so H is a rule here: it looks at what R really called, not at what R says. If the "
+        "action that the task needs was not called, or failed, H redirects R, once, in plain "
+        "words; else it accepts."
+    )
+    for task, needed, plain in REVIEWED:
+        worker = ReActAgent("R", local, actions=tools(), max_iterations=1)
+        config = DualActConfig(
+            human=ReActAgent("H", local),
+            reactive=worker,
+            max_hr_loops=2,
+            first="reactive",
+            reactive_task_prompt="{instruction}",
+        )
+        dual = DualActAgent(config)
+        dual.set_decision_func(rule(needed, plain))
+        reply = dual.reply_sync(task)
+        assert isinstance(reply, DualActReply)
+        print(f"\n  Task: {styled(task, '1')}")
+        for conclusion, decision in zip(reply.conclusions, reply.decisions, strict=True):
+            for item in conclusion.evidence or [{"action": "nothing", "error": ""}]:
+                came = "" if "result" in item else f" ({item['error']})"
+                print(f"    R called   {cut(escaped(item['action'] + came), WIDTH - 16)}")
+            told = f": {decision.new_instruction}" if decision.new_instruction else ""
+            print(f"    H decides  {decision.action.value}{cut(told, WIDTH - 30)}")
+        if len(reply.steps) > len(reply.conclusions) or reply.stop_reason not in (
+            "terminated",
+            "max_loops",
+        ):
+            raise Broken(f"the two ended as {reply.stop_reason}: {reply.detail}")
+        good = reply.stop_reason == "terminated"
+        word = styled("✓ accepted", "32") if good else styled("✗ not accepted", "33")
+        print(f"    {word} after {reply.r_runs} of at most 2 runs")
+
+
 def verdict(reply: Reply, name: str, args: dict[str, Any]) -> None:
     """Print what the model chose, what came of it, and whether it was asked for."""
     if reply.error is not None:
@@ -321,7 +392,7 @@ async def choices(local: Model) -> list[str]:
 
 
 def measure(local: LocalModel) -> None:
-    heading("4  How often is it right?")
+    heading("5  How often is it right?")
     say(
         f"The same instructions with {SEEDS} seeds each, at a temperature that lets the model "
         f"waver ({WAVERING['temperature']}). Right is the action asked for with exactly the "
@@ -369,7 +440,7 @@ def next_commands() -> None:
         (f"{python} examples/two_chat_agents.py", "one asks the other"),
     ):
         print(f"  {styled(command, '36')}{' ' * max(51 - len(command), 1)} {about}")
-    print("\n  To read: README.md, docs/spaces.md, docs/ready-agents.md")
+    print("\n  To read: README.md, docs/spaces.md, docs/replies.md, docs/dual-act.md")
 
 
 def introduce(local: LocalModel) -> None:
@@ -395,7 +466,11 @@ def main() -> int:
         return 1
     introduce(local)
     broken = 0
-    for part, args in ((talk, (local,)), (host, ()), (files, (local,)), (measure, (local,))):
+    parts = (
+        *((talk, (local,)), (host, ()), (files, (local,))),
+        *((two_as_one, (local,)), (measure, (local,))),
+    )
+    for part, args in parts:
         try:
             part(*args)
         except (Broken, CivitasError) as error:
@@ -405,7 +480,10 @@ def main() -> int:
     print()
     took = f"{time.monotonic() - began:.0f} s"
     if broken:
-        print(f"{broken} of 4 parts did not work, in {took}; what is wrong stands after BROKEN.")
+        print(
+            f"{broken} of {len(parts)} parts did not work, in {took}; what is wrong stands after "
+            "BROKEN."
+        )
         return 1
     say(
         f"Every message was delivered and every chosen action executed, in {took}: that is what "

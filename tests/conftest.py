@@ -1,12 +1,14 @@
-"""What holds for every test: no remote model, reproducible properties, one set of weights."""
+"""What holds for every test: no remote model, reproducible properties; weights and a broker."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.broker import Broker
 from hypothesis import settings
 
 # Before anything of civitas is imported, so that no adapter can have looked already. Subprocesses
@@ -28,3 +30,10 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (tmp_path_factory.getbasetemp().parent / "weights.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return fetching.fetch()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A RabbitMQ of this worker's own, on loopback; a test that breaks one starts another."""
+    with Broker() as broker:
+        yield broker

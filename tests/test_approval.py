@@ -17,6 +17,7 @@ from civitas.approval import (
     approve,
 )
 from civitas.errors import DefinitionError
+from civitas.slash import parse_slash
 
 
 def proposed(agent="Host", action="delete", /, sender="me", **args):
@@ -50,6 +51,21 @@ def test_a_request_without_args_has_none():
     request = ApprovalRequest.of({"from": "me", "to": "Host", "action": {"name": "stop"}})
     assert request.args == {}
     assert str(request) == "/Host.stop"
+
+
+@pytest.mark.parametrize("agent", ('Host.read file:"x"', "My host", 'a"b'))
+def test_no_agent_passes_for_another_with_an_action(agent):
+    request = proposed(agent, "delete", path="y")
+    assert parse_slash(str(request)) == {
+        "to": agent,
+        "action": {"name": "delete", "args": {"path": "y"}},
+    }
+    assert str(request).startswith('/"')
+
+
+def test_a_request_too_long_for_a_line_reads_like_it_too():
+    shown = str(proposed(text="x" * 2_000_000))
+    assert shown.startswith('/"Host"."delete" "text":"xxx')
 
 
 def test_a_request_reads_like_the_command_that_makes_it():
@@ -287,10 +303,35 @@ def test_each_question_takes_one_line():
     assert [ask(approver) for _ in range(4)] == [True, False, True, False]
 
 
+@pytest.mark.parametrize("typed", ("a", "Always"))
+def test_always_permits_exactly_this_call_from_now_on(typed):
+    out = io.StringIO()
+    approver = TerminalApprover(io.StringIO(f"{typed}\nn\nn\nn\n"), out)
+
+    def permits(agent="Host", action="delete", path="/tmp/x"):
+        message = {"from": "me", "to": agent, "action": {"name": action, "args": {"path": path}}}
+        return ask(approver, ApprovalRequest.of(message))
+
+    assert permits()
+    assert permits()
+    assert out.getvalue().count("Permit this?") == 1
+    assert not permits(path="/tmp/y")
+    assert not permits(action="read")
+    assert not permits(agent="Other")
+    assert permits()
+    assert not ask(TerminalApprover(io.StringIO(), io.StringIO()))
+
+
 def test_a_closed_terminal_refuses():
     stdin = io.StringIO("y\n")
     stdin.close()
     assert ask(TerminalApprover(stdin, io.StringIO())) is False
+
+
+def test_no_terminal_at_all_refuses(monkeypatch, caplog):
+    monkeypatch.setattr("sys.stdin", None)  # as in a process whose standard input was closed
+    assert ask(TerminalApprover(None, io.StringIO())) is False
+    assert caplog.text == ""
 
 
 def test_a_terminal_that_cannot_be_written_to_refuses(caplog):
@@ -311,7 +352,7 @@ def test_the_terminal_is_the_processs_unless_another_is_given(monkeypatch, capsy
     (
         "\x1b[2K\x1b[1A harmless",
         "\rharmless",
-        "x\nPermit this? [y/N] y",
+        "x\nPermit this? [y/N/always] y",
         "\x08\x08\x08",
         "\x9b31m",
         "\u202eevil",
@@ -335,7 +376,7 @@ def test_nothing_that_a_terminal_obeys_is_shown(hidden, where):
     shown = out.getvalue()
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert shown.count("\n") == 1
-    assert shown.partition("\n")[2] == "Permit this? [y/N] "
+    assert shown.partition("\n")[2] == "Permit this? [y/N/always] "
 
 
 def test_one_question_at_a_time():

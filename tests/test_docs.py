@@ -6,12 +6,14 @@ Comments before a block, which a reader does not see, say more about it:
     <!-- not run: reason -->   the block is a fragment
     <!-- prints -->            a text block is exactly what the Python block before it prints; `...`
                                in it stands for any text
+    <!-- needs a broker -->    the page is run with one: AMQP_PORT says where
 """
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
 import shlex
@@ -89,7 +91,7 @@ def program(found: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(text: str, name: str, folder: Path) -> list[str]:
+def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
     """Runs a page, and gives what it should print and does not."""
     found = blocks(text)
     script = folder / f"{name}.py"
@@ -97,6 +99,7 @@ def run(text: str, name: str, folder: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-W", "error", script.name],
         cwd=folder,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -175,8 +178,12 @@ def command_table() -> dict[str, click.Command]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_runs(page: Path, tmp_path: Path) -> None:
-    assert run(page.read_text(), page.stem, tmp_path) == []
+def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = page.read_text()
+    environment = {}
+    if "<!-- needs a broker -->" in text:
+        environment["AMQP_PORT"] = str(request.getfixturevalue("broker").port)
+    assert run(text, page.stem, tmp_path, **environment) == []
 
 
 def test_few_blocks_are_not_run() -> None:

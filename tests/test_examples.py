@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from models.openai_server import OpenAIServer, Request, call, calls, text
+
 ROOT = Path(__file__).resolve().parent.parent
 # The demo is a story of its own, told in tests/stories.
 EXAMPLES = tuple(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name != "demo.py")
+EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -25,3 +29,45 @@ def test_the_example_runs(example: Path, tmp_path: Path, weights: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip(), "an example shows something"
+
+
+def test_the_application_answers_lines_and_ends(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Milk\n")
+
+    def answer(request: Request) -> object:
+        last = request.body["messages"][-1]
+        if last["role"] == "tool":
+            return text(f"There is {last['content']}.")
+        return calls(call("Host_list_files", "{}"))
+
+    with OpenAIServer(answer) as server:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", EXAMPLES_BY_NAME["application.py"], f"{server.url}#m"],
+            cwd=tmp_path,
+            input="What files are there?\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *answers = done.stdout.splitlines()
+    assert first.startswith("Here are Chatty, Host, FunctionAI, User.")
+    assert 'FunctionAI: There is ["notes.txt"].' in answers
+    # What the local model says is its own affair; that it answers is not.
+    assert sum(line.startswith("Chatty: ") for line in answers) == 1
+
+
+def test_the_application_says_what_is_missing(tmp_path: Path) -> None:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+    done = subprocess.run(
+        [sys.executable, EXAMPLES_BY_NAME["application.py"], "gpt-4o-mini"],
+        cwd=tmp_path,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "OPENAI_API_KEY" in done.stderr

@@ -46,7 +46,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ActionOptions:
     """What `@action` was told. It rides on the function, so that methods stay plain methods."""
 
-    __slots__ = ("access_policy", "help", "idempotent", "name", "terminal", "timeout")
+    __slots__ = (
+        "access_policy",
+        "detached",
+        "help",
+        "idempotent",
+        "name",
+        "terminal",
+        "timeout",
+    )
 
     def __init__(
         self,
@@ -56,6 +64,7 @@ class ActionOptions:
         terminal: bool = False,
         idempotent: bool = False,
         timeout: float | None = None,
+        detached: bool = False,
     ) -> None:
         self.name = name
         self.help = help
@@ -63,6 +72,7 @@ class ActionOptions:
         self.terminal = terminal
         self.idempotent = idempotent
         self.timeout = timeout
+        self.detached = detached
 
 
 @overload
@@ -76,6 +86,7 @@ def action(
     terminal: bool = False,
     idempotent: bool = False,
     timeout: float | None = None,
+    detached: bool = False,
 ) -> Callable[[F], F]: ...
 def action(
     function: Callable[..., Any] | None = None,
@@ -87,6 +98,7 @@ def action(
     terminal: bool = False,
     idempotent: bool = False,
     timeout: float | None = None,
+    detached: bool = False,
 ) -> Any:
     """Mark a method (or function) as an action; with or without parentheses.
 
@@ -97,6 +109,8 @@ def action(
         terminal: a successful call ends a model's run, its result being the reply
         idempotent: doing it twice is the same as doing it once, so it may be repeated after a crash
         timeout: seconds that one call may take
+        detached: it may run for long, so a message broker is not kept waiting for its end: the
+            message is kept in the space's inbox and acknowledged before it runs
 
     Raises:
         DefinitionError: the parameters cannot be described (`*args`, `**kwargs`, positional-only),
@@ -119,7 +133,7 @@ def action(
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
         function.__civitas_action__ = ActionOptions(  # type: ignore[attr-defined]
-            name, help, access_policy, terminal, idempotent, timeout
+            name, help, access_policy, terminal, idempotent, timeout, detached
         )
         return function
 

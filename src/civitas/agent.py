@@ -6,15 +6,20 @@ the order and the rules, and this module states what it needs of a space (`Seat`
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action, actions_of
-from civitas.approval import ApprovalRequest, Approver, approve
+from civitas.approval import ApprovalRequest, Approver, Question, answer, approve
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
 
 __all__ = [
     "CURRENT",
@@ -102,7 +107,9 @@ class Seat(Protocol):
         """Send a message and go on."""
         ...
 
-    def request(self, envelope: Envelope, timeout: float | None) -> Pending[Any]:
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool = False
+    ) -> Pending[Any]:
         """Send a message whose value is wanted."""
         ...
 
@@ -122,11 +129,12 @@ class Context(Generic[T]):
         agent: the agent whose action is running
         message: the message being handled, or None where the agent's own loop called the action
         run: the id of the run that the call belongs to, or None
+        budget: what the agent may spend, or None where nothing limits it
         deps: what the agent was given as `deps=`
     """
 
     __civitas_injected__ = True
-    __slots__ = ("agent", "deps", "message", "run")
+    __slots__ = ("_loop", "agent", "budget", "deps", "message", "run")
 
     def __init__(
         self,
@@ -134,12 +142,72 @@ class Context(Generic[T]):
         *,
         message: dict[str, Any] | None = None,
         run: str | None = None,
+        budget: Any = None,
         deps: Any = None,
     ) -> None:
         self.agent = agent
         self.message = message
         self.run = run
+        self.budget = budget
         self.deps = deps
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with contextlib.suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
+
+    def ask_person(self, question: str) -> Asked:
+        """Ask the person behind the agent's approver, or its space's.
+
+        Args:
+            question: what is asked
+
+        Returns:
+            An object to await in an `async` action, or to wait for in a plain one with `.result()`;
+            it gives the answer, or raises `NobodyToAsk`.
+
+        Raises:
+            TypeError: the question is no text
+        """
+        if not isinstance(question, str):
+            raise TypeError(f"ask_person takes a text, not {type(question).__name__}")
+        return Asked(self.agent, Question(str(self.agent.id), question, self.run), self._loop)
+
+
+class Asked:
+    """A question to a person, asked when it is waited for."""
+
+    __slots__ = ("_agent", "_loop", "_question")
+
+    def __init__(
+        self, agent: Agent, question: Question, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self._agent = agent
+        self._question = question
+        self._loop = loop
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> str:
+        return await answer(self._agent._approver(), self._question)
+
+    def result(self) -> str:
+        """Wait for the answer in a thread.
+
+        Raises:
+            NobodyToAsk: nobody answers
+            RuntimeError: called on the thread of a running event loop, which it would stop
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if self._loop is None or not self._loop.is_running():
+                return asyncio.run(self._answer())
+            # The loop of the action's agent: an async approver may belong to it.
+            return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
+        raise RuntimeError(
+            "ask_person(…).result() was called where an event loop is running, which would stop "
+            "until somebody answers: await it instead"
+        )
 
 
 class Agent:
@@ -163,6 +231,7 @@ class Agent:
     concurrency: int = 1
     approver: Approver | None = None
     deps: Any = None
+    budget: Budget | None = None
     _seat: Seat | None = None
     _civitas_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
 
@@ -208,7 +277,7 @@ class Agent:
             help=options.help,
         )
 
-    @action
+    @action(idempotent=True)
     async def help(self, action_name: str | None = None) -> dict[str, Any]:
         """Describe the actions of this agent.
 
@@ -224,7 +293,7 @@ class Agent:
             raise ActionNotFound(f'"{action_name}" not found on "{self.id}"')
         return {action_name: self._action(action_name).help}
 
-    @action
+    @action(idempotent=True)
     async def response(self, data: Any, original_message_id: str | None = None) -> None:
         """Receive the value that an action returned. Override it to use the value.
 
@@ -233,7 +302,7 @@ class Agent:
             original_message_id: the id of the message that asked for it
         """
 
-    @action
+    @action(idempotent=True)
     async def error(self, error: str, original_message_id: str | None = None) -> None:
         """Receive what went wrong with a message that this agent sent; by default it is logged.
 
@@ -277,12 +346,16 @@ class Agent:
             raise self._homeless("send")
         seat.send(check_message(message, seat.id))
 
-    def request(self, message: dict[str, Any], timeout: float | None = 300) -> Pending[Any]:
+    def request(
+        self, message: dict[str, Any], timeout: float | None = 300, wait: bool = False
+    ) -> Pending[Any]:
         """Send a message whose value is wanted.
 
         Args:
             message: to one agent; not to `*`
             timeout: seconds until the request ends as `RequestTimeout`; None for no limit
+            wait: whether it waits for an agent that is not there, until its deadline, rather than
+                end as `AgentNotFound`
 
         Returns:
             An object to await, or to wait for in a thread with `.result()`. Dropping it cancels.
@@ -294,7 +367,7 @@ class Agent:
         seat = self._seat
         if seat is None:
             raise self._homeless("request")
-        return seat.request(check_message(message, seat.id), timeout)
+        return seat.request(check_message(message, seat.id), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, **args: Any) -> Pending[Any]:
         """`request` in short: call an action of another agent with these arguments."""
@@ -338,9 +411,7 @@ class Agent:
 
         Without an approver, of the agent's own or its space's, it is refused. Only `True` permits.
         """
-        approver = self.approver
-        if approver is None and self._seat is not None:
-            approver = self._seat.approver
+        approver = self._approver()
         if approver is None:
             logger.warning(
                 "agent %r has nobody to ask for permission, so it refuses; give it or its space an "
@@ -348,6 +419,12 @@ class Agent:
                 self.id,
             )
         return await approve(approver, ApprovalRequest.of(proposed_message))
+
+    def _approver(self) -> Approver | None:
+        """Its own approver, or its space's."""
+        if self.approver is None and self._seat is not None:
+            return self._seat.approver
+        return self.approver
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'id', 'without an id')!r}>"

@@ -1,7 +1,8 @@
-"""Approval: who says yes to an action that asks first.
+"""Approval: who says yes to an action that asks first, and who answers its questions.
 
 There is one approval system. A space, an agent or a run is given an `Approver`; an action of policy
 `ACCESS_REQUESTED` runs only after it said `True`, for exactly the arguments that it was shown.
+An approver with a person behind it also has `answer(question)`, for actions that ask in words.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.slash import format_slash
 
 __all__ = [
     "ApprovalRequest",
     "Approver",
     "CallbackApprover",
+    "Question",
     "RefuseAll",
     "Rule",
     "RuleApprover",
     "TerminalApprover",
+    "answer",
     "approve",
     "escaped",
+    "escaped_json",
 ]
 
 logger = logging.getLogger("civitas.approval")
@@ -74,10 +79,33 @@ class ApprovalRequest:
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def __str__(self) -> str:
-        args = " ".join(
-            f"{escaped(name)}:{escaped_json(value)}" for name, value in self.args.items()
-        )
-        return f"/{escaped(self.agent)}.{escaped(self.action)} {args}".rstrip()
+        action = {"name": self.action, "args": self.args}
+        try:
+            # Quoted where it must be: no id can pass for another one with an action behind it.
+            return format_slash({"to": self.agent, "action": action})
+        except (InvalidMessage, SlashError):  # made by hand, or longer than a line
+            args = " ".join(
+                f"{escaped_json(name)}:{escaped_json(value)}" for name, value in self.args.items()
+            )
+            return f"/{escaped_json(self.agent)}.{escaped_json(self.action)} {args}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an action wants to know from a person.
+
+    Attributes:
+        agent: the id of the agent whose action asks
+        text: the question
+        run: the id of the run that it belongs to, or None
+    """
+
+    agent: str
+    text: str
+    run: str | None = None
+
+    def __str__(self) -> str:
+        return f"{escaped(self.agent)} asks: {escaped(self.text)}"
 
 
 @runtime_checkable
@@ -104,6 +132,35 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
         logger.exception("approver %r failed on %s, so it is refused", approver, request)
         return False
     return answer is True
+
+
+async def answer(approver: Approver | None, question: Question) -> str:
+    """Ask the person behind an approver, whose `answer` may be sync or async.
+
+    Raises:
+        NobodyToAsk: there is no approver, none who answers questions, or the person is gone
+        TypeError: the answer is no text
+    """
+    method: Any = getattr(approver, "answer", None)
+    if not callable(method):
+        who = (
+            "it has no approver" if approver is None else f"its approver {approver!r} answers none"
+        )
+        raise NobodyToAsk(
+            f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
+            "its space an approver= such as TerminalApprover()"
+        )
+    if inspect.iscoroutinefunction(method):
+        given = await method(question)
+    else:
+        given = await _in_thread(approver, method, question)
+        if inspect.isawaitable(given):
+            given = await given
+    if not isinstance(given, str):
+        raise TypeError(
+            f"the answer to a question of agent {question.agent!r} is no text but {given!r:.80}"
+        )
+    return given
 
 
 class _Questions:
@@ -170,7 +227,9 @@ _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
 _GUARD = threading.Lock()
 
 
-async def _in_thread(approver: Any, function: Callable[..., Any], request: ApprovalRequest) -> Any:
+async def _in_thread(
+    approver: Any, function: Callable[..., Any], request: ApprovalRequest | Question
+) -> Any:
     with _GUARD:
         try:
             questions = _QUESTIONS.setdefault(approver, _Questions())
@@ -188,10 +247,20 @@ class RefuseAll:
 
 
 class CallbackApprover:
-    """Asks a function, sync or async."""
+    """Asks a function, sync or async.
 
-    def __init__(self, function: Callable[[ApprovalRequest], bool | Awaitable[bool]]) -> None:
+    Args:
+        function: whether a request is permitted; only `True` permits
+        answer: answers the questions of actions; without it there is nobody to ask
+    """
+
+    def __init__(
+        self,
+        function: Callable[[ApprovalRequest], bool | Awaitable[bool]],
+        answer: Callable[[Question], str | Awaitable[str]] | None = None,
+    ) -> None:
         self.function = function
+        self.answer = answer
 
     async def approve(self, request: ApprovalRequest) -> bool:
         """What the function says."""
@@ -255,9 +324,16 @@ class RuleApprover:
                 return rule.permit
         return await approve(self.otherwise, request)
 
+    async def answer(self, question: Question) -> str:
+        """What `otherwise` answers: rules have no answers."""
+        return await answer(self.otherwise, question)
+
 
 class TerminalApprover:
     """Asks the person at the terminal, one question at a time; only `y` or `yes` permits.
+
+    So do `a` and `always`, and then exactly this call, the same agent, action and arguments, is not
+    asked for again while the approver lives. Questions of actions are answered by a line.
 
     Args:
         stdin: where answers come from; the process's if left out
@@ -268,21 +344,47 @@ class TerminalApprover:
         self._stdin = stdin
         self._stdout = stdout
         self._one_at_a_time = threading.Lock()
+        self._always: set[str] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:
         """Whether the person said yes. A closed terminal refuses."""
-        stdin = self._stdin or sys.stdin
+        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
         stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
+            if request.fingerprint in self._always:
+                return True
             print(f"{escaped(request.sender)} proposes: {request}", file=stdout)
-            print("Permit this? [y/N] ", end="", file=stdout, flush=True)
+            print("Permit this? [y/N/always] ", end="", file=stdout, flush=True)
             try:
-                line = stdin.readline()
+                line = stdin.readline() if stdin is not None else ""
             except (OSError, ValueError):
                 line = ""
             if not line:
                 print("\n(no answer: refused)", file=stdout, flush=True)
-            return line.strip().lower() in ("y", "yes")
+            said = line.strip().lower()
+            if said in ("a", "always"):
+                self._always.add(request.fingerprint)
+                return True
+            return said in ("y", "yes")
+
+    def answer(self, question: Question) -> str:
+        """The line that the person writes.
+
+        Raises:
+            NobodyToAsk: the terminal is closed
+        """
+        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
+        stdout = self._stdout or sys.stdout
+        with self._one_at_a_time:
+            print(f"{question}", file=stdout)
+            print("> ", end="", file=stdout, flush=True)
+            try:
+                line = stdin.readline() if stdin is not None else ""
+            except (OSError, ValueError):
+                line = ""
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
 
 
 def escaped(text: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from civitas.action import Action
 from civitas.threads import WORKERS
@@ -106,6 +108,17 @@ def failed(error: BaseException) -> dict[str, Any]:
 
 # -- threads ---------------------------------------------------------------------------------------
 
+HOLD_S: Final = 0.0 if sys.platform == "win32" else 50e-6
+"""How long an idle loop is held for a quick action. Windows counts no time shorter than its ticks.
+
+A loop that suspends is woken through its selector, and has yet to let the thread have the
+interpreter: that takes longer than most quick actions do."""
+QUICK_S: Final = 30e-6
+"""An action that usually takes less than this is quick."""
+SLOW_S: Final = 1e-3
+"""What an action is taken to need if it took longer, or held the loop in vain. It is quick again
+after a dozen quick calls."""
+
 
 class _Flight:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
@@ -125,14 +138,43 @@ class _Here(threading.local):
 _HERE = _Here()
 
 
+_TOOK: WeakKeyDictionary[Action, float] = WeakKeyDictionary()
+
+
+def _usually_takes(action: Action) -> float:
+    try:
+        return _TOOK.get(action, SLOW_S)
+    except TypeError:  # somebody's own action, which cannot be a key
+        return SLOW_S
+
+
+def _note(action: Action, seconds: float, weight: float = 0.25) -> None:
+    seconds = min(seconds, SLOW_S)
+    try:
+        before = _TOOK.get(action, seconds)
+        _TOOK[action] = before + weight * (seconds - before)
+    except TypeError:
+        pass
+
+
 async def execute_in_thread(
     environment: Any, action: Action, args: dict[str, Any]
 ) -> dict[str, Any]:
     """Call `execute_action` in a worker thread. Async actions come back to this loop."""
     loop = asyncio.get_running_loop()
     flight = _Flight(loop)
+    # A loop of another make does not say whether it has anything else to do.
+    idle = not getattr(loop, "_ready", True)
+    hold = HOLD_S if idle and _usually_takes(action) < QUICK_S else 0.0
     try:
-        return await WORKERS.run(loop, _fly, flight, environment, action, args)
+        future: asyncio.Future[dict[str, Any]] = WORKERS.run(
+            loop, _fly, flight, environment, action, args, hold_s=hold
+        )
+        if future.done():
+            await asyncio.sleep(0)  # or a run of quick calls would keep the loop from all else
+        elif hold:
+            _note(action, SLOW_S, weight=1.0)
+        return await future
     except asyncio.CancelledError:
         # One of the two sees the other: this sets `over` before it reads `future`, and the thread
         # sets `future` before it reads `over`.
@@ -144,8 +186,11 @@ async def execute_in_thread(
 
 def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
     _HERE.flight = flight
+    began = time.perf_counter()
     try:
-        return environment.execute_action(action, args)
+        result = environment.execute_action(action, args)
+        _note(action, time.perf_counter() - began)
+        return result
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
         return failed(error)
     finally:

@@ -3,7 +3,7 @@
 * The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
 * The caller: a request had another outcome than its value (`RequestError` and below).
 * The operator: something that the program needs is missing or refused (`ModelError` and below).
-* Whoever named a file or a command: `FileError`, `CommandError` and below.
+* Whoever named a file or a command, or wrote a line: `FileError`, `CommandError`, `SlashError`, …
 * The model: an action asks for another try (`AskAgain`).
 """
 
@@ -15,15 +15,22 @@ __all__ = [
     "AgentNotFound",
     "AgentStopped",
     "AskAgain",
+    "BrokerError",
+    "BudgetExceeded",
     "CivitasError",
     "CommandError",
     "CommandTimeout",
+    "ConfigError",
     "ContextOverflow",
+    "DeadlineExceeded",
     "DefinitionError",
     "DuplicateAgent",
     "FileError",
     "FileTooLarge",
+    "HookError",
     "HopLimitExceeded",
+    "InDoubt",
+    "InboxError",
     "InvalidArguments",
     "InvalidId",
     "InvalidMessage",
@@ -32,6 +39,7 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "NoSuchFile",
+    "NobodyToAsk",
     "NotAFile",
     "NotInSpace",
     "NotPermitted",
@@ -41,8 +49,11 @@ __all__ = [
     "RequestCancelled",
     "RequestError",
     "RequestTimeout",
+    "SlashError",
     "SpaceClosed",
+    "StateError",
     "TooManyThreads",
+    "UnknownPrice",
     "WeightsError",
 ]
 
@@ -56,6 +67,28 @@ class CivitasError(Exception):
 
 class DefinitionError(CivitasError, TypeError):
     """An action, agent or model is defined in a way that cannot work."""
+
+
+class ConfigError(DefinitionError, ValueError):
+    """A setting is not one of those that there may be."""
+
+
+class UnknownPrice(DefinitionError):
+    """A budget in money is to pay for a model whose price nobody has stated."""
+
+
+class HookError(CivitasError):
+    """A hook raised, or gave what no hook may give. Its cause is what it raised.
+
+    Attributes:
+        hook: the hook's name
+        type: where it was registered, such as `pre_acting`
+    """
+
+    def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
+        super().__init__(f"agent {agent!r}: the {type} hook {hook!r} failed: {reason}")
+        self.type = type
+        self.hook = hook
 
 
 class InvalidId(CivitasError, ValueError):
@@ -113,6 +146,13 @@ class HopLimitExceeded(ActionError):
         super().__init__("HopLimitExceeded", text)
 
 
+class InDoubt(ActionError):
+    """The action had begun when its process ended: whether it took effect is not known."""
+
+    def __init__(self, text: str, where: str | None = None) -> None:
+        super().__init__("InDoubt", text, where)
+
+
 class InvalidArguments(RequestError):
     """Arguments are missing, unexpected or of the wrong type."""
 
@@ -149,6 +189,32 @@ class SpaceClosed(RequestError):
     """The space was closed before the receiver answered."""
 
 
+# -- the caller: the limits that it set -----------------------------------------------------------
+
+
+class BudgetExceeded(CivitasError):
+    """What a run may spend does not reach for what it was about to do, so it was not begun.
+
+    Attributes:
+        limit: which one: `tokens`, `usd`, `model_calls` or `actions`
+    """
+
+    def __init__(self, text: str, limit: str) -> None:
+        super().__init__(text)
+        self.limit = limit
+
+
+class DeadlineExceeded(BudgetExceeded, TimeoutError):
+    """The seconds that a run may take are over."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "seconds")
+
+
+class NobodyToAsk(CivitasError):
+    """An action has a question to a person, and there is nobody who answers."""
+
+
 # -- the operator ----------------------------------------------------------------------------------
 
 
@@ -158,6 +224,10 @@ class MissingExtra(CivitasError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'civitas[{extra}]'")
         self.extra = extra
+
+
+class BrokerError(CivitasError, ConnectionError):
+    """A message broker cannot be reached, or refuses; the text says which and what to do."""
 
 
 class ModelError(CivitasError):
@@ -180,7 +250,7 @@ class TooManyThreads(CivitasError, RuntimeError):
     """A call needs a thread, and as many as are allowed are busy, or the system gives no more."""
 
 
-# -- whoever named a file or a command -------------------------------------------------------------
+# -- whoever named a file or a command, or wrote a line --------------------------------------------
 
 
 class FileError(CivitasError, OSError):
@@ -208,11 +278,11 @@ class FileTooLarge(FileError):
 
 
 class CommandError(CivitasError):
-    """A command could not be started."""
+    """A command could not be started, or not be watched to its end."""
 
 
 class CommandTimeout(CivitasError, TimeoutError):
-    """A command took too long and was killed, with every process of its group."""
+    """A command took too long and was killed, with every process that it began."""
 
 
 class MemoryFileError(CivitasError):
@@ -225,6 +295,37 @@ class MemoryFileError(CivitasError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"memory file {path!r}: {reason}")
         self.path = path
+        self.reason = reason
+
+
+class InboxError(CivitasError):
+    """A space's inbox cannot be used or written. The text names the file and says what to do.
+
+    Attributes:
+        path: the file, as it was given
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"inbox {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class StateError(CivitasError, ValueError):
+    """A state that was saved cannot be loaded, or one cannot be saved."""
+
+
+class SlashError(CivitasError, ValueError):
+    """A line is no message in the slash syntax.
+
+    Attributes:
+        column: where in the line, counted from 1; where the line ends too early, one past its end
+        reason: what was expected there
+    """
+
+    def __init__(self, column: int, reason: str) -> None:
+        super().__init__(f"column {column}: {reason}")
+        self.column = column
         self.reason = reason
 
 

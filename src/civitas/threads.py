@@ -43,9 +43,12 @@ class _Worker:
 
 
 class _Job:
-    """A call, and where its outcome goes: to a future of a loop, or to a function."""
+    """A call, and where its outcome goes: to a future of a loop, or to a function.
 
-    __slots__ = ("args", "context", "done", "function", "future", "loop")
+    `held` is locked until there is an outcome, as long as the loop stands still for it.
+    """
+
+    __slots__ = ("args", "context", "done", "function", "future", "held", "loop", "outcome")
 
     def __init__(
         self,
@@ -62,6 +65,8 @@ class _Job:
         self.done = done
         self.loop = loop
         self.future = future
+        self.held: threading.Lock | None = None
+        self.outcome: tuple[Any, BaseException | None] = (None, None)
 
 
 class WorkerThreads:
@@ -129,6 +134,7 @@ class WorkerThreads:
         function: Callable[..., T],
         *args: Any,
         context: Context | None = None,
+        hold_s: float = 0.0,
     ) -> asyncio.Future[T]:
         """Call a function in a thread; its outcome arrives in a future of the loop.
 
@@ -140,20 +146,29 @@ class WorkerThreads:
             function: what to call
             *args: with what
             context: the context variables that it sees; a copy of the caller's if left out
+            hold_s: hold the loop for up to so many seconds, and some tens of microseconds that the
+                system adds; if the outcome is there by then, the future is done
 
         Raises:
             TooManyThreads: no thread is idle and there can be no more; nothing was called
         """
         future: asyncio.Future[T] = loop.create_future()
-        self._start(
-            _Job(
-                function,
-                args,
-                copy_context() if context is None else context,
-                loop=loop,
-                future=future,
-            )
-        )
+        if context is None:
+            context = copy_context()
+        job = _Job(function, args, context, loop=loop, future=future)
+        if not hold_s:
+            self._start(job)
+            return future
+        job.held = held = threading.Lock()
+        held.acquire()
+        self._start(job)
+        if not held.acquire(timeout=hold_s):
+            # One of the two sees the other: this lets go before it looks once more, and the thread
+            # unlocks before it looks whether the loop has gone on.
+            job.held = None
+            if not held.acquire(blocking=False):
+                return future
+        _settle(future, *job.outcome)
         return future
 
     def _start(self, job: _Job) -> None:
@@ -219,6 +234,12 @@ class WorkerThreads:
             _report(job, value, raised)
         else:
             assert job.loop is not None
+            held = job.held
+            if held is not None:
+                job.outcome = (value, raised)
+                held.release()
+                if job.held is not None:
+                    return
             try:
                 job.loop.call_soon_threadsafe(_settle, job.future, value, raised)
             except RuntimeError:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from civitas import Action
-from civitas.agents import file_actions
+from civitas import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel
+from civitas.agents import changing_actions, file_actions
 from civitas.agents.folder import Folder
-from civitas.errors import NoSuchFile, NotAFile
+from civitas.approval import ApprovalRequest, CallbackApprover
+from civitas.errors import (
+    CommandTimeout,
+    FileError,
+    FileTooLarge,
+    NoSuchFile,
+    NotAFile,
+    OutsideFolder,
+)
 
 
 def actions(root: Path, **options: Any) -> dict[str, Action]:
@@ -218,3 +227,109 @@ def test_a_schema_names_no_files_where_that_would_not_do(root: Path) -> None:
     made = file_actions(root / "empty", only_listed=True)
     (root / "empty").rmdir()
     assert "anyOf" not in made[1].parameters["properties"]["file_name"]
+
+
+def test_folders_are_listed_if_told_so(root: Path) -> None:
+    list_files = actions(root, subfolders=True)["list_files"]
+    assert list_files.execute(folder_name="src") == ["widget.py"]
+    assert list_files.execute() == actions(root)["list_files"].execute()
+
+
+def test_reading_may_ask_first(root: Path) -> None:
+    asking = actions(root, access_policy=ACCESS_REQUESTED).values()
+    assert {action.access_policy for action in asking} == {ACCESS_REQUESTED}
+
+
+# -- the actions that change something -------------------------------------------------------------
+
+
+def changing(root: Path, **options: Any) -> dict[str, Action]:
+    return {action.name: action for action in changing_actions(root, **options)}
+
+
+def test_what_changes_something_asks_first(root: Path) -> None:
+    by_name = changing(root)
+    assert list(by_name) == ["write_file", "edit_file", "run_command"]
+    assert {action.access_policy for action in by_name.values()} == {ACCESS_REQUESTED}
+    assert all(action.description for action in by_name.values())
+
+
+def test_a_file_is_written(root: Path) -> None:
+    write = changing(root)["write_file"]
+    assert write.execute(file_name="src/new.txt", content="é\r\n") == "wrote 4 bytes"
+    assert (root / "src" / "new.txt").read_bytes() == "é\r\n".encode()
+
+
+def test_a_text_that_is_there_once_is_edited(root: Path) -> None:
+    (root / "a.txt").write_bytes(b"one\r\ntwo\r\nthree")
+    edit = changing(root)["edit_file"]
+    assert edit.execute(file_name="a.txt", old="two\r\n", new="") == "edited from line 2"
+    assert edit.execute(file_name="a.txt", old="three", new="3") == "edited line 2"
+    assert (root / "a.txt").read_bytes() == b"one\r\n3"
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    (
+        ("four", 'has "four" 0 times'),
+        ("two", 'has "two" 2 times'),
+        ("aa", 'has "aa" 2 times'),
+        ("", "the text to replace is empty"),
+        ("\x1b]0;t\x07", r'has "\x1b]0;t\x07" 0 times'),
+    ),
+)
+def test_an_edit_that_is_not_clear_changes_nothing(root: Path, old: str, said: str) -> None:
+    text = "two two aaa\n"
+    (root / "a.txt").write_text(text)
+    with pytest.raises(FileError) as caught:
+        changing(root)["edit_file"].execute(file_name="a.txt", old=old, new="x")
+    assert '"a.txt"' in str(caught.value)
+    assert said in str(caught.value)
+    assert (root / "a.txt").read_text() == text
+
+
+def test_changes_stay_in_the_folder_and_below_the_size(root: Path) -> None:
+    by_name = changing(root, max_bytes=10)
+    (root.parent / "outside.txt").write_text("old")
+    for name, args in (("write_file", {"content": "x"}), ("edit_file", {"old": "old", "new": "x"})):
+        with pytest.raises(OutsideFolder):
+            by_name[name].execute(file_name="../outside.txt", **args)
+    with pytest.raises(FileTooLarge):
+        by_name["write_file"].execute(file_name="a.txt", content="x" * 11)
+    assert (root.parent / "outside.txt").read_text() == "old"
+
+
+def test_of_edits_at_once_none_is_lost(root: Path) -> None:
+    names = [f"<{n}>" for n in range(30)]
+    (root / "a.txt").write_text("".join(names))
+    calls = [
+        {"name": "edit_file", "args": {"file_name": "a.txt", "old": n, "new": ""}} for n in names
+    ]
+    agent = ReActAgent(
+        "files",
+        ScriptedModel([calls, "Done."]),
+        actions=changing_actions(root),
+        approver=CallbackApprover(lambda request: True),
+    )
+    assert agent.reply_sync("Empty it.").text == "Done."
+    assert (root / "a.txt").read_text() == ""
+
+
+def test_a_command_runs_in_the_folder_once_it_is_permitted(root: Path) -> None:
+    asked: list[ApprovalRequest] = []
+    call = {"name": "run_command", "args": {"command": "pwd; exit 3"}}
+    agent = ReActAgent(
+        "files",
+        ScriptedModel([call]),
+        actions=changing_actions(root, terminal=True),
+        approver=CallbackApprover(lambda request: not asked.append(request)),
+    )
+    reply = agent.reply_sync("Where?")
+    assert reply.value == f"{root}\n[exit code 3]"
+    assert [(r.action, r.args) for r in asked] == [("run_command", call["args"])]
+
+
+def test_a_command_has_a_time_limit(root: Path) -> None:
+    run = changing(root, command_timeout=0.2)["run_command"]
+    with pytest.raises(CommandTimeout):
+        asyncio.run(run.execute(command="sleep 60"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,6 +190,9 @@ SURVIVORS = {
     "plain": "exec 3>alive; sleep 1000 & echo >&3; wait",
     "deaf": "trap '' TERM INT HUP; exec 3>alive; sleep 1000 & echo >&3; wait",
     "foreground": "exec 3>alive; echo >&3; exec sleep 1000",
+    "session": "exec 3>alive; setsid sleep 1000 & echo >&3; wait",
+    "daemon": "exec 3>alive; (setsid nohup sh -c 'sleep 1000 & wait' &) ; echo >&3; sleep 1000",
+    "stopped": "exec 3>alive; echo >&3; kill -STOP $$",
 }
 
 
@@ -258,24 +259,18 @@ def test_nothing_survives_its_request(root: Path, command: str, how: str) -> Non
         assert alive.ended()
 
 
-def test_what_a_command_leaves_in_the_background_ends_with_it(me: Agent, root: Path) -> None:
+@pytest.mark.parametrize(
+    "leave", ("sleep 1000 &", "setsid sleep 1000 &", "(setsid sleep 1000 &) ;")
+)
+def test_what_a_command_leaves_in_the_background_ends_with_it(
+    me: Agent, root: Path, leave: str
+) -> None:
     alive = Alive(root)
-    command = "exec 3>alive; echo >&3; sleep 1000 & echo started"
+    command = f"exec 3>alive; echo >&3; {leave} echo started"
     pending = me.ask("Host", "shell_command", command=command)
     alive.begun()
     assert pending.result(timeout=30) == "started\n"
     assert alive.ended()
-
-
-def test_a_process_that_left_the_group_holds_nobody_up(me: Agent) -> None:
-    leave = "import os; os.setsid(); print(os.getpid(), file=open('left', 'w')); "
-    leave += "os.execlp('sleep', 'sleep', '1000')"
-    command = f'mkfifo left; "{sys.executable}" -c "{leave}" & cat left'
-    left = int(ask(me, "shell_command", command=command))
-    try:
-        assert os.getsid(left) == left  # still there: this version leaves it behind
-    finally:
-        os.kill(left, signal.SIGKILL)
 
 
 def test_cancelled_in_a_program_of_ones_own(root: Path) -> None:

@@ -13,9 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from civitas.errors import ModelError
-from civitas.models import ModelReply, OpenAIModel, Usage
+from civitas.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.react import ReActAgent
-from models.openai_server import Answer, OpenAIServer, answer, call, completion, http, text
+from models.openai_server import (
+    DONE,
+    Answer,
+    OpenAIServer,
+    answer,
+    call,
+    call_piece,
+    completion,
+    counted,
+    delta,
+    events,
+    http,
+    text,
+)
 
 MESSAGE = {
     "role": "assistant",
@@ -25,6 +38,16 @@ MESSAGE = {
     "tool_calls": [call("add", '{"a": 1, "b": 2}', "c1"), call("add", "{}", "c2")],
 }
 GOOD = completion(MESSAGE, "tool_calls")
+STREAM = [
+    delta("Let me ", role="assistant", refusal=None),
+    delta(reasoning_content="hm"),
+    delta("see."),
+    call_piece(0, id="c1", name="add", arguments='{"a": 1'),
+    call_piece(0, arguments=', "b": 2}'),
+    call_piece(1, id="c2", name="add", arguments="{}"),
+    delta(finish_reason="tool_calls"),
+    counted(),
+]
 WRONG = (
     *(None, True, False, 0, -1, 10**400, 1e308, "", "x", "\ud800", "\x1b[2J\n", "9" * 100),
     *([], [[]], [None], {}, {"": None}, {"message": {}}, [{"type": "text"}], [{"text": 5}]),
@@ -48,9 +71,34 @@ class Asker:
         except ModelError as error:
             return error
 
-    def check(self, given: Answer) -> None:
+    def stream(self, given: Answer) -> ModelReply | ModelError:
+        """What comes at the end of a stream; its pieces are looked at."""
+        self.next = given
+        pieces: list[TextPiece | ReasoningPiece] = []
+
+        async def read() -> ModelReply:
+            reply = None
+            async for part in self.model.stream([{"role": "user", "content": "Hi"}]):
+                assert reply is None, "something came after the answer"
+                if isinstance(part, ModelReply):
+                    reply = part
+                else:
+                    assert part.text.encode()
+                    pieces.append(part)
+            assert reply is not None
+            return reply
+
+        try:
+            reply = self.runner.run(read())
+        except ModelError as error:
+            return error
+        for kind, whole in ((TextPiece, reply.text), (ReasoningPiece, reply.reasoning)):
+            assert "".join(each.text for each in pieces if isinstance(each, kind)) == whole
+        return reply
+
+    def check(self, given: Answer, *, streamed: bool = False) -> None:
         """Whatever is given, what comes of it is what a caller can rely on."""
-        came = self.ask(given)
+        came = self.stream(given) if streamed else self.ask(given)
         if isinstance(came, ModelError):
             said = str(came)
             assert said.startswith(f"{self.model.name}: ")
@@ -58,6 +106,7 @@ class Asker:
             assert len(said) < 600
             return
         came.text.encode()
+        came.reasoning.encode()
         assert came.finish_reason in ("stop", "calls", "length")
         assert type(came.usage) is Usage
         for count in (came.usage.input_tokens, came.usage.output_tokens):
@@ -94,8 +143,8 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(part, (*path, key))
 
 
-def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
-    whole = [copy.deepcopy(GOOD)]
+def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None], good: Any = GOOD) -> Any:
+    whole = [copy.deepcopy(good)]
     parent: Any = whole
     for key in (0, *path)[:-1]:
         parent = parent[key]
@@ -133,6 +182,58 @@ JSON = st.recursive(
 @given(st.sampled_from(tuple(places(GOOD))), JSON)
 def test_any_value_in_any_field(asker: Asker, path: tuple[Any, ...], value: Any) -> None:
     asker.check(answer(changed(path, lambda parent, key: parent.__setitem__(key, value))))
+    asker.good()
+
+
+@pytest.mark.parametrize(
+    "path", tuple(places(STREAM))[1:], ids=lambda path: ".".join(map(str, path))
+)
+def test_every_field_of_a_stream_wrong_in_turn(asker: Asker, path: tuple[Any, ...]) -> None:
+    for wrong in WRONG:
+        chunks = changed(path, lambda parent, key: parent.__setitem__(key, wrong), STREAM)  # noqa: B023
+        asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
+    chunks = changed(path, lambda parent, key: parent.__delitem__(key), STREAM)
+    asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
+    asker.good()
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(tuple(places(STREAM))[1:]), JSON)
+def test_any_value_in_any_field_of_a_stream(
+    asker: Asker, path: tuple[Any, ...], value: Any
+) -> None:
+    chunks = changed(path, lambda parent, key: parent.__setitem__(key, value), STREAM)
+    asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
+    asker.good()
+
+
+WHOLE = b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in STREAM)
+LINES = st.sampled_from((b"data: ", b"data:", b"event: error\n", b": x\n", b"\n", b"\r", b"\r\n"))
+
+
+@settings(max_examples=200)
+@given(st.lists(LINES | st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode())))
+def test_any_bytes_as_a_stream(asker: Asker, pieces: list[bytes]) -> None:
+    asker.check(events(*(piece for piece in pieces if piece)), streamed=True)
+    asker.good()
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(0, len(WHOLE)), max_size=6).map(sorted))
+def test_a_stream_cut_anywhere_into_packets_is_the_same(asker: Asker, cuts: list[int]) -> None:
+    packets = [WHOLE[a:b] for a, b in zip([0, *cuts], [*cuts, len(WHOLE)], strict=True) if a < b]
+    came = asker.stream(events(*packets, DONE))
+    assert came == asker.ask(answer(GOOD))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, len(WHOLE) - 1))
+def test_a_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int) -> None:
+    came = asker.stream(events(WHOLE[:end]) if end else events())
+    if isinstance(came, ModelReply):
+        assert (came.text, len(came.calls)) == ("Let me see.", 2)
+    else:
+        assert "the answer broke off" in str(came) or "the answer is empty" in str(came)
     asker.good()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,15 +44,17 @@ def test_version() -> None:
 def test_alone_it_shows_its_help() -> None:
     done = civitas_command()
     assert done.returncode == 0
-    assert "models  List the models, and fetch weights." in done.stdout
+    assert re.search(r"models +List the models, and fetch weights\.", done.stdout)
     assert done.stdout == civitas_command("--help").stdout
 
 
-@pytest.mark.parametrize("args", (("models",), ("models", "fetch")), ids=" ".join)
+@pytest.mark.parametrize(
+    "args", (("models",), ("models", "fetch"), ("act",), ("chat",), ("completion",)), ids=" ".join
+)
 def test_help_has_examples_that_name_the_command(args: tuple[str, ...]) -> None:
     done = civitas_command(*args, "--help")
     assert done.returncode == 0
-    assert f"  civitas {' '.join(args)}\n" in done.stdout.partition("Examples:")[2]
+    assert f"  civitas {' '.join(args)}" in done.stdout.partition("Examples:")[2]
 
 
 def test_help_of_fetch_lists_what_can_be_fetched_and_under_which_license() -> None:
@@ -81,7 +84,56 @@ def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
         "usable": True,
         "why_not": "",
     }
-    assert all(row["usable"] or "civitas models fetch" in row["why_not"] for row in rows)
+    kept = [row for row in rows if row["bytes"] is not None]
+    assert all(row["usable"] or "civitas models fetch" in row["why_not"] for row in kept)
+
+
+def kinds(environment: dict[str, str]) -> dict[str, str]:
+    """What the list says of the kinds of models that are not kept here, usable or why not."""
+    clean = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    done = civitas_command("models", "--json", environment={**clean, **environment})
+    rows = [row for row in json.loads(done.stdout) if row["bytes"] is None]
+    assert all(row["usable"] is (row["why_not"] == "") for row in rows)
+    return {row["name"]: row["why_not"] for row in rows}
+
+
+def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str]) -> None:
+    online = {**empty, "CIVITAS_OFFLINE": ""}
+    assert kinds(online)["openai:NAME"] == "there is no key: set OPENAI_API_KEY"
+    said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
+    assert said.pop("hf:ORG/NAME") in (
+        "",  # PyTorch is there for the long tests only
+        "the extra is not installed; run: pip install 'civitas[transformers]'",
+    )
+    assert said == {"openai:NAME": "", "http://HOST/v1#NAME": "", "litellm:PROVIDER/NAME": ""}
+
+
+def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
+    offline = {**empty, "CIVITAS_OFFLINE": "1"}
+    said = kinds({**offline, "OPENAI_API_KEY": "sk-a-secret"})
+    assert said["openai:NAME"] == said["litellm:PROVIDER/NAME"] == "CIVITAS_OFFLINE=1 forbids it"
+    assert said["http://HOST/v1#NAME"] == ""
+    here = kinds({**offline, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert here["openai:NAME"] == ""
+    assert "of any server on this machine" in civitas_command("models", environment=offline).stdout
+
+
+def test_missing_extras_show_in_the_list() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('litellm', 'openai', 'torch'):\n"
+        "    sys.modules[name] = None\n"
+        "from civitas.cli.main import main\nmain(['models', '--json'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    said = {row["name"]: row["why_not"] for row in json.loads(done.stdout)}
+    for name, extra in (
+        ("openai:NAME", "openai"),
+        ("http://HOST/v1#NAME", "openai"),
+        ("litellm:PROVIDER/NAME", "litellm"),
+        ("hf:ORG/NAME", "transformers"),
+    ):
+        assert f"run: pip install 'civitas[{extra}]'" in said[name]
 
 
 def test_damaged_weights_show_in_the_list(empty: dict[str, str], tmp_path: Path) -> None:

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
+from civitas import Agent, AMQPSpace, NativeSpace, action
 
-SPACES: dict[str, Callable[..., Any]] = {"native": NativeSpace}
-"""How each kind of space is made, by the name in the ids of its tests."""
+SPACES = ("native", "amqp")
+"""The kinds of space that there are."""
 
 WAIT_S = 10
 """Seconds after which what a test waits for is taken to be lost."""
+
+ABOUT_DEFINITIONS = ("test_actions", "test_help", "test_messages")
+"""Cases in which the way that messages take matters little: over a broker, `make test-all` has them."""
 
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 """The tests that were collected, before any were deselected."""
@@ -30,23 +35,58 @@ T = TypeVar("T")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COLLECTED] = list(items)
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        over = None if callspec is None else callspec.params.get("make_space")
+        if over == "amqp" and item.path.stem in ABOUT_DEFINITIONS:
+            item.add_marker(pytest.mark.long)
 
 
-@pytest.fixture(params=[pytest.param(make, id=name) for name, make in SPACES.items()])
-def make_space(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+@pytest.fixture(params=SPACES)
+def make_space(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
     """Makes spaces, which are closed when the test is over: `make_space(approver=…)`.
 
     Each is apart from the others: what is sent in one does not reach the next.
     """
     made: list[Any] = []
+    kind: Callable[..., Any] = NativeSpace
+    if request.param == "amqp":
+        broker = request.getfixturevalue("broker")
+        monkeypatch.setenv("AMQP_PORT", str(broker.port))  # for programs of their own, too
+
+        def over_amqp(**kwargs: Any) -> AMQPSpace:
+            # Actions of these tests never end by themselves: to wait for them is of no use.
+            return AMQPSpace(exchange=f"test.{uuid4().hex}", grace=0, **kwargs)
+
+        kind = over_amqp
 
     def make(**kwargs: Any) -> Any:
-        made.append(request.param(**kwargs))
+        made.append(kind(**kwargs))
         return made[-1]
 
     yield make
     for space in made:
         space.close()
+
+
+def source_of(space: Any) -> str:
+    """The lines of a program that has such spaces, as `Space`, each apart from the others."""
+    if isinstance(space, AMQPSpace):
+        return (
+            "from uuid import uuid4\n"
+            "from civitas import AMQPSpace\n"
+            "def Space(): return AMQPSpace(exchange=uuid4().hex)"
+        )
+    return "from civitas import NativeSpace as Space"
+
+
+@pytest.fixture
+def load(make_space: Callable[..., Any], request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """How much of something makes a load that takes as long in each kind of space."""
+    share = {"native": 1, "amqp": 6}[request.node.callspec.params["make_space"]]
+    return lambda much: max(1, much // share)
 
 
 @pytest.fixture
@@ -160,6 +200,16 @@ class Recorder(Listener):
 def message(to: str | int, name: str, /, **args: Any) -> dict[str, Any]:
     """A message to send, without `id` and `meta`."""
     return {"to": to, "action": {"name": name, "args": args}}
+
+
+def waits(space: Any, agent: str, count: int, timeout: float = WAIT_S) -> bool:
+    """Whether so many messages come to wait for an agent: over a broker that takes a moment."""
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        if space.statistics()["agents"][agent]["waiting"] == count:
+            return True
+        threading.Event().wait(0.001)
+    return False
 
 
 def settle(*agents: Agent) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from civitas.action import Action
 from civitas.errors import ModelError
-from civitas.models import Call, Model, ModelReply, Usage
+from civitas.models import Call, Model, ModelReply, ReasoningPiece, TextPiece, Usage
+from civitas.models.streaming import streamed
 
 WAIT_S = 50
 """Seconds after which an answer is taken to be lost."""
@@ -66,6 +67,27 @@ async def never(messages: list[dict[str, Any]], actions: list[Action] | None) ->
 def user(text: str) -> list[dict[str, Any]]:
     """A conversation of one message."""
     return [{"role": "user", "content": text}]
+
+
+async def parts_of(model: Any, *request: Any, **more: Any) -> list[Any]:
+    """All that a model streams."""
+    return [part async for part in model.stream(*request, **more)]
+
+
+async def until_error(model: Any, *request: Any) -> tuple[list[Any], ModelError]:
+    """What a stream gave before it failed, and how it failed."""
+    came: list[Any] = []
+    try:
+        async for part in model.stream(*request):
+            came.append(part)  # noqa: PERF401 - a comprehension would lose what came
+    except ModelError as error:
+        return came, error
+    raise AssertionError(f"it did not fail: {came}")
+
+
+def joined(parts: list[Any], kind: type = TextPiece) -> str:
+    """The text of the pieces of a kind."""
+    return "".join(part.text for part in parts if isinstance(part, kind))
 
 
 def run(awaitable: Any) -> Any:
@@ -205,6 +227,136 @@ class ModelConformance:
         model = self.make("one", "two")
         assert run(model.complete(user("Say one"))).text.strip()
         assert run(model.complete(user("Say two"))).text.strip()
+
+    # -- piece by piece ----------------------------------------------------------------------------
+
+    def check(self, parts: list[Any]) -> ModelReply:
+        """What holds of everything that is streamed; the answer at its end."""
+        *pieces, reply = parts
+        assert isinstance(reply, ModelReply)
+        assert all(isinstance(piece, TextPiece | ReasoningPiece) for piece in pieces)
+        assert all(piece.text for piece in pieces)
+        assert joined(pieces) == reply.text
+        assert joined(pieces, ReasoningPiece) == reply.reasoning
+        return reply
+
+    def test_streams_pieces_and_then_the_answer(self) -> None:
+        parts = run(parts_of(self.make("Hello, dear world!"), user("Say hello to the world")))
+        assert self.check(parts).text.strip()
+        assert len(parts) > 2
+
+    def test_streams_what_it_completes(self) -> None:
+        same = "The answer: здравствуйте 👋 你好"
+        model = self.make(same, same, same)
+        # The first fills what is cached, which may change the rounding of the others.
+        run(model.complete(user("Say hello")))
+        whole = run(model.complete(user("Say hello")))
+        assert self.check(run(parts_of(model, user("Say hello")))) == whole
+
+    def test_streams_calls_as_it_completes_them(self) -> None:
+        answer = {"name": "add", "args": {"a": 2, "b": 3}}
+        model = self.make(answer)
+        parts = run(parts_of(model, user("Add 2 and 3"), ACTIONS))
+        reply = self.check(parts)
+        assert reply.finish_reason == "calls"
+        assert len(parts) == 1  # what a call is made of is not text
+        for call in reply.calls:
+            assert call.id
+            action = next(action for action in ACTIONS if action.name == call.name)
+            args = json.loads(call.args) if isinstance(call.args, str) else call.args
+            jsonschema.validate(args, action.parameters)
+
+    def test_streams_what_keeps_to_a_schema(self) -> None:
+        model = self.make('{"name": "Ann", "age": 30}')
+        reply = self.check(run(parts_of(model, user("A person"), schema=PERSON)))
+        jsonschema.validate(json.loads(reply.text), PERSON)
+
+    def test_streams_after_a_result(self) -> None:
+        messages = [
+            *user("Add 2 and 3"),
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": "c1", "name": "add", "args": {"a": 2, "b": 3}}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "5"},
+        ]
+        before = copy.deepcopy(messages)
+        reply = self.check(run(parts_of(self.make("It is 5."), messages, ACTIONS)))
+        assert reply.text or reply.calls
+        assert messages == before
+
+    def test_streams_at_the_same_time_do_not_mix(self) -> None:
+        schemas = [{"const": f"answer {number}"} for number in range(4)]
+        model: Any = self.make(*(json.dumps(schema["const"]) for schema in schemas))
+
+        async def in_turns() -> list[list[Any]]:
+            streams = [
+                model.stream(user(f"Number {n}"), schema=schema) for n, schema in enumerate(schemas)
+            ]
+            parts: list[list[Any]] = [[] for _ in streams]
+            left = dict(enumerate(streams))
+            while left:
+                for n, stream in tuple(left.items()):
+                    part = await anext(stream, None)
+                    if part is None:
+                        del left[n]
+                    else:
+                        parts[n].append(part)
+            return parts
+
+        for parts, schema in zip(run(in_turns()), schemas, strict=True):
+            assert json.loads(self.check(parts).text) == schema["const"]
+
+    def test_closed_before_its_end_a_stream_ends_at_once(self) -> None:
+        model: Any = self.make("A long story of a fox.", "again")
+
+        async def close() -> ModelReply:
+            stream = model.stream(user("Tell a very long story of a fox"))
+            assert isinstance(await anext(stream), TextPiece)
+            start = time.perf_counter()
+            await stream.aclose()
+            assert time.perf_counter() - start < 1
+            assert await anext(stream, None) is None
+            return self.check(await parts_of(model, user("Say hello")))
+
+        assert run(close()).text.strip()
+
+    def test_cancelled_a_stream_stops_at_once_and_the_next_is_answered(self) -> None:
+        model: Any = self.make("warm", never, "again")
+
+        async def cancel() -> tuple[float, ModelReply]:
+            await model.complete(user("Say hello"))
+
+            async def read_all() -> None:
+                async for _ in model.stream(user("Tell a very long story")):
+                    pass
+
+            task = asyncio.create_task(read_all())
+            await asyncio.sleep(0.05)
+            assert not task.done()
+            start = time.perf_counter()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            took_s = time.perf_counter() - start
+            return took_s, self.check(await parts_of(model, user("Say hello")))
+
+        took_s, reply = run(cancel())
+        assert took_s < 1
+        assert reply.text.strip()
+
+    def test_whoever_consumes_streams_it_like_any_model(self) -> None:
+        async def consume() -> list[Any]:
+            return [part async for part in streamed(self.make("Hello!"), user("Say hello"))]
+
+        assert self.check(run(consume())).text.strip()
+
+    def test_nothing_to_stream_an_answer_to_is_an_error(self) -> None:
+        model = self.make("Hello!")
+        with pytest.raises(ModelError, match="no messages"):
+            run(parts_of(model, []))
+        assert self.check(run(parts_of(model, user("Say hello")))).text.strip()
 
     def test_nothing_to_answer_is_an_error(self) -> None:
         model = self.make("Hello!")

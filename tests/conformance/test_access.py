@@ -473,6 +473,7 @@ def test_a_request_cancelled_while_permission_is_asked_never_runs(space, me, for
     request.cancel()
     with pytest.raises(RequestCancelled):
         request.result(timeout=10)
+    settle(me, host)  # over a broker, word of it travels
     answered.set()
     settle(me, host)
     assert me.ask("Host", "note", text="after").result(timeout=10) == "after"

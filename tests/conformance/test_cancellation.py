@@ -10,7 +10,7 @@ import pytest
 
 from civitas import ACCESS_REQUESTED, Agent, action
 from civitas.errors import ActionError, RequestCancelled, RequestError, RequestTimeout
-from conformance.conftest import WAIT_S, Kept, message
+from conformance.conftest import WAIT_S, Kept, message, waits
 from conformance.gate import Doer, Gate, Holder, handling
 
 HOW = ["late", "cancelled", "dropped"]
@@ -59,11 +59,14 @@ def test_a_queued_action_never_starts(space: Any, how: str) -> None:
             second.cancel()
         with pytest.raises(RequestError):
             second.result(timeout=WAIT_S)
-    assert space.statistics()["agents"]["holder"]["waiting"] == 1
+    # Behind what says that it is wanted no more: so many wait only once that has come.
+    behind = [me.ask("holder", "note", name=name) for name in ("fourth", "fifth")]
+    assert waits(space, "holder", 3)
     holder.gate("first").open()
     assert first.result(timeout=WAIT_S) == "first"
     assert third.result(timeout=WAIT_S) == "third"
-    assert holder.begun == ["first", "third"]
+    assert [request.result(timeout=WAIT_S) for request in behind] == ["fourth", "fifth"]
+    assert holder.begun == ["first", "third", "fourth", "fifth"]
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -73,7 +76,7 @@ def test_a_def_action_runs_on_and_its_agent_is_busy_until_it_ends(space: Any, ho
     end(me, holder, "one", how, "hold_plainly")
     assert handling(space, "holder") == ["hold_plainly"]
     after = me.ask("holder", "note", name="two")
-    assert space.statistics()["agents"]["holder"]["waiting"] == 1
+    assert waits(space, "holder", 1)
     assert holder.begun == ["one"]
     holder.gate("one").open()
     assert after.result(timeout=WAIT_S) == "two"

@@ -23,7 +23,7 @@ from civitas.errors import (
     RequestError,
     SpaceClosed,
 )
-from conformance.conftest import WAIT_S, Kept, Recorder, message, settle
+from conformance.conftest import WAIT_S, Kept, Recorder, message, settle, source_of
 from conformance.gate import Doer, Gate, Holder
 
 
@@ -560,10 +560,9 @@ def test_many_spaces_in_one_process(make_space: Any) -> None:
 
 def run(make_space: Any, body: str) -> subprocess.CompletedProcess[str]:
     """Run a program with such a space, as `Space`, that it never closes."""
-    kind = type(make_space())
     program = f"""
 import asyncio, sys, threading
-from {kind.__module__} import {kind.__qualname__} as Space
+{source_of(make_space())}
 from civitas import Agent, action
 
 class Holder(Agent):

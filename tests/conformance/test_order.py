@@ -8,7 +8,7 @@ import pytest
 
 from civitas import ACCESS_REQUESTED, Agent, action
 from civitas.errors import RequestTimeout
-from conformance.conftest import WAIT_S, Kept, Recorder, message, settle
+from conformance.conftest import WAIT_S, Kept, Recorder, message, settle, waits
 from conformance.gate import Doer, Gate, Holder
 
 
@@ -264,6 +264,7 @@ def test_later_messages_pass_one_that_awaits_approval(space: Any) -> None:
     held = me.ask("holder", "hold")
     holder.begun.wait_for(6)
     waiting = me.ask("holder", "note", name="waiting")
+    assert waits(space, "holder", 1)
     gates["yes"].open()
     while space.statistics()["agents"]["holder"]["asking"] > 1:
         settle(me)

@@ -21,7 +21,7 @@ def test_the_ids_collected_for_each_space_are_the_same(request: pytest.FixtureRe
         if callspec is None or "make_space" not in callspec.params:
             without.append(item.nodeid)
             continue
-        name = next(name for name, make in SPACES.items() if make is callspec.params["make_space"])
+        name = callspec.params["make_space"]
         test, _, ids = item.nodeid.rstrip("]").partition("[")
         others = ids.split("-")
         others.remove(name)

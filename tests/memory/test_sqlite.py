@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, StateError
 from civitas.memory import (
     HashEmbedder,
     Memory,
@@ -652,3 +652,54 @@ def test_the_process_does_not_grow_with_the_file(path: Path) -> None:
     )
     assert path.stat().st_size > 10_000_000
     assert int(done.stdout) < 8_000_000
+
+
+# -- the state of an agent -------------------------------------------------------------------------
+
+
+def test_a_state_is_how_far_the_thread_had_come(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
+        agent = ReActAgent("a", ScriptedModel(["one", "two"]), memory=memory)
+        agent.reply_sync("first")
+        agent.reply_sync("elsewhere", thread="other")
+        memory.recall("first")
+        saved = json.loads(json.dumps(agent.state_dict()))
+        before = memory.get_memories()
+    with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
+        agent = ReActAgent("a", ScriptedModel(["three"]), memory=memory)
+        agent.reply_sync("a turn that was cut off")
+        assert memory.recall("cut off", by="words")
+        memory.embed()
+        agent.load_state_dict(saved)
+        assert memory.get_memories() == before
+        assert agent.state_dict() == saved
+        assert memory.recall("cut off", by="words") == []
+        assert all("cut off" not in item["content"] for item in memory.recall("cut off"))
+        memory.add_memory({"role": "user", "content": "gone on with"})
+        assert memory.recall("gone on with", 1)[0]["content"] == "gone on with"
+        assert len(memory.thread("other").get_memories()) == 2
+
+
+@pytest.mark.parametrize(
+    "state",
+    (
+        None,
+        {},
+        {"thread": "another", "messages": 2, "newest": 2},
+        {"thread": "main", "messages": 2, "newest": "2"},
+        {"thread": "main", "messages": 3, "newest": 2},
+        {"thread": "main", "messages": 2, "newest": 99},
+    ),
+)
+def test_a_state_of_something_else_is_refused_and_nothing_is_forgotten(
+    tmp_path: Path, state: Any
+) -> None:
+    with SQLiteMemory(tmp_path / "memory.db") as memory:
+        for text in ("one", "two", "three"):
+            memory.add_memory({"role": "user", "content": text})
+        if isinstance(state, dict) and state.get("thread") == "main":
+            state = {**state, "thread": memory.id}
+        with pytest.raises(StateError):
+            memory.load_state_dict(state)
+        assert len(memory.get_memories()) == 3

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from civitas import ModelReply, ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, StateError
 from civitas.memory import SummarizingMemory
 from civitas.memory.bounded import estimate_tokens
 from conformance.memory import Item, call, result, said, user
@@ -263,3 +263,39 @@ def test_only_messages_are_added() -> None:
     with pytest.raises(TypeError, match=r"a memory is a chat message .*, not str"):
         memory.add_memory("hello")  # type: ignore[arg-type]
     assert memory.get_memories() == []
+
+
+def test_its_summary_goes_along_with_an_agents_state() -> None:
+    memory = SummarizingMemory(ScriptedModel(["Ada counts sheep."]), 400, 100)
+    talk(memory, *(user(f"{number} " + "x" * 76) for number in range(6)))
+    saved = ReActAgent("a", ScriptedModel([]), memory=memory).state_dict()
+    other = SummarizingMemory(ScriptedModel(["Another summary."]), 400, 100)
+    other.add_memory(user("something else"))
+    agent = ReActAgent("a", ScriptedModel([]), memory=other)
+    agent.load_state_dict(saved)
+    assert other.get_memories() == memory.get_memories()
+    assert (other.summary, other.tokens) == ("Ada counts sheep.", memory.tokens)
+    assert agent.state_dict() == saved
+
+
+def test_a_summary_asked_for_before_a_state_was_loaded_is_dropped() -> None:
+    answers = {"asked": threading.Event(), "go": threading.Event(), "text": "of before"}
+    memory = SummarizingMemory(ScriptedModel([blocked(answers)]), 400, 100)
+    state = memory.state_dict()
+    for number in range(6):
+        memory.add_memory(user(f"{number} " + "x" * 76))
+    assert answers["asked"].wait(50)
+    memory.load_state_dict(state)
+    memory.add_memory(user("after"))
+    answers["go"].set()
+    settle(memory)
+    assert (memory.summary, texts(memory)) == ("", ["after"])
+
+
+@pytest.mark.parametrize("state", (None, {}, {"items": []}, {"summary": "", "items": ["text"]}))
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    memory = SummarizingMemory(ScriptedModel([]), 400, 100)
+    memory.add_memory(user("kept"))
+    with pytest.raises(StateError, match="no state of a SummarizingMemory"):
+        memory.load_state_dict(state)
+    assert texts(memory) == ["kept"]

@@ -4,7 +4,9 @@
 
 Knobs: `cut_after` bytes of a body the connection is cut, once, and then every request fails with
 503 while `down`; `cut_wheel` bytes of a wheel it is cut, once; `wrong` serves other bytes than the
-hash says; `gated` refuses all with 401.
+hash says; `gated` refuses all with 401, `password` those without that Authorization; without
+`ranges` it sends the whole file each time. Until `hold` is set, it sends half of what it is asked
+for, having set `holding`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from urllib.parse import urlsplit
 
 COMMIT = "c" * 40
 
@@ -37,6 +40,8 @@ class HubServer:
         self.wrong = False
         self.gated = False
         self.hashes = True
+        self.ranges = True
+        self.password: str | None = None
         self.requests: list[Request] = []
         self.hold: threading.Event | None = None
         self.holding = threading.Event()
@@ -84,8 +89,11 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             self._answer(body=True)
 
         def _answer(self, body: bool) -> None:
-            data = hub.files.get(self.path.lstrip("/").replace("/resolve/main/", "/"))
-            if hub.down:
+            path = urlsplit(self.path).path  # through a proxy it is a whole URL
+            data = hub.files.get(path.lstrip("/").replace("/resolve/main/", "/"))
+            if hub.password and self.headers.get("Authorization") != hub.password:
+                self._refuse(401, {"WWW-Authenticate": "Basic"})
+            elif hub.down:
                 self._refuse(503, {})
             elif hub.gated:
                 self._refuse(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
@@ -108,17 +116,26 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
 
         def _give(self, data: bytes, body: bool) -> None:
             wanted = self.headers.get("Range")
-            start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
-            rest = (data[::-1] if hub.wrong else data)[start:]
+            if not hub.ranges:
+                wanted = None
+            start, end = 0, len(data)
+            if wanted:
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                start, end = int(first), int(last) + 1 if last else len(data)
+            if start >= len(data) > 0:
+                self._refuse(416, {"Content-Range": f"bytes */{len(data)}"})
+                return
+            rest = (data[::-1] if hub.wrong else data)[start:end]
             self.send_response(206 if wanted else 200)
             self.send_header("Content-Length", str(len(rest)))
             if wanted:
-                self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+                self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
             digest = hashlib.sha256(data).hexdigest()
             self.send_header("ETag", f'"{digest if hub.hashes else "an-etag"}"')
             self.send_header("X-Repo-Commit", COMMIT)
             self.send_header("X-Linked-Size", str(len(data)))
-            self.send_header("Accept-Ranges", "bytes")
+            if hub.ranges:
+                self.send_header("Accept-Ranges", "bytes")
             if self.path.endswith(".html"):
                 self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -131,11 +148,12 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 hub.down = True
                 rest = rest[:cut]
                 self.close_connection = True
-            if hub.cut_wheel is not None and self.path.endswith(".whl"):
+            whole = hub.cut_wheel is None or len(rest) <= hub.cut_wheel
+            if not whole and self.path.endswith(".whl"):
                 rest, hub.cut_wheel = rest[: hub.cut_wheel], None
                 self.close_connection = True
             self._note(len(rest))
-            if hub.hold is not None:
+            if hub.hold is not None and len(rest) > 100_000:
                 self.wfile.write(rest[: len(rest) // 2])
                 self.wfile.flush()
                 hub.holding.set()

@@ -10,8 +10,10 @@ bytes for the whole of HTTP, or one of the forms below. `server.requests` holds 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -28,12 +30,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response in pieces; `cut` closes the connection after them, `hang` leaves it open."""
+    """A response in pieces, each `pause_s` after the one before.
 
-    pieces: tuple[bytes, ...] = ()
+    A piece that is an event is waited for. After them, `cut` closes the connection, `reset` ends it
+    hard, and `hang` leaves it open.
+    """
+
+    pieces: Iterable[bytes | threading.Event] = ()
     cut: bool = False
     hang: bool = False
     reset: bool = False
+    pause_s: float = 0.0
 
 
 def http(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
@@ -75,6 +82,82 @@ def calls(*listed: dict[str, Any]) -> Answer:
 def status(code: int, message: str = "try later", **headers: str) -> Answer:
     named = {key.replace("_", "-"): value for key, value in headers.items()}
     return http(json.dumps({"error": {"message": message}}).encode(), code, named)
+
+
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def events(*data: Any, **more: Any) -> Answer:
+    """Server-sent events, each in a piece of its own; text and bytes go out as they are."""
+    pieces = [_chunk(_event(each)) for each in data]
+    if not (more.get("cut") or more.get("hang") or more.get("reset")):
+        pieces.append(b"0\r\n\r\n")
+    return Answer((_STREAM, *pieces), **more)
+
+
+def endless(data: Any, **more: Any) -> Answer:
+    """One event over and over."""
+    return Answer(itertools.chain([_STREAM], itertools.repeat(_chunk(_event(data)))), **more)
+
+
+def _chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def _event(data: Any) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    text = data if isinstance(data, str) else json.dumps(data)
+    return f"data: {text}\n\n".encode()
+
+
+DONE = "[DONE]"
+
+
+def delta(content: Any = None, finish_reason: Any = None, **fields: Any) -> dict[str, Any]:
+    """A chunk of a streamed answer."""
+    if content is not None:
+        fields["content"] = content
+    choice = {"index": 0, "delta": fields, "finish_reason": finish_reason}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+    }
+
+
+def counted(**usage: Any) -> dict[str, Any]:
+    """The chunk that comes last, of usage alone."""
+    usage = usage or {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    return delta() | {"choices": [], "usage": usage}
+
+
+def call_piece(index: Any, **function: Any) -> dict[str, Any]:
+    """A chunk with a piece of a call; `id` goes beside its function."""
+    piece: dict[str, Any] = {"index": index}
+    if "id" in function:
+        piece |= {"id": function.pop("id"), "type": "function"}
+    return delta(tool_calls=[piece | {"function": function}])
+
+
+def streamed(given: Any) -> Answer:
+    """The same answer as `text` or `calls` give whole, cut into small pieces."""
+    chunks = [delta("", role="assistant")]
+    if isinstance(given, str):
+        chunks += [delta(given[at : at + 3]) for at in range(0, len(given), 3)]
+        chunks.append(delta(finish_reason="stop"))
+    else:
+        for n, each in enumerate(given):
+            function = each["function"]
+            chunks.append(call_piece(n, id=each["id"], name=function["name"], arguments=""))
+            for part in function["arguments"]:
+                chunks.append(call_piece(n, arguments=part))
+        chunks.append(delta(finish_reason="tool_calls"))
+    return events(*chunks, counted(), DONE)
 
 
 HANG = Answer(hang=True)
@@ -164,12 +247,17 @@ class OpenAIServer:
         given = self.answers[place]
         if callable(given):
             given = given(request)
+        for piece in given.pieces:
+            if isinstance(piece, threading.Event):
+                await asyncio.to_thread(piece.wait, WAIT_S)
+                continue
+            writer.write(piece)
+            await writer.drain()
+            if given.pause_s:
+                await asyncio.sleep(given.pause_s)
         if given.reset:
             writer.transport.abort()
             return False
-        for piece in given.pieces:
-            writer.write(piece)
-            await writer.drain()
         if given.hang:
             # Nothing more is sent, so what comes is the end of the connection.
             await reader.read(1)

@@ -13,8 +13,8 @@ from civitas.errors import (
     ModelError,
     RemoteForbidden,
 )
-from civitas.models import FallbackModel, OpenAIModel, ScriptedModel
-from conformance.model import ModelConformance, never, run, user
+from civitas.models import FallbackModel, ModelReply, OpenAIModel, ScriptedModel, TextPiece
+from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 
 
 def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
@@ -113,3 +113,59 @@ def test_the_warning_is_of_civitas(caplog: pytest.LogCaptureFixture) -> None:
     assert [(record.name, record.levelno) for record in caplog.records] == [
         ("civitas.models", logging.WARNING)
     ]
+
+
+# -- piece by piece --------------------------------------------------------------------------------
+
+
+class Whole:
+    """A model that cannot stream."""
+
+    name = "whole"
+    context_tokens = None
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        return ModelReply("all at once", reasoning="hm")
+
+
+async def breaks(messages: Any, actions: Any) -> Any:
+    yield "It is"
+    raise ModelError("first: broke off")
+
+
+def test_streamed_the_next_answers_as_long_as_nothing_was_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, second, third = broken(), ScriptedModel(["two words"], "second"), ScriptedModel(["no"])
+    parts = run(parts_of(FallbackModel([first, second, third]), user("Hi")))
+    assert joined(parts) == parts[-1].text == "two words"
+    assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
+    assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
+
+
+def test_once_something_was_said_an_error_passes() -> None:
+    second = ScriptedModel(["never"])
+    model = FallbackModel([ScriptedModel([breaks]), second])
+    came, error = run(until_error(model, user("Hi")))
+    assert came == [TextPiece("It is")]
+    assert str(error) == "first: broke off"
+    assert second.received == []
+
+
+def test_streamed_when_none_answers_each_reason_is_given() -> None:
+    with pytest.raises(ModelError, match=r"either: no model answered: 1\. broken: no; 2\. two"):
+        run(parts_of(FallbackModel([broken(), broken(ModelError("two"))], name="either"), user("")))
+    overflow = broken(ContextOverflow("too long"))
+    with pytest.raises(ContextOverflow):
+        run(parts_of(FallbackModel([overflow]), user("Hi")))
+
+
+def test_one_that_cannot_stream_answers_in_one_piece() -> None:
+    parts = run(parts_of(FallbackModel([broken(), Whole()]), user("Hi")))
+    assert [part.text for part in parts] == ["hm", "all at once", "all at once"]
+
+
+def test_its_longest_answer_is_the_longest_if_each_is_known() -> None:
+    models = [ScriptedModel(max_tokens=size) for size in (10, 30, 20)]
+    assert FallbackModel(models).max_tokens == 30
+    assert FallbackModel([*models, Whole()]).max_tokens is None

@@ -12,8 +12,8 @@ import pytest
 
 from civitas.action import Action
 from civitas.errors import ContextOverflow, DefinitionError, ModelError, WeightsError
-from civitas.models import LocalModel, Model, ModelReply
-from conformance.model import ACTIONS, ModelConformance, run, user
+from civitas.models import LocalModel, Model, ModelReply, TextPiece
+from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
 
 # One worker loads the model and has the processor to itself as far as these tests go.
 pytestmark = pytest.mark.xdist_group("local_model")
@@ -60,12 +60,12 @@ def test_an_answer_cut_at_max_tokens_says_so(local: LocalModel) -> None:
     assert reply.usage.output_tokens == 40
 
 
-def test_a_choice_that_is_cut_is_text_and_says_so(weights: Path) -> None:
+def test_a_choice_that_is_cut_is_no_text_and_says_so(weights: Path) -> None:
     with LocalModel(weights, max_tokens=4, slots=1) as model:
         reply = run(model.complete(user("Read CHANGELOG"), ACTIONS))
-    assert reply.calls == ()
-    assert reply.finish_reason == "length"
-    assert reply.text.startswith('{"action": ')
+        assert run(parts_of(model, user("Read CHANGELOG"), ACTIONS)) == [reply]
+    assert (reply.text, reply.calls, reply.finish_reason) == ("", (), "length")
+    assert reply.usage.output_tokens == 4
 
 
 def test_after_a_result_it_may_answer_and_before_it_may_not(local: LocalModel) -> None:
@@ -238,6 +238,103 @@ def test_a_timeout_ends_a_long_prompt(single: LocalModel) -> None:
     assert run(cancel()).text == '"hello"'
 
 
+# -- piece by piece --------------------------------------------------------------------------------
+
+
+def test_pieces_come_while_it_generates_and_closing_frees_the_slot(single: LocalModel) -> None:
+    async def leave() -> list[Any]:
+        stream = single.stream(user(STORY))
+        first = [await anext(stream) for _ in range(3)]
+        # The only slot would be taken for the rest of 4,000 tokens.
+        await stream.aclose()
+        async with asyncio.timeout(15):
+            reply = await single.complete(user("Say hello"), schema={"const": "hello"})
+        return [*first, reply.text]
+
+    *pieces, text = run(leave())
+    assert all(isinstance(piece, TextPiece) for piece in pieces)
+    assert text == '"hello"'
+
+
+def test_a_stream_cancelled_while_it_reads_a_long_prompt_frees_the_slot(
+    single: LocalModel,
+) -> None:
+    async def cancel() -> str:
+        await single.complete(user("Say hello"), schema={"const": "hello"})
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await parts_of(single, user("word " * 3500))
+        async with asyncio.timeout(30):
+            return joined(await parts_of(single, user("Say hello"), schema={"const": "hello"}))
+
+    assert run(cancel()) == '"hello"'
+
+
+def test_a_stream_nobody_reads_holds_up_nobody(single: LocalModel) -> None:
+    async def other() -> str:
+        slow = single.stream(user("Say hello"), schema={"const": "hello " * 20})
+        await anext(slow)
+        async with asyncio.timeout(30):
+            reply = await single.complete(user("Say hello"), schema={"const": "hi"})
+        rest = [part async for part in slow]
+        assert json.loads(rest[-1].text) == "hello " * 20
+        return reply.text
+
+    assert run(other()) == '"hi"'
+
+
+def test_an_answer_that_is_chosen_is_streamed_without_its_form(local: LocalModel) -> None:
+    said = ['"quoted"\\ 👋\n', "plain"]
+    # Which of these it answers is its own choice, and one is enough.
+    for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
+        messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+        *pieces, reply = run(parts_of(local, messages, ACTIONS[:1], {"enum": said}))
+        assert joined(pieces) == reply.text
+        if pieces:
+            assert reply.calls == ()
+            assert reply.text in said
+            return
+        assert reply.calls
+    raise AssertionError("no answer was chosen, so nothing was shown")
+
+
+def test_an_answer_that_is_chosen_and_is_no_text_comes_in_one_piece(local: LocalModel) -> None:
+    # Which of these it answers is its own choice, and one is enough.
+    for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
+        messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+        *pieces, reply = run(parts_of(local, messages, ACTIONS[:1], {"enum": [5, 6]}))
+        if pieces:
+            assert [piece.text for piece in pieces] == [reply.text]
+            assert reply.text in ("5", "6")
+            return
+        assert reply.calls
+    raise AssertionError("no answer was chosen, so nothing was shown")
+
+
+def test_an_error_comes_before_any_piece(local: LocalModel) -> None:
+    with pytest.raises(ContextOverflow):
+        run(parts_of(local, user("word " * 6000)))
+    with pytest.raises(ModelError, match="reads text only"):
+        run(parts_of(local, [{"role": "user", "content": [{"type": "image_url"}]}]))
+    with pytest.raises(ModelError, match="no JSON schema"):
+        run(parts_of(local, user("Hi"), schema={"type": "nonsense"}))
+    assert joined(run(parts_of(local, user("Say hello"))))
+
+
+def test_closed_while_it_streams_its_reader_is_told(weights: Path) -> None:
+    model = LocalModel(weights, slots=1, max_tokens=4000)
+
+    async def close() -> None:
+        stream = model.stream(user(STORY))
+        await anext(stream)
+        await asyncio.to_thread(model.close)
+        with pytest.raises(ModelError, match="was closed while it was answering"):
+            async for _ in stream:
+                pass
+
+    run(close())
+
+
 # -- bad input -------------------------------------------------------------------------------------
 
 
@@ -403,9 +500,9 @@ asyncio.run(leave())
 """,
     "closed-at-once": """
 def answer(): asyncio.run(model.complete(story))
+threading.excepthook = lambda args: None
 threading.Thread(target=answer, daemon=True).start()
 model.close()
-threading.excepthook = lambda args: None
 """,
     "child-of-a-fork": """
 import warnings

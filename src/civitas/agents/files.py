@@ -1,15 +1,19 @@
-"""File actions for an agent's own model: list, read and search, inside one folder."""
+"""File actions for an agent's own model: to look at one folder, and to change it."""
 
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Final
 
-from civitas.action import Action
+from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
+from civitas.agents.command import run
 from civitas.agents.folder import MAX_BYTES, Folder
+from civitas.agents.sandbox import SandboxChoice, sandbox_for
+from civitas.approval import escaped
 from civitas.errors import FileError
 
-__all__ = ["file_actions"]
+__all__ = ["changing_actions", "file_actions"]
 
 MAX_LISTED: Final = 200
 """Up to so many files are named in a schema."""
@@ -20,6 +24,8 @@ def file_actions(
     terminal: bool = False,
     *,
     only_listed: bool = False,
+    subfolders: bool = False,
+    access_policy: AccessPolicy = ACCESS_PERMITTED,
     max_bytes: int = MAX_BYTES,
 ) -> list[Action]:
     """Actions that look at the files of a folder and change nothing.
@@ -33,6 +39,8 @@ def file_actions(
         terminal: whether a successful call ends a model's run, its result being the reply
         only_listed: for small models: the actions' schemas name the files that `list_files` gives
             at that moment, up to 200, so that a model which is held to the schema names no other
+        subfolders: whether `list_files` takes the name of a folder to list
+        access_policy: who may call them
         max_bytes: the largest file that `read_file` reads; searching has no such limit
 
     Raises:
@@ -43,6 +51,14 @@ def file_actions(
     def list_files() -> list[str]:
         """List all files in the current directory."""
         return folder.names()
+
+    def list_folder(folder_name: str = ".") -> list[str]:
+        """List the files in a folder; the names of folders end in a slash.
+
+        Args:
+            folder_name: Name of the folder to list
+        """
+        return folder.names(folder_name)
 
     def read_file(file_name: str) -> str:
         """Read the contents of a specific file.
@@ -62,11 +78,126 @@ def file_actions(
         return folder.search(file_name, search_term)
 
     made = _of_listed(folder) if only_listed else Action
+    options: dict[str, Any] = {
+        "terminal": terminal,
+        "access_policy": access_policy,
+        "idempotent": True,
+    }
     return [
-        Action("list_files", list_files, terminal=terminal, idempotent=True),
-        made("read_file", read_file, terminal=terminal, idempotent=True),
-        made("search_in_file", search_in_file, terminal=terminal, idempotent=True),
+        Action("list_files", list_folder if subfolders else list_files, **options),
+        made("read_file", read_file, **options),
+        made("search_in_file", search_in_file, **options),
     ]
+
+
+def changing_actions(
+    root: str | os.PathLike[str],
+    terminal: bool = False,
+    *,
+    command_timeout: float = 30.0,
+    max_bytes: int = MAX_BYTES,
+    sandbox: SandboxChoice = "auto",
+    network: bool = False,
+    max_file_bytes: int | None = 2**30,
+) -> list[Action]:
+    """Actions that change the files of a folder, or run commands in it. Each of them asks first.
+
+    `write_file(file_name, content)` writes a whole file, `edit_file(file_name, old, new)` puts one
+    text in the place of another that is there exactly once, and both are confined to the folder.
+    `run_command(command)` runs a command as `Host.shell_command` does: in bubblewrap, where that
+    works, it can write below the folder only and has no network, unless `network` is true;
+    **without it, it is not confined** and can do what the user can who runs the program.
+
+    Args:
+        root: the folder
+        terminal: whether a successful call ends a model's run, its result being the reply
+        command_timeout: seconds that a command may take
+        max_bytes: the largest file that is written or edited
+        sandbox: what commands run in, as `Host` takes it
+        network: whether commands in bubblewrap have the machine's network
+        max_file_bytes: the largest file that a command can write; None for no limit
+
+    Raises:
+        CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
+        FileError: the root is not there, or is no folder
+    """
+    folder = Folder(root, max_bytes=max_bytes)
+    confined = sandbox_for(sandbox, network)
+    # An edit reads and then writes: of two at once, one would be lost.
+    one_at_a_time = threading.Lock()
+
+    def write_file(file_name: str, content: str) -> str:
+        """Write a text file, in place of one that is there.
+
+        Args:
+            file_name: Name of the file to write
+            content: The whole new text of the file
+        """
+        with one_at_a_time:
+            folder.write(file_name, content)
+        return f"wrote {len(content.encode())} bytes"
+
+    def edit_file(file_name: str, old: str, new: str) -> str:
+        """Replace a text in a file, where it is there exactly once.
+
+        Args:
+            file_name: Name of the file to edit
+            old: The text to replace, exactly as it is in the file
+            new: The text to put in its place
+        """
+        with one_at_a_time:
+            text = folder.read(file_name)
+            times = _times(text, old) if old else 0
+            if times != 1:
+                raise FileError(_not_once(file_name, old, times))
+            folder.write(file_name, text.replace(old, new))
+        line = text[: text.index(old)].count("\n") + 1
+        return f"edited line {line}" if "\n" not in old else f"edited from line {line}"
+
+    async def run_command(command: str) -> str:
+        """Run a shell command in the folder.
+
+        Args:
+            command: The command to run
+
+        Returns:
+            The output of the command, and its exit code if that is not 0
+        """
+        return await run(
+            command,
+            folder.root,
+            command_timeout,
+            sandbox=confined,
+            max_file_bytes=max_file_bytes,
+        )
+
+    options: dict[str, Any] = {"terminal": terminal, "access_policy": ACCESS_REQUESTED}
+    return [
+        Action("write_file", write_file, idempotent=True, **options),
+        Action("edit_file", edit_file, **options),
+        Action("run_command", run_command, **options),
+    ]
+
+
+def _times(text: str, part: str) -> int:
+    """How often a part is in a text, counted where occurrences overlap too."""
+    times, at = 0, text.find(part)
+    while at >= 0:
+        times, at = times + 1, text.find(part, at + 1)
+    return times
+
+
+def _not_once(file_name: str, old: str, times: int) -> str:
+    where = f'"{escaped(file_name)}"'
+    if not old:
+        return f"{where}: the text to replace is empty; write_file writes a whole file"
+    shown = escaped(old if len(old) <= 80 else old[:79] + "…")
+    if not times:
+        return f'{where} has "{shown}" 0 times, so nothing was changed; read the file first'
+    return (
+        f'{where} has "{shown}" {times} times, so nothing was changed; take in more of what is '
+        "around the one that is meant"
+    )
 
 
 def _of_listed(folder: Folder) -> type[Action]:

@@ -15,7 +15,12 @@ __all__ = ["main"]
 
 # The modules, each loaded when its command is run.
 _COMMANDS = {
+    "act": ("civitas.cli.act", "Have an agent work on the files of a folder."),
+    "chat": ("civitas.cli.chat", "Talk with agents at the terminal."),
+    "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
+    "dead-letters": ("civitas.cli.dead_letters", "Look at messages that came to nothing."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
+    "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
 }
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -45,6 +50,12 @@ def command(ctx: click.Context) -> None:
     """Agents that talk, act and check each other's work.
 
     Each command has its own --help, with examples.
+
+    \b
+    Examples:
+      civitas models fetch
+      civitas act "List the files"
+      civitas chat
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from civitas.cli.suggested import weights_of
 from civitas.models import fetching, weights
 
 __all__ = ["command"]
@@ -24,12 +26,15 @@ _INSTALL = "pip install 'civitas[local]'"
 
 @dataclass(frozen=True)
 class _Row:
-    """What is told of a model; `why_not` is empty for one that can be used."""
+    """What is told of a model, or of a kind of them that is not kept here.
+
+    `why_not` is empty for one that can be used, and `license` and `bytes` are None for a kind.
+    """
 
     name: str
     title: str
     license: str | None
-    bytes: int
+    bytes: int | None
     usable: bool
     why_not: str
 
@@ -40,7 +45,8 @@ class _Row:
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the models that there are, and whether each can be used.
 
-    A name in the list is what a program passes to model().
+    A name in the list is what a program passes to model(). Those in capitals are kinds: models
+    that are not kept here, or that bring themselves here when first used.
 
     \b
     Examples:
@@ -56,20 +62,21 @@ def command(ctx: click.Context, as_json: bool) -> None:
         return
     for row in rows:
         click.echo(row.name)
+        size = f", {_size(row.bytes)}" if row.bytes is not None else ""
         license = f", {row.license}" if row.license else ""
-        _tell(f"{row.title}, {_size(row.bytes)}{license}")
+        _tell(f"{row.title}{size}{license}")
         _tell("usable" if row.usable else f"not usable: {row.why_not}")
 
 
 @command.command(context_settings=_HELP)
-@click.argument("name", default=weights.DEFAULT.name)
+@click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def fetch(name: str, as_json: bool) -> None:
     """Bring weights here and verify them.
 
     NAME is one of the list below, or hf:ORG/NAME/FILE.gguf for any GGUF file of the Hugging Face
-    hub. Left out, it is the small model that everything works with. A download from the hub that
-    was interrupted goes on where it stopped.
+    hub. Left out, it is the small model that everything works with. A download that was interrupted
+    goes on where it stopped.
 
     \b
     Examples:
@@ -134,7 +141,56 @@ def _rows() -> list[_Row]:
             why_not = "" if runtime else f"the runtime is not installed; run: {_INSTALL}"
             size = path.stat().st_size
             rows.append(_Row(f"gguf:{path}", "fetched", None, size, runtime, why_not))
+    return rows + _kinds()
+
+
+def _kinds() -> list[_Row]:
+    openai = _missing("openai", "aiohttp", "httpx2", "openai")
+    server = os.environ.get("OPENAI_BASE_URL")
+    reasons = [openai] if openai else []
+    if not server and not os.environ.get("OPENAI_API_KEY"):
+        reasons.append("there is no key: set OPENAI_API_KEY")
+    if weights.is_offline() and not weights.is_loopback(server):
+        reasons.append(_OFFLINE)
+    here = " on this machine" if weights.is_offline() else ""
+    rows = [
+        _kind("openai:NAME", "OpenAI's, by its key", reasons),
+        _kind(
+            "http://HOST/v1#NAME",
+            f"of any server{here} with OpenAI's chat interface",
+            [openai] if openai else [],
+        ),
+    ]
+    litellm = _missing("litellm", "litellm")
+    reasons = [litellm] if litellm else []
+    if weights.is_offline():
+        reasons.append(_OFFLINE)
+    rows.append(_kind("litellm:PROVIDER/NAME", "of many providers, by the key of each", reasons))
+    torch = _missing("transformers", "torch", "transformers")
+    fetched = ", if it was fetched before" if weights.is_offline() else ""
+    title = f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"
+    rows.append(_kind("hf:ORG/NAME", title, [torch] if torch else []))
     return rows
+
+
+_OFFLINE = "CIVITAS_OFFLINE=1 forbids it"
+
+
+def _missing(extra: str, *packages: str) -> str:
+    if all(_installed(package) for package in packages):
+        return ""
+    return f"the extra is not installed; run: pip install 'civitas[{extra}]'"
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:
+        return False  # hidden
+
+
+def _kind(name: str, title: str, reasons: list[str]) -> _Row:
+    return _Row(name, title, None, None, not reasons, "; ".join(reasons))
 
 
 def _tell(text: str) -> None:

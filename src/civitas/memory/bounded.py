@@ -13,6 +13,8 @@ __all__ = ["DEFAULT_TOKENS", "TokenBoundedMemory", "estimate_tokens"]
 DEFAULT_TOKENS = 8192
 """The bound where nothing better is known."""
 
+_PER_BLOCK = 1500
+"""What a block that is no text is taken for: providers count about as many for a large image."""
 _PER_MESSAGE = 4
 """What a chat format adds to each message: its role, its start and its end."""
 
@@ -91,8 +93,15 @@ class TokenBoundedMemory(Memory):
     def _size(self, item: dict[str, Any]) -> int:
         content = item.get("content")
         size = _PER_MESSAGE
-        if content:
-            size += self._count(content if type(content) is str else repr(content))
+        if type(content) is str:
+            if content:
+                size += self._count(content)
+        elif isinstance(content, list):
+            for block in content:
+                text = block.get("text") if isinstance(block, dict) else None
+                size += self._count(text) if isinstance(text, str) else _PER_BLOCK
+        elif content is not None:
+            size += self._count(repr(content))
         calls = item.get("tool_calls")
         if calls:
             size += self._count(repr(calls))

@@ -9,10 +9,10 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from civitas.errors import DefinitionError, MemoryFileError
+from civitas.sqlitefile import SQLiteFile
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -86,18 +86,19 @@ class MemoryFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
-        try:
-            self.name = os.fspath(path)
-        except TypeError:
-            self.name = path  # type: ignore[assignment]
-        if not isinstance(self.name, str) or not self.name or "\0" in self.name:
-            raise DefinitionError(f"a memory's path is the name of a file, not {path!r}")
+        self._file = SQLiteFile(
+            path,
+            kind="memory",
+            maker="SQLiteMemory",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=MemoryFileError,
+        )
+        self.name = self._file.name
         if self.name.startswith(":memory:"):
             raise DefinitionError("a memory without a file is a TokenBoundedMemory or a Memory")
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
             raise DefinitionError(f"timeout= is a number of seconds, not {timeout!r}")
-        # The working directory may change; the file does not.
-        self._path = Path(os.path.abspath(self.name))
         self._timeout = min(float(timeout), 86400.0)
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
@@ -168,16 +169,12 @@ class MemoryFile:
 
     def damaged(self, what: str) -> MemoryFileError:
         """The error for a file that is not as it was written."""
-        return MemoryFileError(
-            self.name,
-            f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
-            "restore a copy",
-        )
+        return self._file.damaged(what)
 
     def _take(self) -> sqlite3.Connection:
         with self._pool:
             if self._closed:
-                raise MemoryFileError(self.name, "it was closed: make a new SQLiteMemory of it")
+                raise self._file.closed()
             if self._idle:
                 return self._idle.pop()
         try:
@@ -196,37 +193,27 @@ class MemoryFile:
     # -- opening -----------------------------------------------------------------------------------
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode={mode}",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        connection = self._file.connect(mode, self._timeout)
         try:
-            # In WAL mode NORMAL loses nothing when the process is killed; the system's own crash
-            # may take the last writes, never the file.
-            connection.execute("PRAGMA synchronous = NORMAL")
             # Copying the log into the file is what waits for the disk: not after every 4 MB.
             connection.execute("PRAGMA wal_autocheckpoint = 4000")
             # What is forgotten is overwritten, however this SQLite was built.
             connection.execute("PRAGMA secure_delete = ON")
-            # A file made to do harm has no functions to call from its schema.
-            connection.execute("PRAGMA trusted_schema = OFF")
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _open(self) -> None:
-        self._look()
+        self._file.look()
         try:
             connection = self._connect("rwc")
         except sqlite3.Error as error:
             raise self._fault(error) from error
         try:
-            if self._version(connection) < len(MIGRATIONS):
-                self._migrate(connection)
+            if self._file.version(connection) < len(MIGRATIONS):
+                self._use_wal(connection)
+                self._file.migrate(connection)
             # Reads every table's definition, and so finds a file that is cut short or overwritten.
             connection.execute("SELECT count(*) FROM embedders").fetchone()
         except sqlite3.Error as error:
@@ -236,70 +223,6 @@ class MemoryFile:
             connection.close()
             raise
         self._idle.append(connection)
-
-    def _look(self) -> None:
-        """See to it that the path can be such a file, before anything is made or changed."""
-        path, folder = self._path, self._path.parent
-        if not folder.is_dir():
-            raise MemoryFileError(self.name, f"there is no folder {str(folder)!r}: make it first")
-        if not os.access(folder, os.W_OK):
-            raise MemoryFileError(
-                self.name,
-                f"the folder {str(folder)!r} may not be written to, where SQLite keeps files "
-                "beside this one: change its permissions, or copy the file to another folder",
-            )
-        if not path.exists():
-            return
-        if not path.is_file():
-            raise MemoryFileError(self.name, "it is no file: name one")
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise MemoryFileError(
-                self.name, "it may not be read and written: change its permissions"
-            )
-        with path.open("rb") as file:
-            header = file.read(100)
-            # A -wal file may hold the rest. Asked before the size: once it is gone, all is here.
-            if Path(f"{path}-wal").exists() or not header.startswith(b"SQLite format 3\0"):
-                return
-            page = int.from_bytes(header[16:18], "big")
-            pages = int.from_bytes(header[28:32], "big")
-            size = (65536 if page == 1 else page) * pages
-            if header[24:28] == header[92:96] and os.fstat(file.fileno()).st_size < size:
-                raise self.damaged(f"of {size} bytes there are {os.path.getsize(path)}")
-
-    def _version(self, connection: sqlite3.Connection) -> int:
-        """The version of the schema.
-
-        Raises:
-            MemoryFileError: it is of a newer civitas, or another program's
-        """
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION:
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if application or version or tables:
-                raise MemoryFileError(
-                    self.name,
-                    "it is another program's database, and was left as it is: name another file",
-                )
-        if not 0 <= version <= len(MIGRATIONS):
-            raise MemoryFileError(
-                self.name,
-                f"it has version {version}, and this civitas knows up to {len(MIGRATIONS)}: "
-                "use the civitas that wrote it, or a newer one",
-            )
-        return int(version)
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        self._use_wal(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        # Another process may have done it meanwhile: then there is nothing left to do.
-        for version in range(self._version(connection), len(MIGRATIONS)):
-            for statement in MIGRATIONS[version]:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Change the file to WAL mode, in which readers and one writer go on side by side.
@@ -326,33 +249,11 @@ class MemoryFile:
 
     def _fault(self, error: sqlite3.Error) -> MemoryFileError:
         """An error of SQLite's, in words that say what to do."""
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = None if code is None else code & 0xFF
-        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return MemoryFileError(
-                self.name,
-                f"another program has held it locked for {self._timeout:g} s: end that program, or "
-                "wait longer with timeout=",
-            )
-        if primary == sqlite3.SQLITE_NOTADB:
-            return MemoryFileError(
-                self.name,
-                "it is no memory but another kind of file, and was left as it is: name another one",
-            )
-        if primary == sqlite3.SQLITE_CORRUPT:
-            return self.damaged(str(error))
-        if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return MemoryFileError(
-                self.name, f"it may not be written ({error}): change its permissions"
-            )
-        if primary == sqlite3.SQLITE_FULL:
-            return MemoryFileError(self.name, "the disk is full: make room, and try again")
-        if primary == sqlite3.SQLITE_CANTOPEN and not self._path.exists():
-            return MemoryFileError(self.name, "it is gone: restore it, or make a new SQLiteMemory")
-        if str(error).startswith(("no such table", "no such column")):
-            # Its version says that the table is there.
-            return self.damaged(str(error))
-        return MemoryFileError(self.name, f"SQLite says: {error}")
+        return self._file.fault(
+            error,
+            f"another program has held it locked for {self._timeout:g} s: end that program, or "
+            "wait longer with timeout=",
+        )
 
 
 def _close(idle: list[sqlite3.Connection]) -> None:

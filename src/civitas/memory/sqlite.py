@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import copy
-import heapq
 import json
-import math
+import logging
 import os
-import re
 import sqlite3
 import sys
 import threading
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter, mul
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, StateError
 from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile, MemoryFileError
 from civitas.memory.memory import Memory, last
+from civitas.memory.messages import batch_after, parsed, thread_ids, thread_number
+from civitas.memory.recall import Recall, found_text
 
-__all__ = ["MemoryFileError", "SQLiteMemory", "found_text"]
+__all__ = ["MemoryFileError", "SQLiteMemory"]
 
-FOUND_CHARS = 100_000
-"""A message is found by its first so many characters."""
-EMBEDDED_CHARS = 8_000
-"""A message's meaning is that of its first so many characters."""
-QUERY_WORDS = 64
-"""More different words than these of a text say nothing more about what is looked for."""
+logger = logging.getLogger("civitas.memory")
+
 _BEFORE = """
     SELECT number, item FROM memories
     WHERE thread = :thread AND number < :first AND role = 'system'
@@ -43,16 +37,6 @@ _BEFORE = """
     ORDER BY number DESC
 """
 """What is kept however old it is: system messages, and the last task."""
-_BATCH = 256
-_BATCH_CHARS = 4_000_000
-
-# Scripts written without spaces, where a "word" of the index would be a whole sentence: each
-# character is a word there, and a word of the query several in a row.
-_UNSPACED = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
-)
-_WORD = re.compile(r"\w+")
 
 
 class SQLiteMemory(Memory):
@@ -105,6 +89,7 @@ class SQLiteMemory(Memory):
         self._embedder = embedder
         self._begin(thread)
         self._file = MemoryFile(path, timeout)
+        self._recall = Recall(self._file, embedder)
 
     def _begin(self, thread: str) -> None:
         """Look at a thread of which nothing is known yet."""
@@ -144,7 +129,7 @@ class SQLiteMemory(Memory):
         row = (role if isinstance(role, str) else None, json.dumps(item, ensure_ascii=False))
         found = found_text(item)
         with self._file.writing() as db:
-            thread = _thread(db, self._id)
+            thread = thread_number(db, self._id)
             if thread is None:
                 thread = db.execute("INSERT INTO threads (id) VALUES (?)", (self._id,)).lastrowid
             number = db.execute(
@@ -177,9 +162,9 @@ class SQLiteMemory(Memory):
         with self._file.reading() as db:
             rows = db.execute(
                 "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
-                (_thread(db, self._id), -1 if limit is None else min(limit, sys.maxsize)),
+                (thread_number(db, self._id), -1 if limit is None else min(limit, sys.maxsize)),
             )
-            items = [self._item(text) for (text,) in rows]
+            items = [parsed(self._file, text) for (text,) in rows]
         items.reverse()
         return items
 
@@ -199,7 +184,7 @@ class SQLiteMemory(Memory):
                 "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
                 (thread, self._seen),
             ):
-                window.add_memory(self._item(text))
+                window.add_memory(parsed(self._file, text))
                 self._seen = number
         self._window = window
         return window
@@ -214,7 +199,7 @@ class SQLiteMemory(Memory):
             "SELECT number, item FROM memories WHERE thread = ? ORDER BY number DESC", (thread,)
         )
         for number, text in cursor:
-            item = self._item(text)
+            item = parsed(self._file, text)
             rows.append((number, item))
             size += window._size(item)
             if size > self._tokens and item.get("role") != "tool":
@@ -223,7 +208,7 @@ class SQLiteMemory(Memory):
         if rows:
             first = rows[-1][0]
             before = db.execute(_BEFORE, {"thread": thread, "first": first})
-            rows += [(number, self._item(text)) for number, text in before]
+            rows += [(number, parsed(self._file, text)) for number, text in before]
         for _, item in reversed(rows):
             window.add_memory(item)
         self._seen = rows[0][0] if rows else 0
@@ -249,18 +234,14 @@ class SQLiteMemory(Memory):
     def threads(self) -> list[str]:
         """The ids of the conversations that have messages, in the order in which they began."""
         with self._file.reading() as db:
-            rows = db.execute(
-                "SELECT id FROM threads WHERE EXISTS "
-                "(SELECT 1 FROM memories WHERE thread = threads.number) ORDER BY number"
-            )
-            return [id for (id,) in rows]
+            return thread_ids(db)
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message of the thread, the oldest first, however many there are."""
         number = 0
         while True:
             with self._file.reading() as db:
-                rows = self._batch(db, _thread(db, self._id), number)
+                rows = batch_after(self._file, db, thread_number(db, self._id), number)
             if not rows:
                 return
             for _, item in rows:
@@ -274,19 +255,77 @@ class SQLiteMemory(Memory):
         very many messages in the file it takes a while, during which nobody else can add.
         """
         with self._file.writing() as db:
-            thread = _thread(db, self._id)
-            if thread is None:
-                return
-            rows = db.execute("SELECT number, item FROM memories WHERE thread = ?", (thread,))
-            db.executemany(
-                "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
-                ((n, f"t{thread}", found_text(self._item(text))) for n, text in rows),
+            if self._forget_after(db, 0):
+                # Until then the index has the words still, marked as deleted.
+                db.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+    def _forget_after(self, db: sqlite3.Connection, number: int) -> int:
+        """Forget what the thread has after a message; how many messages that were."""
+        thread = thread_number(db, self._id)
+        after = (thread, number)
+        (count,) = db.execute(
+            "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
+        ).fetchone()
+        if not count:
+            return 0
+        rows = db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
+        )
+        db.executemany(
+            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
+            ((n, f"t{thread}", found_text(parsed(self._file, text))) for n, text in rows),
+        )
+        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
+        db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
+        db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+        return int(count)
+
+    # -- an agent's state --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the thread has come, as JSON data; what it remembers stays in the file."""
+        with self._file.reading() as db:
+            count, newest = self._extent(db, None)
+        return {"thread": self._id, "messages": count, "newest": newest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Be as far as the thread was: forget what was added to it since.
+
+        Raises:
+            StateError: it is no such state, or this file does not hold what it had then; nothing
+                has changed
+            MemoryFileError: the file cannot be used
+        """
+        wanted = {"thread", "messages", "newest"}
+        if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
+            raise StateError(f"this is no state of thread {self._id!r} of {self._file.name!r}")
+        newest = state["newest"]
+        if type(newest) is not int or newest < 0:
+            raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
+        with self._file.writing() as db:
+            if self._extent(db, newest) != (state["messages"], newest):
+                raise StateError(
+                    f"memory file {self._file.name!r} does not hold what thread {self._id!r} had "
+                    "when the state was saved: it is another file, or was forgotten meanwhile"
+                )
+            gone = self._forget_after(db, newest)
+        if gone:
+            logger.warning(
+                "memory file %r: thread %r forgot %d messages that came after the state which was "
+                "loaded",
+                self._file.name,
+                self._id,
+                gone,
             )
-            # Until then the index has the words still, marked as deleted.
-            db.execute("INSERT INTO words (words) VALUES ('optimize')")
-            db.execute("DELETE FROM vectors WHERE thread = ?", (thread,))
-            db.execute("DELETE FROM memories WHERE thread = ?", (thread,))
-            db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+
+    def _extent(self, db: sqlite3.Connection, until: int | None) -> tuple[int, int]:
+        """How many messages the thread has up to a number, and the number of the last."""
+        thread = thread_number(db, self._id)
+        count, newest = db.execute(
+            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
+            (thread, sys.maxsize if until is None else until),
+        ).fetchone()
+        return count, newest or 0
 
     # -- recall ------------------------------------------------------------------------------------
 
@@ -321,45 +360,8 @@ class SQLiteMemory(Memory):
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
         if by == "words":
-            return self._by_words(text, limit, everywhere)
-        return self._by_meaning(text, limit, everywhere)
-
-    def _by_words(self, text: str, limit: int, everywhere: bool) -> list[dict[str, Any]]:
-        words = {term.lower(): term for term in _terms(text[:FOUND_CHARS])}
-        # In quotes a word is a word, whatever it is: `NOT`, `near`, `text:`. It has none itself.
-        query = " OR ".join(f'"{word}"' for word in list(words.values())[:QUERY_WORDS])
-        if not query or not limit:
-            return []
-        with self._file.reading() as db:
-            if not everywhere:
-                thread = _thread(db, self._id)
-                if thread is None:
-                    return []
-                query = f'thread:"t{thread}" AND text:({query})'
-            else:
-                query = f"text:({query})"
-            rows = db.execute(
-                "SELECT rowid FROM words WHERE words MATCH ? "
-                "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
-                (query, limit),
-            )
-            return self._items(db, [number for (number,) in rows])
-
-    def _by_meaning(self, text: str, limit: int, everywhere: bool) -> list[dict[str, Any]]:
-        embedder = self._needed()
-        (wanted,) = self._embedded(embedder, [_sendable(text[:EMBEDDED_CHARS])])
-        if not limit or not any(wanted):
-            return []
-        self.embed(everywhere=everywhere)
-        with self._file.reading() as db:
-            scope: tuple[Any, ...] = (_embedder(db, embedder),)
-            where = "embedder = ?"
-            if not everywhere:
-                where += " AND thread = ?"
-                scope += (_thread(db, self._id),)
-            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
-            best = heapq.nlargest(limit, self._scores(rows, wanted))
-            return self._items(db, [number for score, number in best if score > 0])
+            return self._recall.by_words(text, limit, None if everywhere else self._id)
+        return self._recall.by_meaning(text, limit, None if everywhere else self._id)
 
     def embed(self, *, everywhere: bool = False) -> int:
         """Give every message of the thread a vector, and say how many had none.
@@ -371,135 +373,7 @@ class SQLiteMemory(Memory):
             DefinitionError: there is no embedder, or it gave no vectors
             MemoryFileError: the file cannot be used
         """
-        embedder = self._needed()
-        added = 0
-        for id in self.threads() if everywhere else [self._id]:
-            while rows := self._embed_batch(embedder, id):
-                added += rows
-        return added
-
-    def _embed_batch(self, embedder: Embedder, id: str) -> int:
-        with self._file.reading() as db:
-            thread = _thread(db, id)
-            row = db.execute(
-                "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
-                (_embedder(db, embedder), thread),
-            ).fetchone()
-            rows = self._batch(db, thread, row[0] if row else 0)
-        if not rows:
-            return 0
-        # Nothing is locked meanwhile: it may take long.
-        texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
-        vectors = self._embedded(embedder, texts)
-        with self._file.writing() as db:
-            place = _embedder(db, embedder)
-            if place is None:
-                place = db.execute(
-                    "INSERT INTO embedders (name, dimensions) VALUES (?, ?)",
-                    (embedder.name, embedder.dimensions),
-                ).lastrowid
-            db.executemany(
-                # What was forgotten, or embedded by somebody else, meanwhile, gets none.
-                "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
-                "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
-                (
-                    (place, _stored(vector), number)
-                    for (number, _), vector in zip(rows, vectors, strict=True)
-                    if any(vector)
-                ),
-            )
-            db.execute(
-                "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET upto = max(upto, excluded.upto)",
-                (place, thread, rows[-1][0]),
-            )
-        return len(rows)
-
-    def _needed(self) -> Embedder:
-        if self._embedder is None:
-            raise DefinitionError(
-                "recall by meaning needs an embedder: SQLiteMemory(…, embedder=HashEmbedder())"
-            )
-        return self._embedder
-
-    def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
-        """What the embedder gives for texts, as vectors of length 1, or 0."""
-        given = embedder.embed(texts)
-        if not isinstance(given, Sequence) or len(given) != len(texts):
-            raise DefinitionError(
-                f"embedder {embedder.name!r} did not give one vector for each of {len(texts)} texts"
-            )
-        vectors = []
-        for vector in given:
-            if len(vector) != embedder.dimensions:
-                raise DefinitionError(
-                    f"embedder {embedder.name!r} gave a vector of {len(vector)} numbers, and says "
-                    f"that it has {embedder.dimensions} dimensions"
-                )
-            length = math.hypot(*vector)
-            if not math.isfinite(length):
-                raise DefinitionError(
-                    f"embedder {embedder.name!r} gave a vector with a number that is not finite"
-                )
-            vectors.append([value / length for value in vector] if length else [0.0] * len(vector))
-        return vectors
-
-    def _scores(
-        self, rows: Iterator[tuple[int, bytes]], wanted: list[float]
-    ) -> Iterator[tuple[float, int]]:
-        """The cosine of each stored vector with the wanted one, and its memory's number."""
-        size = 4 * len(wanted)
-        places = [place for place, value in enumerate(wanted) if value]
-        # A short text has few pieces, so with hashed vectors most products are of zero.
-        sparse = 1 < len(places) < len(wanted) // 2
-        pick = itemgetter(*places)
-        weights = list(pick(wanted)) if sparse else wanted
-        for number, blob in rows:
-            if not isinstance(blob, bytes) or len(blob) != size:
-                raise self._file.damaged(f"the vector of memory {number} is none")
-            vector = array("f", blob)
-            if sys.byteorder == "big":
-                vector.byteswap()
-            yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
-
-    # -- reading -----------------------------------------------------------------------------------
-
-    def _batch(
-        self, db: sqlite3.Connection, thread: int | None, after: int
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Some messages after a number: not many, and not much in all."""
-        cursor = db.execute(
-            "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number "
-            "LIMIT ?",
-            (thread, after, _BATCH),
-        )
-        rows = []
-        size = 0
-        for number, text in cursor:
-            rows.append((number, self._item(text)))
-            size += len(text)
-            if size > _BATCH_CHARS:
-                break
-        cursor.close()
-        return rows
-
-    def _items(self, db: sqlite3.Connection, numbers: list[int]) -> list[dict[str, Any]]:
-        items = []
-        for number in numbers:
-            row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
-            if row is None:
-                raise self._file.damaged(f"memory {number} is found, but is not there")
-            items.append(self._item(row[0]))
-        return items
-
-    def _item(self, text: Any) -> dict[str, Any]:
-        try:
-            item = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._file.damaged(f"a memory cannot be read, {error}") from None
-        if not isinstance(item, dict):
-            raise self._file.damaged("a memory is no message")
-        return item
+        return self._recall.embed(None if everywhere else self._id)
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -521,70 +395,6 @@ class SQLiteMemory(Memory):
         return f"SQLiteMemory({self._file.name!r}, {self._id!r})"
 
 
-def found_text(item: dict[str, Any]) -> str:
-    """What a message is found by, with its words apart."""
-    text = _text(item, FOUND_CHARS)
-    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
-
-
-def _text(item: dict[str, Any], chars: int) -> str:
-    """What a message says: its text, and the names and arguments of its calls."""
-    parts = []
-    content = item.get("content")
-    if isinstance(content, str):
-        parts.append(content)
-    elif isinstance(content, list):
-        # Of blocks only the text: the rest is pictures, in base64.
-        blocks = (block for block in content if isinstance(block, dict))
-        parts += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
-    calls = item.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict):
-            parts.append(str(call.get("name", "")))
-            parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
-    return _sendable(" ".join(parts)[:chars])
-
-
-def _terms(text: str) -> Iterator[str]:
-    """What to look for: words, and pairs of characters where there are no spaces between words."""
-    for word in _WORD.findall(_sendable(text)):
-        pieces = _UNSPACED.sub(r" \1 ", word).split()
-        alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
-        for place, piece in enumerate(pieces):
-            if not alone[place]:
-                yield piece
-            elif place + 1 < len(pieces) and alone[place + 1]:
-                yield f"{piece} {pieces[place + 1]}"
-            elif place == 0 or not alone[place - 1]:
-                yield piece
-
-
-def _sendable(text: str) -> str:
-    """A text that UTF-8 can carry, to its end."""
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
-
-
 def _copied(item: dict[str, Any]) -> dict[str, Any]:
     copied: dict[str, Any] = copy_json(item)
     return copied
-
-
-def _stored(vector: list[float]) -> bytes:
-    numbers = array("f", vector)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def _thread(db: sqlite3.Connection, id: str) -> int | None:
-    """A thread's number; None if nothing was added to it yet."""
-    row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _embedder(db: sqlite3.Connection, embedder: Embedder) -> int | None:
-    row = db.execute(
-        "SELECT number FROM embedders WHERE name = ? AND dimensions = ?",
-        (embedder.name, embedder.dimensions),
-    ).fetchone()
-    return None if row is None else int(row[0])

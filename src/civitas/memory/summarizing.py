@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError
+from civitas.errors import DefinitionError, ModelError, StateError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.memory import last
 from civitas.threads import WORKERS
@@ -86,6 +86,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._idle.set()
         self._under_way: set[int] = set()
         self._lost = 0
+        self._epoch = 0  # how often it was loaded: what was asked for before is another's
 
     @property
     def summary(self) -> str:
@@ -143,6 +144,37 @@ class SummarizingMemory(TokenBoundedMemory):
                 shown = _within(room, self._count, shown).items
             return [_copied(item) for item in last([*summary, *shown], limit)]
 
+    def state_dict(self) -> dict[str, Any]:
+        """The summary and the messages that are kept as they were, as JSON data."""
+        with self._lock:
+            return {"summary": self._summary, "items": [_copied(item) for item in self.items]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Remember what another did, and nothing else. A summary under way is dropped.
+
+        Raises:
+            StateError: it is no state of a `SummarizingMemory`; then nothing has changed
+        """
+        summary = state.get("summary") if isinstance(state, dict) else None
+        items = state.get("items") if isinstance(state, dict) else None
+        if (
+            not isinstance(summary, str)
+            or not isinstance(items, list)
+            or not all(isinstance(item, dict) and "role" in item for item in items)
+        ):
+            raise StateError(
+                "this is no state of a SummarizingMemory: it needs a summary and a list of chat "
+                "messages"
+            )
+        with self._lock:
+            self._summary = summary
+            self.items[:] = [_copied(item) for item in items]
+            # The list may be as long as the one before.
+            self._sizes = []
+            self._under_way = set()
+            self._epoch += 1
+            self._look_again()
+
     async def settled(self) -> None:
         """Wait until no summary is under way. Cancelled, it stops waiting and nothing else."""
         if not self._idle.is_set():
@@ -168,16 +200,18 @@ class SummarizingMemory(TokenBoundedMemory):
                 self._idle.set()
                 return False
             self._under_way = {id(item) for item in batch}
-            old = self._summary
+            old, epoch = self._summary, self._epoch
         try:
             summary = asyncio.run(self._ask(old, batch))
         except BaseException as error:
             with self._lock:
-                self._give_up(batch, error)
+                if epoch == self._epoch:
+                    self._give_up(batch, error)
             return True
         with self._lock:
-            self._summary = summary
-            self._take_out(batch)
+            if epoch == self._epoch:
+                self._summary = summary
+                self._take_out(batch)
         return True
 
     def _batch(self) -> list[dict[str, Any]]:

@@ -6,28 +6,46 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from civitas.models.budgeted import BudgetedModel as BudgetedModel
     from civitas.models.fallback import FallbackModel as FallbackModel
     from civitas.models.limits import RateLimit as RateLimit
+    from civitas.models.litellm import LiteLLMModel as LiteLLMModel
     from civitas.models.local import LocalModel as LocalModel
+    from civitas.models.local_embedder import LocalEmbedder as LocalEmbedder
     from civitas.models.names import model as model
     from civitas.models.openai import OpenAIModel as OpenAIModel
+    from civitas.models.prices import Price as Price
+    from civitas.models.prices import Prices as Prices
     from civitas.models.protocol import Call as Call
     from civitas.models.protocol import Model as Model
     from civitas.models.protocol import ModelReply as ModelReply
+    from civitas.models.protocol import ReasoningPiece as ReasoningPiece
+    from civitas.models.protocol import StreamingModel as StreamingModel
+    from civitas.models.protocol import TextPiece as TextPiece
     from civitas.models.protocol import Usage as Usage
     from civitas.models.recorded import RecordedModel as RecordedModel
     from civitas.models.scripted import ScriptedModel as ScriptedModel
+    from civitas.models.transformers import TransformersModel as TransformersModel
 
 _HOME = {
+    "BudgetedModel": "budgeted",
     "Call": "protocol",
     "FallbackModel": "fallback",
+    "LiteLLMModel": "litellm",
+    "LocalEmbedder": "local_embedder",
     "LocalModel": "local",
     "Model": "protocol",
     "ModelReply": "protocol",
     "OpenAIModel": "openai",
+    "Price": "prices",
+    "Prices": "prices",
     "RateLimit": "limits",
+    "ReasoningPiece": "protocol",
     "RecordedModel": "recorded",
     "ScriptedModel": "scripted",
+    "StreamingModel": "protocol",
+    "TextPiece": "protocol",
+    "TransformersModel": "transformers",
     "Usage": "protocol",
     "model": "names",
 }

@@ -11,17 +11,38 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import ModelError
+from civitas.errors import ContextOverflow, ModelError
 from civitas.jsonvalue import json_type
+from civitas.models.characters import whole
 from civitas.models.protocol import Call, ModelReply, Usage
 
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["chat_messages", "read_answer", "response_format", "said", "tools"]
+__all__ = [
+    "MAX_CALLS",
+    "chat_messages",
+    "failed",
+    "joined_content",
+    "overflows",
+    "parsed",
+    "read_answer",
+    "read_calls",
+    "read_usage",
+    "response_format",
+    "said",
+    "thought",
+    "tools",
+    "withheld",
+    "wrong",
+]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MOST_TOKENS = 2**53
+_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
+
 # What strict keeping to a schema does not know; a server refuses a schema with one of these.
 _NOT_STRICT = frozenset(
     (
@@ -129,7 +150,7 @@ def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
     """An answer's body as a reply.
 
     Usage is what the provider says, and zero where that is no number of tokens. A call without an
-    id of its own gets one. Text that a model reasoned with is no part of its answer.
+    id of its own gets one. What a model reasoned is kept apart from its answer.
 
     Args:
         data: the body
@@ -139,47 +160,61 @@ def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
     Raises:
         ModelError: it is no answer; the text names the field
     """
-    answer = _parsed(data, name)
     where = f"{name}: the answer"
+    answer = parsed(data, where)
     if not isinstance(answer, dict):
         raise ModelError(f"{where} is {_kind(answer)}, not an object")
     if answer.get("error") and not answer.get("choices"):
-        raise ModelError(f"{name}: the server answered with an error: {said(answer)}")
+        raise failed(answer, name)
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise _wrong(where, "choices", choices, "a list that is not empty")
+        raise wrong(where, "choices", choices, "a list that is not empty")
     choice = choices[0]
     if not isinstance(choice, dict):
-        raise _wrong(where, "choices[0]", choice, "an object")
+        raise wrong(where, "choices[0]", choice, "an object")
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise _wrong(where, "choices[0].message", message, "an object")
-    text = _content(message, where)
-    calls = _calls(message.get("tool_calls"), where, calls_before)
+        raise wrong(where, "choices[0].message", message, "an object")
+    text = joined_content(message.get("content"), where, "choices[0].message.content")
+    if not text:
+        # What a provider writes instead of an answer, when it declines to give one.
+        refusal = message.get("refusal")
+        text = refusal if isinstance(refusal, str) else ""
+    calls = read_calls(
+        message.get("tool_calls"), where, "choices[0].message.tool_calls", calls_before
+    )
     reason = choice.get("finish_reason")
     if reason == "content_filter" and not text and not calls:
-        raise ModelError(f"{name}: the provider's content filter withheld the answer")
+        raise withheld(name)
     if reason != "length":
         reason = "calls" if calls else "stop"
-    return ModelReply(text, calls, _usage(answer.get("usage")), reason)
+    usage = read_usage(answer.get("usage"))
+    return ModelReply(whole(text), calls, usage, reason, whole(thought(message)))
 
 
-def _parsed(data: bytes, name: str) -> Any:
+def parsed(data: bytes, where: str) -> Any:
+    """The JSON of a body.
+
+    Raises:
+        ModelError: it is none
+    """
     try:
         return json.loads(data)
     except RecursionError:
-        raise ModelError(f"{name}: the answer is nested too deep") from None
+        raise ModelError(f"{where} is nested too deep") from None
     except ValueError as error:
         shown = _one_line(data[:60].decode("utf-8", "replace"))
-        raise ModelError(f"{name}: the answer is not JSON: {str(error)[:100]}: {shown!r}") from None
+        raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
 
 
-def _content(message: dict[str, Any], where: str) -> str:
-    content = message.get("content")
-    if content is None or content == "":
-        # What a provider writes instead of an answer, when it declines to give one.
-        refusal = message.get("refusal")
-        content = refusal if isinstance(refusal, str) else ""
+def joined_content(content: Any, where: str, place: str) -> str:
+    """The text of a message's content; what it may hold beside text is left out.
+
+    Raises:
+        ModelError: it is neither text nor a list of blocks
+    """
+    if content is None:
+        return ""
     if isinstance(content, list):
         parts = []
         for n, block in enumerate(content):
@@ -187,38 +222,62 @@ def _content(message: dict[str, Any], where: str) -> str:
             if isinstance(block, dict) and block.get("type", "text") != "text":
                 continue  # reasoning and the like
             if not isinstance(text, str):
-                raise _wrong(where, f"choices[0].message.content[{n}]", block, "a block of text")
+                raise wrong(where, f"{place}[{n}]", block, "a block of text")
             parts.append(text)
-        content = "".join(parts)
+        return "".join(parts)
     if not isinstance(content, str):
-        raise _wrong(where, "choices[0].message.content", content, "text")
-    # JSON can write half a character, which nothing after us could encode.
-    return content.encode("utf-8", "replace").decode()
+        raise wrong(where, place, content, "text")
+    return content
 
 
-def _calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
+def thought(message: Mapping[str, Any]) -> str:
+    """What a model reasoned, where the provider shows it: no part of the format, so no fault."""
+    for field in ("reasoning_content", "reasoning"):
+        text = message.get(field)
+        if isinstance(text, str) and text:
+            return text
+    content = message.get("content")
+    if not isinstance(content, list):
+        return ""
+    found: list[str] = []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") in ("reasoning", "thinking"):
+            about = block.get(block["type"], block.get("text"))
+            inner = about if isinstance(about, list) else [{"text": about}]
+            texts = (each.get("text") for each in inner if isinstance(each, dict))
+            found += [text for text in texts if isinstance(text, str)]
+    return "".join(found)
+
+
+def read_calls(listed: Any, where: str, place: str, before: int) -> tuple[Call, ...]:
+    """The calls of an answer, each with an id of its own.
+
+    Raises:
+        ModelError: one is none
+    """
     if listed is None:
         return ()
-    where_calls = "choices[0].message.tool_calls"
     if not isinstance(listed, list):
-        raise _wrong(where, where_calls, listed, "a list")
+        raise wrong(where, place, listed, "a list")
+    if len(listed) > MAX_CALLS:
+        raise ModelError(f"{where} has {len(listed)} calls, more than {MAX_CALLS}")
     calls: list[Call] = []
     taken: set[str] = set()
     for n, call in enumerate(listed):
-        place = f"{where_calls}[{n}]"
+        at = f"{place}[{n}]"
         if not isinstance(call, dict):
-            raise _wrong(where, place, call, "an object")
+            raise wrong(where, at, call, "an object")
         function = call.get("function")
         if not isinstance(function, dict):
-            raise _wrong(where, f"{place}.function", function, "an object")
+            raise wrong(where, f"{at}.function", function, "an object")
         called = function.get("name")
         if not isinstance(called, str):
-            raise _wrong(where, f"{place}.function.name", called, "text")
+            raise wrong(where, f"{at}.function.name", called, "text")
         # Text, as the provider wrote it, or an object: some servers parse it.
         args = function.get("arguments", "")
         if not isinstance(args, str | dict):
             if args is not None:
-                raise _wrong(where, f"{place}.function.arguments", args, "text")
+                raise wrong(where, f"{at}.function.arguments", args, "text")
             args = ""
         id = call.get("id")
         if not isinstance(id, str) or not id or id in taken:
@@ -235,7 +294,8 @@ def _new_id(number: int, taken: set[str]) -> str:
     return f"call_{number}"
 
 
-def _usage(usage: Any) -> Usage:
+def read_usage(usage: Any) -> Usage:
+    """The tokens that a provider counted; none where it says no number."""
     if not isinstance(usage, dict):
         return Usage()
     return Usage(_tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens")))
@@ -243,6 +303,31 @@ def _usage(usage: Any) -> Usage:
 
 def _tokens(count: Any) -> int:
     return count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0
+
+
+def withheld(name: str) -> ModelError:
+    """What is raised when a provider's filter left nothing of an answer."""
+    return ModelError(f"{name}: the provider's content filter withheld the answer")
+
+
+def failed(body: Any, name: str) -> ModelError:
+    """What is raised of an error that comes in an answer's place."""
+    reason = f"{name}: the server answered with an error: {said(body)}"
+    if overflows(body):
+        return ContextOverflow(f"{reason}; nothing was cut")
+    return ModelError(reason)
+
+
+def overflows(body: Any) -> bool:
+    """Whether a server's error says that the prompt does not fit."""
+    for _ in range(2):
+        if isinstance(body, Mapping):
+            for field in ("code", "type"):
+                kind = body.get(field)
+                if isinstance(kind, str) and kind in _OVERFLOWS:
+                    return True
+            body = body.get("error")
+    return False
 
 
 def said(body: Any) -> str:
@@ -254,7 +339,8 @@ def said(body: Any) -> str:
     return _one_line(text)[:300] or "no reason"
 
 
-def _wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
+def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
+    """What is raised of a field that is not what it should be."""
     return ModelError(f"{where}'s {field} is {_kind(found)}, not {wanted}")
 
 

@@ -10,13 +10,23 @@ whatever stands in quotes is copied; and what the user says is marked as an inst
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from civitas.models.characters import Characters, whole
 
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["INSTRUCTION", "choice_schema", "choice_text", "read_choice", "written"]
+__all__ = [
+    "INSTRUCTION",
+    "AnswerText",
+    "choice_schema",
+    "choice_text",
+    "read_choice",
+    "written",
+]
 
 INSTRUCTION = "Instruction: "
 """Stands before what the user says. Every turn of the user has it, so that a conversation that
@@ -140,5 +150,46 @@ def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
             return name, args
         if chosen.keys() == {"answer"}:
             answer = chosen["answer"]
-            return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+            text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+            return whole(text)
     raise ValueError("neither an action with its arguments nor an answer")
+
+
+_ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+_LONGEST_START = 64
+# As much of a string as can be read by itself: no escape is cut.
+_READABLE = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])*')
+
+
+class AnswerText:
+    """The text of an answer as it is written: what is in the string of `{"answer": "…"}`.
+
+    Of an action, or an answer that is not text, it gives nothing. What it gives, joined, is what
+    `read_choice` gives of the whole.
+    """
+
+    def __init__(self) -> None:
+        self._raw = ""
+        self._inside: bool | None = None
+        self._characters = Characters()
+
+    def add(self, piece: str) -> str:
+        """The text that a piece of what is written brings."""
+        if self._inside is False:
+            return ""
+        self._raw += piece
+        if self._inside is None:
+            start = _ANSWER_STARTS.match(self._raw)
+            if start is None:
+                self._inside = False if len(self._raw) > _LONGEST_START else None
+                return ""
+            self._inside = True
+            self._raw = self._raw[start.end() :]
+        readable = _READABLE.match(self._raw)
+        end = readable.end() if readable is not None else 0
+        text = self._characters.add(json.loads(f'"{self._raw[:end]}"', strict=False))
+        self._raw = self._raw[end:]
+        if self._raw.startswith('"'):
+            self._inside = False
+            text += self._characters.end()
+        return text

@@ -23,11 +23,13 @@ from civitas.models.weights import is_loopback
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["Connections", "HttpClient", "Response"]
+__all__ = ["Body", "Connections", "HttpClient", "Response"]
 
 Response = httpx2.Response
 
 _CONNECT_S = 10.0
+# How long the end of a body may take that follows the end of its answer.
+_END_S = 0.1
 # What the SDK looks at, and nothing that describes the body as it was on its way.
 _KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry")
 
@@ -75,25 +77,40 @@ class HttpClient(httpx2.AsyncClient):
         """A request of what the SDK gives; there is nothing of the client's to merge it with."""
         return httpx2.Request(method, url, content=content, headers=headers)
 
-    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+    async def send(
+        self, request: httpx2.Request, *, stream: bool = False, **_: Any
+    ) -> httpx2.Response:
         """Send a request and read the whole answer. Cancelled, it closes the connection.
+
+        Args:
+            request: the request
+            stream: whether the body of an answer that is no error is left to the caller, from its
+                first bytes on: `response.extensions["body"]` is a `Body`, to be closed
 
         Raises:
             httpx2.TransportError: there is no answer, or not all of it
             ModelError: the answer is too large
         """
-        async with self._slots:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    return await self._send(request)
-            except aiohttp.ServerTimeoutError as error:
-                raise httpx2.ConnectError("no connection in time", request=request) from error
-            except TimeoutError as error:
-                raise httpx2.ReadTimeout("no answer", request=request) from error
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise httpx2.TransportError(_told(error), request=request) from error
+        await self._slots.acquire()
+        kept = False
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                response = await self._send(request, stream)
+            if body := response.extensions.get("body"):
+                body.left_s = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+                kept = True
+            return response
+        except aiohttp.ServerTimeoutError as error:
+            raise httpx2.ConnectError("no connection in time", request=request) from error
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("no answer", request=request) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise httpx2.TransportError(_told(error), request=request) from error
+        finally:
+            if not kept:
+                self._slots.release()
 
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request, stream: bool) -> httpx2.Response:
         response = await self._session.request(
             request.method,
             str(request.url),
@@ -101,13 +118,22 @@ class HttpClient(httpx2.AsyncClient):
             data=request.content,
             allow_redirects=False,
         )
+        headers = [(n, response.headers[n]) for n in _KEPT_HEADERS if n in response.headers]
         try:
-            body = await self._body(response)
+            if stream and 200 <= response.status < 300:
+                # As long as nothing has come, the attempt can be made again.
+                first = await response.content.readany()
+                body = Body(
+                    response, first, self._name, self._timeout_s, self._max_bytes, self._slots
+                )
+                return httpx2.Response(
+                    response.status, headers=headers, request=request, extensions={"body": body}
+                )
+            content = await self._body(response)
         except BaseException:
             response.close()
             raise
-        headers = [(n, response.headers[n]) for n in _KEPT_HEADERS if n in response.headers]
-        return httpx2.Response(response.status, headers=headers, content=body, request=request)
+        return httpx2.Response(response.status, headers=headers, content=content, request=request)
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
@@ -121,6 +147,90 @@ class HttpClient(httpx2.AsyncClient):
         """Close the connections."""
         await self._session.close()
         await super().aclose()
+
+
+class Body:
+    """The body of an answer, as it comes.
+
+    Only the time of waiting for the server counts towards the time of the attempt: how long the
+    caller takes between two pieces is no fault of the server.
+
+    Attributes:
+        left_s: how much longer it may be waited for
+    """
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        first: bytes,
+        name: str,
+        timeout_s: float,
+        max_bytes: int,
+        slots: asyncio.Semaphore,
+    ) -> None:
+        self.left_s = timeout_s
+        self._timeout_s = timeout_s
+        self._response = response
+        self._first = first
+        self._name = name
+        self._left_bytes = max_bytes
+        self._max_bytes = max_bytes
+        self._slots = slots
+        self._closed = False
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end.
+
+        Raises:
+            ModelError: the rest does not come, or is too large
+        """
+        data = self._first
+        if data:
+            self._first = b""
+        else:
+            data = await self._next()
+        self._left_bytes -= len(data)
+        if self._left_bytes < 0:
+            raise ModelError(f"{self._name}: the answer has more than {self._max_bytes} bytes")
+        return data
+
+    async def _next(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(self.left_s):
+                return await self._response.content.readany()
+        except TimeoutError as error:
+            raise ModelError(
+                f"{self._name}: the answer did not end within {self._timeout_s:g} s"
+            ) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ModelError(f"{self._name}: the answer broke off: {_line(error)}") from error
+        finally:
+            self.left_s -= loop.time() - begun
+
+    async def finish(self) -> None:
+        """Read what may follow the answer's end, so that the connection can be used again.
+
+        A server that keeps it open is not waited for.
+        """
+        self.left_s = min(self.left_s, _END_S)
+        try:
+            while await self.read():
+                pass
+        except ModelError:
+            pass  # the answer is there; the connection will be closed
+
+    def close(self) -> None:
+        """Close the connection, unless all that was sent on it has been read."""
+        if not self._closed:
+            self._closed = True
+            self._response.close()
+            self._slots.release()
+
+
+def _line(error: Exception) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in _told(error)).split())[:300]
 
 
 def _told(error: Exception) -> str:
@@ -192,4 +302,6 @@ def _begin_to_close(keeper: AsyncGenerator[None, None]) -> None:
 
 
 async def _close(keeper: AsyncGenerator[None, None]) -> None:
-    await keeper.aclose()
+    # A loop that ends just now closes it by itself. Not every async generator says so by its type.
+    if not getattr(keeper, "ag_running", False):
+        await keeper.aclose()

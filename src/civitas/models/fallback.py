@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
 from civitas.models.names import model as named
-from civitas.models.protocol import Model, ModelReply
+from civitas.models.protocol import Model, ModelReply, StreamPart
+from civitas.models.streaming import streamed
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -27,7 +29,8 @@ class FallbackModel:
     another model would only hide.
 
     Its `context_tokens` is the smallest of those that are known, so that what an agent remembers
-    fits whichever answers.
+    fits whichever answers. Its `max_tokens` is the largest, and None if one's is not known, so that
+    what is reckoned with is enough for whichever answers.
 
     Args:
         models: models, or names of models, in the order in which they are asked
@@ -45,6 +48,9 @@ class FallbackModel:
         self.name = name or f"fallback({', '.join(each.name for each in self.models)})"
         known = [each.context_tokens for each in self.models if each.context_tokens is not None]
         self.context_tokens: int | None = min(known, default=None)
+        longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
+        given = [each for each in longest if each is not None]
+        self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
 
     async def complete(
         self,
@@ -58,16 +64,56 @@ class FallbackModel:
             ContextOverflow: it fits the context of none of the models
             ModelError: none answered; the text has the reason of each
         """
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
+        self._check(messages)
         errors: list[Exception] = []
-        for place, each in enumerate(self.models):
+        for each in self.models:
             try:
                 return await each.complete(messages, actions, schema)
             except (ModelError, MissingExtra) as error:
-                errors.append(error)
-                if place + 1 < len(self.models):
-                    logger.warning("%s; asking %s", error, self.models[place + 1].name)
+                self._next(errors, error)
+        raise self._none(errors) from errors[-1]
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Answer a conversation piece by piece, and then whole.
+
+        Once a piece was given, the next model is not asked: its answer would be another. An error
+        passes through then.
+
+        Raises:
+            ContextOverflow: it fits the context of none of the models
+            ModelError: none answered, or one that had begun broke off
+        """
+        self._check(messages)
+        errors: list[Exception] = []
+        for each in self.models:
+            begun = False
+            try:
+                async with aclosing(streamed(each, messages, actions, schema)) as parts:
+                    async for part in parts:
+                        begun = True
+                        yield part
+                return
+            except (ModelError, MissingExtra) as error:
+                if begun:
+                    raise
+                self._next(errors, error)
+        raise self._none(errors) from errors[-1]
+
+    def _check(self, messages: list[dict[str, Any]]) -> None:
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+
+    def _next(self, errors: list[Exception], error: Exception) -> None:
+        errors.append(error)
+        if len(errors) < len(self.models):
+            logger.warning("%s; asking %s", error, self.models[len(errors)].name)
+
+    def _none(self, errors: list[Exception]) -> ModelError:
         # Raised as such, it tells the caller that less would do.
         kind = (
             ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
@@ -75,4 +121,4 @@ class FallbackModel:
         reasons = "; ".join(
             f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
         )
-        raise kind(f"{self.name}: no model answered: {reasons}") from errors[-1]
+        return kind(f"{self.name}: no model answered: {reasons}")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import choice, weights
-from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.models.runtime import Runtime
+from civitas.models.plain_chat import calls_in, has_result, plain_chat
+from civitas.models.protocol import (
+    Call,
+    ModelReply,
+    ReasoningPiece,
+    StreamPart,
+    TextPiece,
+    Usage,
+)
+from civitas.models.runtime import Generated, Runtime
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -21,7 +30,7 @@ __all__ = ["LocalModel"]
 
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
-_TURN_MARK = re.compile(r"<(?=\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
+_TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
@@ -33,7 +42,8 @@ class LocalModel:
     It loads when it is first used. Callers at the same time share its slots and are computed in one
     batch; those beyond the slots wait their turn. Actions are chosen, and schemas kept to, under a
     grammar. An answer that reaches `max_tokens`, or the end of the context, says so by its finish
-    reason `length`; a prompt too long for the context raises `ContextOverflow`.
+    reason `length`, and half a call is none; a prompt too long for the context raises
+    `ContextOverflow`.
 
     The marks of a chat format (such as `<|im_end|>`) in a message get a space put into them, so
     that no text can pass for another speaker's.
@@ -90,7 +100,6 @@ class LocalModel:
             raise DefinitionError(f"LocalModel: seed= is an integer, not {seed!r}")
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= is the path of a file, not {path!r}")
-        context_tokens = min(context_tokens, _LARGEST_CONTEXT)
         if path is None:
             self.path = weights.DEFAULT.path
             if not self.path.exists():
@@ -100,7 +109,8 @@ class LocalModel:
                 )
         else:
             self.path = Path(path).expanduser()
-            weights.check_gguf(self.path)
+        own = weights.context_length(self.path)
+        context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
         )
@@ -157,46 +167,83 @@ class LocalModel:
             MissingExtra: the runtime is not installed
             ModelError: the messages or the schema are not what they should be, or it was closed
         """
+        body, held_to = self._request(messages, actions, schema)
+        return self._reply(await self._runtime.generate(body, held_to), messages, actions)
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Answer a conversation piece by piece, and then whole.
+
+        Calls come with the whole answer only. Closed or cancelled, the generation ends with its
+        next token.
+
+        Raises:
+            ContextOverflow: the prompt does not fit the context
+            WeightsError: the weights are missing, or damaged
+            MissingExtra: the runtime is not installed
+            ModelError: the messages or the schema are not what they should be, or it was closed
+        """
+        body, held_to = self._request(messages, actions, schema)
+        written = choice.AnswerText()
+        said: list[str] = []
+        async with aclosing(self._runtime.stream(body, held_to)) as parts:
+            async for part in parts:
+                if isinstance(part, ReasoningPiece):
+                    yield part
+                elif isinstance(part, TextPiece):
+                    text = written.add(part.text) if actions else part.text
+                    if text:
+                        said.append(text)
+                        yield TextPiece(text)
+                else:
+                    reply = self._reply(part, messages, actions)
+        # An answer that is held to a schema is read as a whole before it is text.
+        if not said and reply.text:
+            yield TextPiece(reply.text)
+        yield reply
+
+    def _request(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """What the runtime is asked, and the schema that it holds the text to."""
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
-        chat = _chat(messages, self.name, choice.INSTRUCTION if actions else "")
+        chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
         held_to = schema
         if actions:
-            may_answer = _has_result(messages)
+            may_answer = has_result(messages)
             held_to = choice.choice_schema(
                 actions, answer=(schema or {"type": "string"}) if may_answer else None
             )
             _add_system(chat, choice.choice_text(actions, may_answer=may_answer))
-        done = await self._runtime.generate(
-            {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}, held_to
-        )
+        return {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}, held_to
+
+    def _reply(
+        self, done: Generated, messages: list[dict[str, Any]], actions: list[Action] | None
+    ) -> ModelReply:
         usage = Usage(done.input_tokens, done.output_tokens)
-        if not actions or done.finish_reason == "length":
-            return ModelReply(done.text, (), usage, done.finish_reason)
+        if not actions:
+            return ModelReply(done.text, (), usage, done.finish_reason, done.reasoning)
+        if done.finish_reason == "length":
+            # The text of an answer as far as it came; half a call is nothing that can be read.
+            text = choice.AnswerText().add(done.text)
+            return ModelReply(text, (), usage, "length", done.reasoning)
         try:
             chosen = choice.read_choice(done.text)
         except ValueError as error:
             raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
         if isinstance(chosen, str):
-            return ModelReply(chosen, (), usage)
+            return ModelReply(chosen, (), usage, reasoning=done.reasoning)
         # A number, not a random id: the same conversation gives the same calls.
-        call = Call(f"call_{_calls(messages) + 1}", *chosen)
-        return ModelReply("", (call,), usage, "calls")
-
-
-def _has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether an action has ended since the user last spoke."""
-    result = False
-    for message in messages:
-        if message["role"] == "user":
-            result = False
-        elif message["role"] == "tool":
-            result = True
-    return result
-
-
-def _calls(messages: Iterable[Mapping[str, Any]]) -> int:
-    return sum(len(message.get("tool_calls") or ()) for message in messages)
+        call = Call(f"call_{calls_in(messages) + 1}", *chosen)
+        return ModelReply("", (call,), usage, "calls", done.reasoning)
 
 
 def _add_system(chat: list[dict[str, str]], text: str) -> None:
@@ -204,51 +251,3 @@ def _add_system(chat: list[dict[str, str]], text: str) -> None:
         chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
     else:
         chat.insert(0, {"role": "system", "content": text})
-
-
-def _chat(messages: list[dict[str, Any]], name: str, before_user: str = "") -> list[dict[str, str]]:
-    """The messages in the three roles that every chat format has, none twice in a row."""
-    chat: list[dict[str, str]] = []
-    called: dict[str, str] = {}
-    for place, message in enumerate(messages):
-        where = f"{name}: messages[{place}]"
-        if not isinstance(message, Mapping):
-            raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
-        role = message.get("role")
-        content = _TURN_MARK.sub("< ", _text(message.get("content"), where))
-        if role == "tool":
-            action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
-            role, content = "user", f"Result of {action}: {content}"
-        elif role == "assistant":
-            for call in message.get("tool_calls") or ():
-                called[call["id"]] = call["name"]
-                form = choice.written(call["name"], call["args"])
-                content = f"{content}\n{form}" if content else form
-        elif role == "user":
-            content = before_user + content
-        elif role != "system":
-            raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r}")
-        if chat and chat[-1]["role"] == role:
-            chat[-1]["content"] += f"\n\n{content}"
-        else:
-            chat.append({"role": role, "content": content})
-    return chat
-
-
-def _text(content: Any, where: str) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, list):
-        parts = []
-        for block in content:
-            if not (isinstance(block, Mapping) and isinstance(block.get("text"), str)):
-                raise ModelError(f"{where}: a local model reads text only, not {block!r:.80}")
-            parts.append(block["text"])
-        content = "\n".join(parts)
-    if not isinstance(content, str):
-        raise ModelError(f"{where}: content is text, not {type(content).__name__}")
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        raise ModelError(f"{where}: content holds half a character, which is no text") from None
-    return content

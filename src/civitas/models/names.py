@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SPELLINGS", "model"]
 
-SPELLINGS = ("local", "local:NAME", "gguf:PATH", "openai:NAME", "http://HOST/v1#NAME")
+SPELLINGS = (
+    "local",
+    "local:NAME",
+    "gguf:PATH",
+    "openai:NAME",
+    "http://HOST/v1#NAME",
+    "litellm:PROVIDER/NAME",
+    "hf:ORG/NAME",
+)
 """The forms of names that `model` takes."""
 
 # One file in memory, or one set of connections, serves everyone who names it.
@@ -27,6 +35,8 @@ _CONNECTED: weakref.WeakValueDictionary[tuple[str, ...], OpenAIModel] = (
     weakref.WeakValueDictionary()
 )
 
+_KEPT: weakref.WeakValueDictionary[str, Model] = weakref.WeakValueDictionary()
+
 
 def model(name: str | Model) -> Model:
     """The model of this name; a model is given back as it is.
@@ -34,12 +44,14 @@ def model(name: str | Model) -> Model:
     `local` is the default one in this process, `local:NAME` a listed one that `civitas models
     fetch NAME` brought, `gguf:PATH` any GGUF file. `openai:NAME` is one of OpenAI's, by the key in
     `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any server that is compatible with it
-    and asks for no key. While it is in use, the same name gives the same model.
+    and asks for no key. `litellm:PROVIDER/NAME` is one of any provider that litellm knows, by the
+    key in that provider's variable; `hf:ORG/NAME` one of the Hugging Face hub on PyTorch, or, with
+    `hf:./FOLDER`, of a folder. While it is in use, the same name gives the same model.
 
     Raises:
         ModelError: nothing is called so, or there is no key
         WeightsError: the weights are missing
-        MissingExtra: `openai` is not installed, for a model behind a server
+        MissingExtra: the extra that this kind of model needs is not installed
     """
     if not isinstance(name, str):
         if callable(getattr(name, "complete", None)):
@@ -52,6 +64,10 @@ def model(name: str | Model) -> Model:
         return _loaded(name, rest)
     if kind == "openai" and rest:
         return _connected(rest, None)
+    if kind == "litellm" and rest:
+        return _kept(name, rest, "litellm")
+    if kind == "hf" and rest:
+        return _kept(name, rest, "transformers")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
         if not listed:
@@ -83,6 +99,27 @@ def _loaded(name: str, path: Any) -> Model:
         if found is None or found.closed:
             found = _LOADED[name] = LocalModel(path, name=name)
         return found
+
+
+def _kept(name: str, rest: str, library: str) -> Model:
+    with _LOCK:
+        found = _KEPT.get(name)
+        if found is None or getattr(found, "closed", False):
+            try:
+                found = _KEPT[name] = _made(rest, library)
+            except DefinitionError as error:
+                raise ModelError(f"there is no such model: {error}") from error
+        return found
+
+
+def _made(rest: str, library: str) -> Model:
+    if library == "litellm":
+        from civitas.models.litellm import LiteLLMModel
+
+        return LiteLLMModel(rest)
+    from civitas.models.transformers import TransformersModel
+
+    return TransformersModel(rest)
 
 
 def _connected(listed: str, url: str | None) -> Model:

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
 from civitas.models.chat_format import (
     chat_messages,
+    overflows,
     read_answer,
     response_format,
     said,
     tools,
 )
-from civitas.models.protocol import ModelReply
+from civitas.models.chat_stream import AnswerStream
+from civitas.models.protocol import ModelReply, StreamPart
 from civitas.models.remote import check_allowed, check_url
 
 if TYPE_CHECKING:
     import openai
 
     from civitas.action import Action
-    from civitas.models.limits import RateLimit
+    from civitas.models.connections import Body
+    from civitas.models.limits import RateLimit, Reservation
 
 __all__ = ["OpenAIModel"]
 
 _OPENAI = "https://api.openai.com/v1"
-# What complete() itself says in a request.
+# What complete() and stream() themselves say in a request.
 _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
 )
-_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+_LENGTHS = ("max_completion_tokens", "max_tokens")
+_STREAM_USAGE = re.compile("stream_options|include_usage")
 _MAX_BYTES = 64 * 2**20
 
 
@@ -57,10 +62,12 @@ class OpenAIModel:
         api_key: the key
         context_tokens: how much a prompt and its answer may take together, where you know it; an
             agent's memory keeps to it
-        max_tokens: how long an answer may be; the server decides if left out
+        max_tokens: how long an answer may be, in the field that the server knows (one that
+            `options` names); None leaves it to the server, and then no budget can reckon with it
         temperature: 0 takes the likeliest token each time; the server decides if left out
         seed: of the draws, for servers that keep to it
-        timeout: seconds that one attempt may take, to the end of its answer
+        timeout: seconds that one attempt may take, to the end of its answer; of a streamed one,
+            the seconds that the server is waited for
         max_retries: how many more attempts are made
         rate_limit: the limits of the provider, shared with others by sharing the object; a call
             counts once, however many attempts it takes
@@ -69,6 +76,7 @@ class OpenAIModel:
 
     Attributes:
         name: what `model()` takes for it: `openai:NAME`, or `http://host/v1#NAME`
+        max_tokens: the longest answer that is asked for
 
     Raises:
         MissingExtra: the extra `openai` is not installed
@@ -83,7 +91,7 @@ class OpenAIModel:
         api_key: str | None = None,
         *,
         context_tokens: int | None = None,
-        max_tokens: int | None = None,
+        max_tokens: int | None = 4096,
         temperature: float | None = None,
         seed: int | None = None,
         timeout: float = 600.0,
@@ -94,6 +102,9 @@ class OpenAIModel:
     ) -> None:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise DefinitionError(f"OpenAIModel: the name of a model is a text, not {name!r:.80}")
+        limit = next((field for field in _LENGTHS if field in (options or {})), None)
+        if limit is not None and options is not None:
+            max_tokens = options[limit]
         for what, value, least in (
             ("context_tokens", context_tokens, 1),
             ("max_tokens", max_tokens, 1),
@@ -126,9 +137,11 @@ class OpenAIModel:
                 f"{self.name}: the key holds a character that no key has, such as a line break"
             )
         self._key = found or "none"
+        # Until a server says that it does not know how.
+        self._streams_usage = True
         self._fields: dict[str, Any] = {"model": name, **(options or {})}
         # OpenAI's newer models refuse the old name, and other servers do not know the new one.
-        limit = "max_completion_tokens" if self.base_url == _OPENAI else "max_tokens"
+        limit = limit or _LENGTHS[self.base_url != _OPENAI]
         for field, about in ((limit, max_tokens), ("temperature", temperature), ("seed", seed)):
             if about is not None:
                 self._fields[field] = about
@@ -182,27 +195,59 @@ class OpenAIModel:
             ContextOverflow: the server says that the prompt does not fit
             ModelError: there is no answer, or what came is none
         """
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
-        check_allowed(self.base_url, self.name)
-        content = self._request(messages, actions, schema)
-        if self.rate_limit is None:
-            return await self._ask(content, messages)
-        # One token for each three bytes, and the longest answer: rather too many than too few.
-        about = len(content) // 3 + (self.max_tokens or 0)
-        reserved = await self.rate_limit.acquire(about)
-        reply = await self._ask(content, messages)
-        spent = reply.usage.input_tokens + reply.usage.output_tokens
-        if spent:
-            reserved.settle(spent)
+        content = self._begin(messages, actions, schema)
+        reserved = await self._reserve(content)
+        response = await self._post(content)
+        reply = self._read(response.content, messages)
+        self._settle(reserved, reply)
         return reply
 
-    def _request(
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Answer a conversation piece by piece, and then whole.
+
+        Attempts are made again until the first byte of an answer is there, and no longer. Closed or
+        cancelled, it closes the connection. A server that does not stream gives its answer in one
+        piece. Calls come with the whole answer only.
+
+        Raises:
+            RemoteForbidden: `CIVITAS_OFFLINE=1`, and the server is not on this machine
+            ContextOverflow: the server says that the prompt does not fit
+            ModelError: there is no answer, it broke off, or what came is none
+        """
+        content = self._begin(messages, actions, schema)
+        reserved = await self._reserve(content)
+        body = await self._open(content)
+        answer = AnswerStream(self.name, _calls(messages))
+        try:
+            while not answer.over and (data := await _more(body, answer)):
+                for part in answer.feed(data):
+                    yield part
+            if answer.over:
+                await body.finish()
+            left, reply = answer.end()
+        except ModelError as error:
+            raise self._without_key(error) from error.__cause__
+        finally:
+            body.close()
+        self._settle(reserved, reply)
+        for part in left:
+            yield part
+        yield reply
+
+    def _begin(
         self,
         messages: list[dict[str, Any]],
         actions: list[Action] | None,
         schema: dict[str, Any] | None,
     ) -> bytes:
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+        check_allowed(self.base_url, self.name)
         try:
             body = {**self._fields, "messages": chat_messages(messages, self.name)}
             if actions:
@@ -213,18 +258,57 @@ class OpenAIModel:
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
 
-    async def _ask(self, content: bytes, messages: list[dict[str, Any]]) -> ModelReply:
+    async def _reserve(self, content: bytes) -> Reservation | None:
+        if self.rate_limit is None:
+            return None
+        # One token for each three bytes, and the longest answer: rather too many than too few.
+        return await self.rate_limit.acquire(len(content) // 3 + (self.max_tokens or 0))
+
+    def _settle(self, reserved: Reservation | None, reply: ModelReply) -> None:
+        spent = reply.usage.input_tokens + reply.usage.output_tokens
+        if reserved is not None and spent:
+            reserved.settle(spent)
+
+    async def _open(self, content: bytes) -> Body:
+        usage = self._streams_usage
+        try:
+            response = await self._post(_to_stream(content, usage), stream=True)
+        except _NoUsage:
+            if not usage:
+                raise
+            self._streams_usage = False
+            response = await self._post(_to_stream(content, False), stream=True)
+        body: Body = response.extensions["body"]
+        return body
+
+    async def _post(self, content: bytes, stream: bool = False) -> Any:
         client = await self._connections.client()
         try:
             # The SDK's own way to an endpoint without its models of requests and answers: these
             # take longer than the call, and let any answer pass for one.
-            response = await client.post(
-                self._endpoint, content=content, cast_to=self._http.Response
+            return await client.post(
+                self._endpoint,
+                content=content,
+                cast_to=self._http.Response,
+                stream=stream,
+                stream_cls=self._sdk.AsyncStream if stream else None,
             )
         except self._sdk.APIError as error:
             raise self._failed(error) from error
-        calls = sum(len(message.get("tool_calls") or ()) for message in messages)
-        return read_answer(response.content, self.name, calls)
+
+    def _read(self, content: bytes, messages: list[dict[str, Any]]) -> ModelReply:
+        try:
+            return read_answer(content, self.name, _calls(messages))
+        except ModelError as error:
+            raise self._without_key(error) from None
+
+    def _without_key(self, error: ModelError) -> ModelError:
+        """The error, if what it says of the server's answer does not hold the key."""
+        text = str(error)
+        return type(error)(self._hidden(text)) if self._hidden(text) != text else error
+
+    def _hidden(self, text: str) -> str:
+        return text.replace(self._key, "…") if len(self._key) > 4 else text
 
     def _failed(self, error: openai.APIError) -> ModelError:
         """What the SDK says, in one line that names the model, and without the key."""
@@ -235,8 +319,10 @@ class OpenAIModel:
             reason = f"no answer from {self.base_url}: {said(str(error.__cause__))}{tried}"
         elif isinstance(error, self._sdk.APIStatusError):
             reason = self._refused(error)
-            if _overflows(error):
+            if overflows(error.body):
                 return ContextOverflow(f"{self.name}: {reason}; nothing was cut")
+            if error.status_code in (400, 422) and _STREAM_USAGE.search(str(error.body)):
+                return _NoUsage(f"{self.name}: {reason}")
         else:
             reason = said(str(error))
         return ModelError(f"{self.name}: {reason}")
@@ -244,8 +330,7 @@ class OpenAIModel:
     def _refused(self, error: openai.APIStatusError) -> str:
         status = error.status_code
         text = f"the server answered {status}: {said(error.body)}"
-        if len(self._key) > 4:
-            text = text.replace(self._key, "…")
+        text = self._hidden(text)
         if status in (401, 403):
             text += "; check api_key=, or OPENAI_API_KEY"
         elif status == 404:
@@ -255,16 +340,27 @@ class OpenAIModel:
         return text
 
 
-def _overflows(error: openai.APIStatusError) -> bool:
-    about = error.body
-    for _ in range(2):
-        if isinstance(about, Mapping):
-            for field in ("code", "type"):
-                kind = about.get(field)
-                if isinstance(kind, str) and kind in _OVERFLOWS:
-                    return True
-            about = about.get("error")
-    return False
+class _NoUsage(ModelError):
+    """A server does not know how to count the tokens of a stream, and refuses to try."""
+
+
+def _to_stream(content: bytes, usage: bool) -> bytes:
+    """A request for the same answer in pieces."""
+    counted = b', "stream_options": {"include_usage": true}' if usage else b""
+    return content[:-1] + b', "stream": true' + counted + b"}"
+
+
+async def _more(body: Body, answer: AnswerStream) -> bytes:
+    try:
+        return await body.read()
+    except ModelError:
+        if answer.whole:
+            return b""  # what is missing is nothing of the answer
+        raise
+
+
+def _calls(messages: list[dict[str, Any]]) -> int:
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
 def _library() -> tuple[Any, Any]:

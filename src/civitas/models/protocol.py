@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["Call", "Model", "ModelReply", "Usage"]
+__all__ = [
+    "Call",
+    "Model",
+    "ModelReply",
+    "ReasoningPiece",
+    "StreamPart",
+    "StreamingModel",
+    "TextPiece",
+    "Usage",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +58,46 @@ class ModelReply:
         calls: the actions that it wants executed, in order
         usage: the tokens that the answer took
         finish_reason: `stop`, `calls`, or `length` for an answer that was cut at a limit
+        reasoning: what it thought on the way, where the provider shows it; no part of the answer
     """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = "stop"
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of an answer's text, as soon as it is there.
+
+    Attributes:
+        text: the piece
+        agent: the id of the agent whose model it is; None as the model gives it
+    """
+
+    kind: ClassVar[str] = "text"
+    text: str
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    """A piece of what a model thinks before it answers.
+
+    Attributes:
+        text: the piece
+        agent: the id of the agent whose model it is; None as the model gives it
+    """
+
+    kind: ClassVar[str] = "reasoning"
+    text: str
+    agent: str | None = None
+
+
+StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply
+"""What a model streams: pieces, and at last the whole answer."""
 
 
 @runtime_checkable
@@ -87,5 +131,29 @@ class Model(Protocol):
 
         Raises:
             ModelError: the model cannot answer
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that also gives its answer piece by piece.
+
+    A model need not: whoever streams takes the answer of `complete` for one piece.
+    """
+
+    def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncIterator[StreamPart]:
+        """Answer a conversation piece by piece.
+
+        The pieces of text, one after the other, are the text of the answer, which comes last and
+        is what `complete` would have given. Closed or cancelled before, it ends what it started.
+
+        Raises:
+            ModelError: the model cannot answer, or broke off; no answer came then
         """
         ...

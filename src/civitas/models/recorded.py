@@ -10,6 +10,8 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
 from civitas.models.names import model as named
-from civitas.models.protocol import Call, Model, ModelReply, Usage
+from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
+from civitas.models.streaming import in_pieces, streamed
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -40,11 +43,15 @@ class RecordedModel:
     Callers at the same time with the same request cause one call. The file is only added to, a
     line at a time, so a process that is killed leaves all but the line that it was writing.
 
+    What is recorded is streamed word by word. A stream is recorded when it has come to its end; one
+    that broke off, or was closed before, is not.
+
     Args:
         model: the model, or the name of one; None to replay
         path: the file; it belongs to one model, whose name is in it
         name: what people call it; the model's own name if left out
         context_tokens: for replaying in place of what is recorded
+        max_tokens: likewise
 
     Raises:
         ModelError: the file is missing, damaged, or another model's
@@ -57,6 +64,7 @@ class RecordedModel:
         *,
         name: str | None = None,
         context_tokens: int | None = None,
+        max_tokens: int | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
         self.model = None if model is None else named(model)
@@ -66,6 +74,11 @@ class RecordedModel:
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name = name or self._file.model
         self.context_tokens = context_tokens or self._file.context_tokens
+        # Of the model, if there is one: recordings from before it was recorded have none.
+        longest = self._file.max_tokens
+        if self.model is not None:
+            longest = getattr(self.model, "max_tokens", None)
+        self.max_tokens: int | None = max_tokens or longest
 
     def __len__(self) -> int:
         """How many answers are recorded."""
@@ -102,9 +115,66 @@ class RecordedModel:
             ModelError: it is not recorded and there is no model, the model failed, or the file
                 was closed or cannot be read or written
         """
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         key = self._key(messages, actions, schema)
+        asking = await self._turn(key, messages, actions, schema)
+        if isinstance(asking, ModelReply):
+            return asking
+        error: ModelError | None = None
+        try:
+            reply = await self._asked().complete(messages, actions, schema)
+            self._add(key, reply, messages, actions, schema)
+            return reply
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            self._end(key, asking, error)
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """Answer a conversation piece by piece, and then whole, from the file or by the model.
+
+        Raises:
+            ModelError: it is not recorded and there is no model, the model failed or broke off, or
+                the file was closed or cannot be read or written
+        """
+        key = self._key(messages, actions, schema)
+        asking = await self._turn(key, messages, actions, schema)
+        if isinstance(asking, ModelReply):
+            for part in in_pieces(asking):
+                yield part
+            return
+        error: ModelError | None = None
+        reply: ModelReply | None = None
+        try:
+            async with aclosing(streamed(self._asked(), messages, actions, schema)) as parts:
+                async for part in parts:
+                    if isinstance(part, ModelReply):
+                        reply = part
+                        break
+                    yield part
+            if reply is None:
+                raise ModelError(f"{self.name}: its stream ended without an answer")
+            self._add(key, reply, messages, actions, schema)
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            self._end(key, asking, error)
+        yield reply
+
+    async def _turn(
+        self,
+        key: str,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> ModelReply | _Asking:
+        """The recorded answer, or the turn to ask for one, which `_end` ends."""
         while True:
             with self._lock:
                 if not self._finalizer.alive:
@@ -119,24 +189,31 @@ class RecordedModel:
                 asking = self._asking.get(key)
                 if asking is None:
                     asking = self._asking[key] = _Asking()
-                    break
+                    return asking
                 waiter = asking.wait()
             # Who asks may be cancelled; then one of those who wait asks in its place.
             await waiter
-        error: ModelError | None = None
-        try:
-            reply = await self.model.complete(messages, actions, schema)
-            with self._lock:
-                if self._finalizer.alive:
-                    self._file.add(key, reply, _about(messages, actions, schema))
-            return reply
-        except ModelError as raised:
-            error = raised
-            raise
-        finally:
-            with self._lock:
-                del self._asking[key]
-            asking.end(error)
+
+    def _asked(self) -> Model:
+        assert self.model is not None  # nobody gets a turn to ask without one
+        return self.model
+
+    def _add(
+        self,
+        key: str,
+        reply: ModelReply,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> None:
+        with self._lock:
+            if self._finalizer.alive:
+                self._file.add(key, reply, _about(messages, actions, schema))
+
+    def _end(self, key: str, asking: _Asking, error: ModelError | None) -> None:
+        with self._lock:
+            del self._asking[key]
+        asking.end(error)
 
     def _key(
         self,
@@ -144,6 +221,8 @@ class RecordedModel:
         actions: list[Action] | None,
         schema: dict[str, Any] | None,
     ) -> str:
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
         offered = [[each.name, each.description, each.parameters] for each in actions or ()]
         try:
             content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
@@ -275,6 +354,7 @@ class _File:
             if head is None:
                 head = {"format": _FORMAT, "version": _VERSION}
                 head |= {"model": model.name, "context_tokens": model.context_tokens}
+                head["max_tokens"] = getattr(model, "max_tokens", None)
                 self._write(_line(head))
             elif head["model"] != model.name:
                 raise ModelError(
@@ -282,6 +362,7 @@ class _File:
                 )
         self.model: str = head["model"]
         self.context_tokens: int | None = head["context_tokens"]
+        self.max_tokens: int | None = head.get("max_tokens")
 
     def _record(self, line: bytes, number: int) -> dict[str, Any]:
         try:
@@ -300,11 +381,12 @@ class _File:
                 f"{self.path} is of version {record.get('version')!r:.40} of the format, and only "
                 f"version {_VERSION} is known"
             )
-        context = record.get("context_tokens")
         if not isinstance(record.get("model"), str) or not record["model"]:
             raise self._damaged(1)
-        if context is not None and (type(context) is not int or context < 1):
-            raise self._damaged(1)
+        for field in ("context_tokens", "max_tokens"):
+            count = record.get(field)
+            if count is not None and (type(count) is not int or count < 1):
+                raise self._damaged(1)
         return record
 
     def _damaged(self, number: int) -> ModelError:
@@ -363,7 +445,9 @@ def _sum(record: dict[str, Any]) -> str:
 
 
 def _data(reply: ModelReply) -> dict[str, Any]:
-    return {
+    # Recordings from before there was reasoning have none, and are what they would be today.
+    reasoning = {"reasoning": reply.reasoning} if reply.reasoning else {}
+    return reasoning | {
         "text": reply.text,
         "calls": [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls],
         "usage": [reply.usage.input_tokens, reply.usage.output_tokens],
@@ -376,9 +460,20 @@ def _reply(data: Any, fault: Any) -> ModelReply:
     try:
         calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
         taken, given = data["usage"]
-        reply = ModelReply(data["text"], calls, Usage(taken, given), data["finish_reason"])
-    except (KeyError, TypeError, ValueError):
+        reply = ModelReply(
+            data["text"],
+            calls,
+            Usage(taken, given),
+            data["finish_reason"],
+            data.get("reasoning", ""),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise fault() from None
-    if not isinstance(reply.text, str) or type(taken) is not int or type(given) is not int:
+    texts = (reply.text, reply.reasoning)
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or type(taken) is not int
+        or type(given) is not int
+    ):
         raise fault()
     return reply

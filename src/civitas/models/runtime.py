@@ -16,13 +16,15 @@ import secrets
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
+from civitas.models.patient_threads import patient_threads
+from civitas.models.protocol import ReasoningPiece, TextPiece
 
 __all__ = ["Generated", "Runtime"]
 
@@ -43,6 +45,7 @@ class Generated:
     input_tokens: int
     output_tokens: int
     finish_reason: str
+    reasoning: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +53,10 @@ class _Job:
     body: dict[str, Any]
     schema: dict[str, Any] | None
     deliver: Callable[[Generated | None, BaseException | None], None]
+    on_piece: Callable[[TextPiece | ReasoningPiece], None] | None = None
     cancelled: bool = False
     pieces: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
@@ -69,13 +74,19 @@ class _Job:
             self.error = chunk["error"]
             return True
         for choice in chunk.get("choices", ()):
-            piece = choice.get("delta", {}).get("content")
-            if piece:
+            delta = choice.get("delta", {})
+            if thought := delta.get("reasoning_content"):
+                self.reasoning.append(thought)
+                if self.on_piece is not None:
+                    self.on_piece(ReasoningPiece(thought))
+            if piece := delta.get("content"):
                 # A grammar that the runtime cannot keep to is dropped by it without a word.
                 if self.schema is not None and not self.pieces and piece[0] not in _JSON_STARTS:
                     self.is_json = False
                     return True
                 self.pieces.append(piece)
+                if self.on_piece is not None:
+                    self.on_piece(TextPiece(piece))
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
         self.usage = chunk.get("usage") or self.usage
         return False
@@ -138,16 +149,49 @@ class Runtime:
             elif done is not None:
                 future.set_result(done)
 
-        def deliver(done: Generated | None, error: BaseException | None) -> None:
-            try:
-                loop.call_soon_threadsafe(settle, done, error)
-            except RuntimeError:
-                pass  # the loop has ended, and with it whoever waited
-
-        job = _Job(body, schema, deliver)
+        job = _Job(body, schema, lambda done, error: _tell(loop, settle, done, error))
         self._submit(job)
         try:
             return await future
+        finally:
+            job.cancelled = True
+
+    async def stream(
+        self, body: dict[str, Any], schema: dict[str, Any] | None = None
+    ) -> AsyncGenerator[TextPiece | ReasoningPiece | Generated, None]:
+        """Have a chat completed, and give what is generated as it comes, and then the whole.
+
+        If closed or cancelled, it ends as `generate` does.
+
+        Args:
+            body: the request, as llama.cpp's server takes it
+            schema: what the text has to be
+
+        Raises:
+            ModelError: it cannot be done, or not to its end
+        """
+        loop = asyncio.get_running_loop()
+        # It holds one answer at most. A caller that takes its time is not waited for, because the
+        # slot would be kept from others meanwhile.
+        came: asyncio.Queue[TextPiece | ReasoningPiece | Generated | BaseException] = (
+            asyncio.Queue()
+        )
+
+        def deliver(done: Generated | None, error: BaseException | None) -> None:
+            last = error if error is not None else done
+            if last is not None:
+                _tell(loop, came.put_nowait, last)
+
+        job = _Job(body, schema, deliver, lambda piece: _tell(loop, came.put_nowait, piece))
+        self._submit(job)
+        try:
+            while True:
+                part = await came.get()
+                if isinstance(part, BaseException):
+                    raise part
+                yield part
+                if isinstance(part, Generated):
+                    return
         finally:
             job.cancelled = True
 
@@ -253,6 +297,7 @@ class Runtime:
             job.usage.get("prompt_tokens", 0),
             job.usage.get("completion_tokens", 0),
             job.finish_reason,
+            "".join(job.reasoning),
         )
 
     def _grammar(self, schema: dict[str, Any]) -> str:
@@ -297,6 +342,14 @@ class Runtime:
                 server = _start(self._path, self._slots, self._context_tokens, self._cores)
                 self._server = server
             return self._server
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *about: Any) -> None:
+    """Call something on a loop, from another thread."""
+    try:
+        loop.call_soon_threadsafe(what, *about)
+    except RuntimeError:
+        pass  # the loop has ended, and with it whoever waited
 
 
 _LIVE: weakref.WeakSet[Runtime] = weakref.WeakSet()
@@ -356,23 +409,13 @@ def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> An
 
 
 def _library() -> Any:
-    """Import the runtime, with threads that do not spin for long while they wait for each other.
-
-    Left alone, the threads of its batch spin for milliseconds at every step. On a machine that does
-    anything beside, the one that is waited for is then kept off its core: measured on two cores
-    with one busy, 2 to 14 tokens a second, against 46 with this many turns (and on idle ones 148
-    against 154). The OpenMP library reads it once, when it is loaded.
-    """
-    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-    if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = "400"
+    # Measured on two cores with one busy: 46 tokens a second, against 2 to 14 with threads that
+    # spin as they like; on idle ones 148 against 154.
     try:
-        import xllamacpp
+        with patient_threads():
+            import xllamacpp
     except ImportError as error:
         raise MissingExtra("a model inside this process", "local") from error
-    finally:
-        if not chosen:
-            os.environ.pop("GOMP_SPINCOUNT", None)
     return xllamacpp
 
 

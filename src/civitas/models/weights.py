@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from civitas.errors import WeightsError
@@ -18,6 +20,7 @@ __all__ = [
     "Listed",
     "WheelFile",
     "check_gguf",
+    "context_length",
     "folder",
     "hub_file",
     "is_loopback",
@@ -204,3 +207,131 @@ def check_gguf(path: Path) -> None:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
     if magic != b"GGUF":
         raise WeightsError(f"{path}: is not a GGUF file, which local models are kept in")
+
+
+def context_length(path: Path) -> int | None:
+    """How many tokens the model in a GGUF file was made for; None if its header does not say.
+
+    Only the header is read, up to where it says so.
+
+    Raises:
+        WeightsError: it is missing, unreadable, not a GGUF file, or its header is damaged
+    """
+    check_gguf(path)
+    try:
+        with path.open("rb") as file:
+            return _Header(file).context_length()
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise WeightsError(
+            f"{path}: its header is damaged: {error}; fetch or download it anew"
+        ) from None
+
+
+# The types of a GGUF header's values, by number: numbers, true or false, text, and lists.
+_NUMBERS = {
+    **dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f"))),
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+_TEXT, _LIST = 8, 9
+_INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
+_MOST_VALUES = 1 << 16
+_MOST_BYTES = 1 << 26
+_LONGEST_NAME = 1 << 16
+# Most of a header is the vocabulary; read in large pieces, that takes some milliseconds.
+_PIECE_BYTES = 1 << 20
+
+
+class _Header:
+    """The header of a GGUF file, of version 2 or 3: how many tensors and values, then the values.
+
+    The layout is that of `docs/gguf.md` in ggml's repository.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._data = b""
+        self._at = 0
+        self._read = 0
+
+    def context_length(self) -> int | None:
+        """The value of `ARCHITECTURE.context_length`."""
+        self._take(4)
+        version = self._number("<I")
+        if version not in (2, 3):
+            # The first had other sizes, and a file of another byte order looks like a large number.
+            return None
+        self._number("<Q")
+        count = self._number("<Q")
+        if count > _MOST_VALUES:
+            raise ValueError(f"it claims {count} values")
+        architecture: str | None = None
+        lengths: dict[str, int] = {}
+        for _ in range(count):
+            name = self._text(_LONGEST_NAME).decode("utf-8", "replace")
+            kind = self._number("<I")
+            if name == "general.architecture":
+                if kind != _TEXT:
+                    raise ValueError("its architecture is no text")
+                architecture = self._text(_LONGEST_NAME).decode("utf-8", "replace")
+            elif name.endswith(".context_length"):
+                if kind not in _INTEGERS:
+                    raise ValueError(f"its {name!r:.100} is no whole number")
+                lengths[name] = self._number(_NUMBERS[kind])
+            else:
+                self._skip(kind)
+            found = lengths.get(f"{architecture}.context_length")
+            if found is not None:
+                if found < 1:
+                    raise ValueError(f"it claims a context of {found} tokens")
+                return found
+        return None
+
+    def _skip(self, kind: int, inside: int = 0) -> None:
+        if kind in _NUMBERS:
+            self._take(struct.calcsize(_NUMBERS[kind]))
+        elif kind == _TEXT:
+            self._pass(self._number("<Q"))
+        elif kind == _LIST and inside < 4:
+            of = self._number("<I")
+            count = self._number("<Q")
+            if of in _NUMBERS:
+                self._pass(count * struct.calcsize(_NUMBERS[of]))
+            else:
+                for _ in range(count):
+                    self._skip(of, inside + 1)
+        else:
+            raise ValueError(f"a value of it is of the unknown type {kind}")
+
+    def _text(self, most: int) -> bytes:
+        size = self._number("<Q")
+        if size > most:
+            raise ValueError(f"it claims a name of {size} bytes")
+        return self._take(size)
+
+    def _number(self, form: str) -> Any:
+        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+
+    def _pass(self, size: int) -> None:
+        if size > _MOST_BYTES:
+            raise ValueError(f"it claims a value of {size} bytes")
+        while size > 0:
+            size -= len(self._take(min(size, _PIECE_BYTES)))
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            self._data = self._data[self._at :] + self._file.read(_PIECE_BYTES)
+            self._at, end = 0, size
+            self._read += _PIECE_BYTES
+            if end > len(self._data):
+                raise ValueError("it ends too soon")
+            if self._read > _MOST_BYTES:
+                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,7 +40,8 @@ _KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object",
 async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
     """The actions of other agents in the agent's space, each called `AgentId.action`.
 
-    An agent that does not answer in time, or not with help, is left out and logged.
+    An agent that does not answer in time, or not with help, is left out and logged. So is an action
+    called as one of an earlier agent is: `b.c` of the agent `a`, after `c` of the agent `a.b`.
 
     Args:
         agent: who discovers, and calls
@@ -49,16 +51,24 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     ids = agent.space.ids() if which == "*" else which
     others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
-    found: list[Action] = []
+    found: dict[str, Action] = {}
     for id, help in zip(others, helps, strict=True):
-        if help is not None:
-            found.extend(discovered_actions(agent, id, help))
-    return found
+        for action in () if help is None else discovered_actions(agent, id, help):
+            if found.setdefault(action.name, action) is not action:
+                logger.warning(
+                    "agent %r leaves out an action of %r: another is called %r already",
+                    agent.id,
+                    id,
+                    action.name,
+                )
+    return list(found.values())
 
 
 async def _help_of(agent: Agent, id: str) -> Any:
     try:
-        message = {"to": id, "action": {"name": "help", "args": {}}}
+        # The answer names it, so that who observes the space can tell it from what is done.
+        known = f"help-{secrets.token_hex(4)}"
+        message = {"id": known, "to": id, "action": {"name": "help", "args": {}}}
         return await agent.request(message, timeout=HELP_TIMEOUT_S)
     except CivitasError as error:
         logger.warning("agent %r discovers nothing of %r: %s", agent.id, id, error)

@@ -12,7 +12,15 @@ from civitas.jsonvalue import NotJSON, copy_json, json_type, shorten
 from civitas.reasoning.names import safe_name
 from civitas.reasoning.prompts import EMPTY, readable
 
-__all__ = ["MAX_ARGS_CHARS", "MAX_CALLS", "Answer", "Wanted", "read_answer"]
+__all__ = [
+    "MAX_ARGS_CHARS",
+    "MAX_CALLS",
+    "Answer",
+    "Unreadable",
+    "Wanted",
+    "read_answer",
+    "read_json",
+]
 
 MAX_CALLS = 128
 """How many calls one answer may have."""
@@ -138,7 +146,7 @@ def _read_call(
     except NotJSON as error:
         wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
         return wanted
-    except _Unreadable as error:
+    except Unreadable as error:
         wanted.fault = f'the arguments of "{given}" {error}'
         return wanted
     wanted.action = action
@@ -161,32 +169,44 @@ def _id(given: Any, taken: set[str]) -> str:
     return id
 
 
-class _Unreadable(Exception):
-    """Says what is wrong with arguments."""
+class Unreadable(Exception):
+    """Says what is wrong with a text, or with arguments."""
+
+
+def read_json(text: str) -> Any:
+    """The JSON value that a text is, and nothing else.
+
+    Raises:
+        Unreadable: it is none; the text goes after `is` or `are`
+    """
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise Unreadable(
+            f"not JSON: {error.msg} at character {error.pos}: "
+            f"{readable(shorten(text[max(0, error.pos - 20) :], 60))}"
+        ) from None
+    except RecursionError:
+        raise Unreadable("nested too deep") from None
+    except ValueError as error:
+        raise Unreadable(f"not JSON: {readable(shorten(str(error), 200))}") from None
 
 
 def _read_args(args: Any) -> dict[str, Any]:
     """Arguments that share nothing with the model's answer."""
     if isinstance(args, str):
         if len(args) > MAX_ARGS_CHARS:
-            raise _Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
+            raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
         if not args or args.isspace():
             return {}  # what providers send for an action without parameters
         try:
-            args = _DECODER.decode(args)
-        except json.JSONDecodeError as error:
-            raise _Unreadable(
-                f"are not JSON: {error.msg} at character {error.pos}: "
-                f"{readable(shorten(args[max(0, error.pos - 20) :], 60))}"
-            ) from None
-        except RecursionError:
-            raise _Unreadable("are nested too deep") from None
-        except ValueError as error:
-            raise _Unreadable(f"are not JSON: {readable(shorten(str(error), 200))}") from None
+            args = read_json(args)
+        except Unreadable as error:
+            raise Unreadable(f"are {error}") from None
     elif isinstance(args, dict):
         args = copy_json(args)
     if not isinstance(args, dict):
-        raise _Unreadable(f"must be a JSON object, not {json_type(args)}")
+        raise Unreadable(f"must be a JSON object, not {json_type(args)}")
     return args
 
 

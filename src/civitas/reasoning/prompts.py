@@ -15,6 +15,7 @@ __all__ = [
     "NOT_RUN",
     "cut",
     "json_text",
+    "marked",
     "readable",
     "result_content",
     "system_text",
@@ -79,3 +80,8 @@ def cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[cut: the first {limit} of {len(text)} characters]"
+
+
+def marked(text: str) -> str:
+    """Somebody else's text, each line marked, so that no line of it can pass for one of ours."""
+    return "\n".join(f"| {line}" for line in text.splitlines()) or "| (nothing)"

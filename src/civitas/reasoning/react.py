@@ -2,73 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import logging
 from collections.abc import Iterable
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from civitas.action import (
-    ACCESS_DENIED,
-    ACCESS_PERMITTED,
-    AccessPolicy,
-    Action,
-    ActionRegistry,
-    action,
-    is_async,
-)
-from civitas.agent import CURRENT, Agent, Context, Handling, leads_to
-from civitas.environment import Environment, execute_in_thread, failed
-from civitas.errors import DefinitionError, HopLimitExceeded, ModelError, NotPermitted
+from civitas.action import ACCESS_DENIED, AccessPolicy, Action, ActionRegistry
+from civitas.agent import Agent
+from civitas.environment import Environment
+from civitas.errors import DefinitionError, StateError
 from civitas.goal import Goal
-from civitas.jsonvalue import copy_json
 from civitas.memory.memory import Memory
+from civitas.reasoning.asked import Asked
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.memories import Memories, thread_of
 from civitas.reasoning.names import Shown
-from civitas.reasoning.parsing import Wanted
-from civitas.reasoning.prompts import (
-    MAX_RESULT_CHARS,
-    cut,
-    json_text,
-    readable,
-)
+from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
-from civitas.reasoning.turns import Turns
-from civitas.threads import WORKERS
+from civitas.reasoning.state import memory_state, opened, restore_memory, state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from civitas.budget import Budget
     from civitas.models.protocol import Model
 
 __all__ = ["MAX_ITERATIONS", "ReActAgent"]
 
-logger = logging.getLogger("civitas.reasoning")
-
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
-_NESTED = 32
-"""How deep replies of agents may lie in one another, each called by an action of the one before."""
 
 _ENVIRONMENT = Environment()
+_KIND = "ReActAgent"
 
 
-class _Replying:
-    """A reply under way; what a tool of it started in the background may outlive it."""
-
-    __slots__ = ("agent", "open")
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-        self.open = True
-
-
-_REPLYING: ContextVar[tuple[_Replying, ...]] = ContextVar("civitas_replying", default=())
-"""The replies that lead to what is being done, in the task or thread that does it."""
-
-
-class ReActAgent(Agent):
+class ReActAgent(ConversationalAgent):
     """An agent that answers with the help of a model and of actions.
 
     Asked something, it shows its model the system prompt, its goals and its memories; the model
@@ -89,11 +54,13 @@ class ReActAgent(Agent):
             of some; asked before each reply
         max_result_chars: how much of each result the model is shown; less where the results of one
             answer would take more than about half of its context
+        budget: what its replies together may spend; a reply that would go beyond stops
         **options: what every `Agent` takes
 
     Attributes:
         actions: the registry of what its model may call
         discovered: what it found by `discover` at its last reply, beside them
+        budget: what its replies together may spend, or None
         goals: its goals; the list may be changed
         system_prompt: likewise
         max_iterations: likewise
@@ -111,8 +78,8 @@ class ReActAgent(Agent):
     _goals: list[Goal] | None = None
     _discovered: dict[str, Action] | None = None
     _shown: tuple[list[tuple[Action, AccessPolicy]], Shown] | None = None
-    _turns: Turns | None = None
-    _handling: Handling | None = None
+    _own: Memory | None = None
+    _threads: Memories | None = None
 
     def __init__(
         self,
@@ -127,6 +94,7 @@ class ReActAgent(Agent):
         max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
+        budget: Budget | None = None,
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
@@ -153,6 +121,9 @@ class ReActAgent(Agent):
             self.max_result_chars = _positive(max_result_chars, "max_result_chars", id)
         if discover is not None:
             self.discover = _which(discover, id)
+        if budget is not None:
+            _has(budget, ("reserve", "deadline"), "budget", id)
+            self.budget = budget
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -174,18 +145,24 @@ class ReActAgent(Agent):
     def memory(self) -> Memory:
         """What it remembers."""
         if self._memory is None:
-            from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-
-            model = self.model
-            room = getattr(model, "context_tokens", None)
-            # The other half is for the system part, the actions' descriptions and the answer.
-            bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
-            self._memory = TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
+            if self._own is None:
+                self._own = self._bounded()
+            return self._own
         return self._memory
 
     @memory.setter
     def memory(self, memory: Memory) -> None:
         self._memory = memory
+
+    def _bounded(self) -> Memory:
+        """A memory for an agent that was given none."""
+        from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+
+        model = self.model
+        room = getattr(model, "context_tokens", None)
+        # The other half is for the system part, the actions' descriptions and the answer.
+        bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
+        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
 
     @property
     def goals(self) -> list[Goal]:
@@ -203,128 +180,56 @@ class ReActAgent(Agent):
         """The actions of other agents, found at its last reply, by name."""
         return self._discovered or {}
 
-    # -- asking it ---------------------------------------------------------------------------------
+    # -- its state ---------------------------------------------------------------------------------
 
-    @action
-    async def say(self, content: str) -> str:
-        """Say something to the agent.
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers, as JSON: to be kept, and loaded into an agent made in the same way.
 
-        Args:
-            content: what to say
-
-        Returns:
-            what the agent replies
-        """
-        reply = await self.reply(content)
-        if reply.stop_reason in ("done", "terminal"):
-            return reply.text
-        if reply.error is not None:
-            raise reply.error
-        said = f"; it had said: {cut(reply.text, 500)}" if reply.text else ""
-        raise ModelError(
-            f"agent {self.id!r} has no reply ({reply.stop_reason}): {reply.detail}{said}"
-        )
-
-    async def reply(self, text: str) -> Reply:
-        """Answer.
-
-        Replies wait for each other, but for one that this agent's own reply leads to, such as by
-        asking another agent that asks back: it is given in the midst of the other.
-
-        Cancelled, it stops the model's answer and the actions at their next await; what they gave
-        until then is remembered.
+        Valid between two replies; during one it is what is remembered until then.
 
         Raises:
-            TypeError: it is not given a text
+            StateError: something remembered is not JSON
         """
-        if not isinstance(text, str):
-            raise TypeError(f"reply takes a text, not {type(text).__name__}")
-        # Looked at here: on the space's loop another context holds.
-        outer = _REPLYING.get()
-        if self._seat is not None:
-            return await self._seat.carry(lambda: self._reply(text, outer))
-        return await self._reply(text, outer)
+        threads = {id: memory_state(memory) for id, memory in self._threads or ()}
+        return state(_KIND, memory=memory_state(self.memory), threads=threads)
 
-    def reply_sync(self, text: str) -> Reply:
-        """`reply` for scripts: waits for the answer.
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Remember what the agent did whose state this is, and nothing else.
 
         Raises:
-            RuntimeError: called where an event loop is running, which it would stop
+            StateError: it is no such state; then nothing has changed, unless the memory is not
+                civitas's own
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass  # as it should be; not in here, or all that is raised would look like its effect
-        else:
-            raise RuntimeError(
-                f"reply_sync of agent {self.id!r} was called where an event loop is running, which "
-                "would stop until it returned: await reply(text) instead"
-            )
-        return asyncio.run(self.reply(text))
-
-    async def observe(self, message: str | dict[str, Any]) -> None:
-        """Remember something without answering.
-
-        Args:
-            message: a text, a chat message (`role`, `content`) or a message of a space
-
-        Raises:
-            TypeError: it is none of these
-        """
-        item = _as_memory(message)
-        if self._seat is not None:
-            await self._seat.carry(lambda: self._observe(item))
-        else:
-            await self._observe(item)
-
-    async def _observe(self, item: dict[str, Any]) -> None:
-        self.memory.add_memory(item)
+        found = opened(saved, _KIND)
+        threads = found.get("threads")
+        if not isinstance(threads, dict):
+            raise StateError(f"agent {self.id!r}: the state of its threads is no object")
+        made = Memories(self._bounded)
+        for thread, given in threads.items():
+            restore_memory(made.get(thread), given, self.id)
+        restore_memory(self.memory, found.get("memory"), self.id)
+        self._threads = made if threads else None
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    async def _reply(self, text: str, outer: tuple[_Replying, ...]) -> Reply:
-        """Reply when it is this agent's turn.
-
-        Args:
-            text: what it is asked
-            outer: the replies that this one lies in
-        """
-        if len(outer) >= _NESTED:
-            raise HopLimitExceeded(
-                f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
-                "action of the one before"
-            )
-        handling = CURRENT.get()
-        # Its own reply waits for this one: it is given in the midst of that, or never.
-        nested = any(each.agent is self and each.open for each in outer) or (
-            self._handling is not None and leads_to(self._handling, handling)
-        )
-        turns = self._turns
-        if turns is None:
-            turns = self._turns = Turns()
-        mine = _Replying(self)
-        token = _REPLYING.set((*outer, mine))
-        try:
-            if nested:
-                return await self._run(text)
-            await turns.take()
-            try:
-                self._handling = handling
-                return await self._run(text)
-            finally:
-                self._handling = None
-                turns.end()
-        finally:
-            mine.open = False
-            try:
-                _REPLYING.reset(token)
-            except ValueError:
-                pass  # never finished, and now thrown away in another context
-
-    async def _run(self, text: str) -> Reply:
+    async def _respond(self, asked: Asked) -> Reply:
         if self.discover is not None and self._seat is not None:
             await self._discover()
-        return await Run(self, self.memory, self.model).loop(text)
+        memory = self.memory if asked.thread is None else self._memory_of(asked.thread)
+        run = Run(self, asked, memory, self.model)
+        if self._underway is None:
+            self._underway = run
+        return await run.reply()
+
+    async def _remember(self, message: dict[str, Any]) -> None:
+        self.memory.add_memory(message)
+
+    def _memory_of(self, thread: str) -> Memory:
+        if self._memory is not None:
+            return thread_of(self._memory, thread, self.id)
+        if self._threads is None:
+            self._threads = Memories(self._bounded)
+        return self._threads.get(thread)
 
     async def _discover(self) -> None:
         from civitas.reasoning.discovery import discover
@@ -349,62 +254,6 @@ class ReActAgent(Agent):
         shown = Shown(visible)
         self._shown = (now, shown)
         return shown
-
-    async def _execute(self, call: Wanted) -> dict[str, Any]:
-        """Execute one call, as far as it is permitted."""
-        chosen = call.action
-        assert chosen is not None
-        try:
-            if chosen.access_policy != ACCESS_PERMITTED and not await self._permits(call):
-                return failed(NotPermitted(f'"{call.name}" not permitted'))
-            kwargs = self._injected(chosen, call.kwargs)
-            execute = getattr(self.environment, "aexecute_action", None)
-            if execute is None:  # an environment of the user's own, with only the sync form
-                result = await execute_in_thread(self.environment, chosen, kwargs)
-            else:
-                result = await execute(chosen, kwargs)
-            if inspect.isawaitable(result):  # an override of the sync form may be async
-                result = await result
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return failed(error)  # something that was awaited was cancelled, not this
-        except Exception as error:
-            logger.exception("the environment of agent %r failed on %r", self.id, call.name)
-            return failed(error)
-        if not isinstance(result, dict):
-            return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
-        return result
-
-    def _injected(self, chosen: Action, kwargs: dict[str, Any]) -> dict[str, Any]:
-        try:
-            injected = chosen.signature.injected
-        except DefinitionError:
-            return kwargs  # its parameters were given by hand: the function says nothing usable
-        if injected:
-            context: Context[Any] = Context(self, deps=self.deps)
-            fill = [name for name, kind in injected.items() if issubclass(kind, Context)]
-            return {**kwargs, **dict.fromkeys(fill, context)}
-        return kwargs
-
-    async def _permits(self, call: Wanted) -> bool:
-        """Whether this very call may be executed; whoever is asked cannot change it."""
-        if call.action is None or call.action.access_policy == ACCESS_DENIED:
-            return False
-        id = str(self.id)
-        args = copy_json(call.args)
-        message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
-        ask: Callable[..., Any] = self.request_permission
-        try:
-            if is_async(ask):
-                permitted = await ask(message)
-            else:  # an override may be a plain function, and wait for a person
-                permitted = await WORKERS.run(asyncio.get_running_loop(), ask, message)
-        except Exception:
-            logger.exception("request_permission of agent %r failed on %r", self.id, call.name)
-            return False
-        return permitted is True
 
 
 def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
@@ -456,24 +305,3 @@ def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[st
     if isinstance(discover, str) or not isinstance(discover, Iterable):
         raise DefinitionError(f'agent {id!r}: discover= is "*" or a list of ids, not {discover!r}')
     return tuple(discover)
-
-
-def _as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(message, str):
-        return {"role": "user", "content": readable(message)}
-    if isinstance(message, dict):
-        if isinstance(message.get("role"), str):
-            return dict(message)
-        action = message.get("action")
-        if isinstance(action, dict) and isinstance(action.get("name"), str):
-            sender = message.get("from", "someone")
-            args = action.get("args", {})
-            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
-                told = json_text(args["content"])
-            else:
-                told = f"{action['name']} {json_text(args)}"
-            return {"role": "user", "content": f"{readable(str(sender))}: {told}"}
-    raise TypeError(
-        "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
-        f"not {cut(repr(message), 100)}"
-    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from civitas.models.protocol import Usage
 
-__all__ = ["Reply", "Step", "StopReason"]
+__all__ = ["ANSWERED", "Reply", "Step", "StopReason"]
 
 StopReason: TypeAlias = Literal[
     "done",
@@ -15,6 +15,10 @@ StopReason: TypeAlias = Literal[
     "max_iterations",
     "no_progress",
     "unreadable",
+    "budget",
+    "deadline",
+    "terminated",
+    "max_loops",
     "cancelled",
     "error",
 ]
@@ -25,9 +29,16 @@ StopReason: TypeAlias = Literal[
 * `max_iterations`: the model still called actions after as many answers as it may give
 * `no_progress`: it made the same call with the same result over and over
 * `unreadable`: two answers one after the other could not be used
+* `budget`: what the run may spend does not reach for what came next, which was not begun
+* `deadline`: the seconds that the run may take are over; what was under way was cancelled
+* `terminated`: of a dual act: H accepted
+* `max_loops`: of a dual act: R ran as often as it may, and H did not accept
 * `cancelled`: the model's answer was cancelled, though the run was not
-* `error`: the model failed; `Reply.error` is the exception
+* `error`: the model or a hook failed; `Reply.error` is the exception
 """
+
+ANSWERED: Final = frozenset(("done", "terminal", "terminated"))
+"""The reasons for which a reply's text is an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,11 @@ class Step:
     result: dict[str, Any]
     error: str | None
 
+    @property
+    def executed(self) -> bool:
+        """Whether it was executed, as far as the environment says."""
+        return bool(self.result.get("tool_executed", True))
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -55,13 +71,15 @@ class Reply:
 
     Attributes:
         text: the answer; where the run ended without one, the last text that the model gave
-        value: the answer as a value: what a terminal action returned, else the text
+        value: the answer as a value: what a terminal action returned, what the text is by the
+            schema that was asked for, else the text
         messages: the chat messages that the run added to memory
         steps: the actions that were called, in order
         usage: the tokens that the run took
         stop_reason: why it ended
         detail: more on that, in words; empty if there is nothing to add
         error: the exception that ended it, if `stop_reason` is `error`
+        run_id: the id of the run
     """
 
     text: str
@@ -72,3 +90,4 @@ class Reply:
     stop_reason: StopReason
     detail: str = ""
     error: BaseException | None = None
+    run_id: str | None = None

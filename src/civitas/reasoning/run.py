@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError
 from civitas.memory.memory import Memory
-from civitas.models.protocol import Usage
-from civitas.reasoning.parsing import Answer, Wanted, read_answer
+from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
+from civitas.models.streaming import streamed
+from civitas.reasoning.acting import execute, with_hooks
+from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
+from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.prompts import (
     MAX_RESULT_CHARS,
     NOT_RUN,
     json_text,
-    readable,
     result_content,
     system_text,
 )
 from civitas.reasoning.reply import Reply, Step, StopReason
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.models.protocol import Model
+    from civitas.reasoning.asked import Asked
     from civitas.reasoning.names import Shown
     from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.schema import AnswerSchema
 
 __all__ = ["SAME_CALLS", "Run"]
 
@@ -34,98 +41,257 @@ SAME_CALLS = 3
 """So many answers in a row with the same calls and the same results are no progress."""
 _LEAST_CHARS = 200
 """How much of each result is shown in however small a context."""
+_AT_LIMIT = "cut at the model's length limit"
+_CUT_OFF = "cancelled before it ended; whether it had an effect is not known"
+
+
+class _Stop(Exception):
+    """Why a run ends in the midst of a turn."""
+
+    def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
+        super().__init__(detail)
+        self.reason: StopReason = reason
+        self.detail = detail
+        self.error = error
+
+    @classmethod
+    def at_limit(cls, error: BudgetExceeded) -> _Stop:
+        """At a limit of the run's budget."""
+        return cls("deadline" if isinstance(error, DeadlineExceeded) else "budget", str(error))
+
+    @classmethod
+    def on_hook(cls, agent: ReActAgent, error: HookError) -> _Stop:
+        """On a hook that failed."""
+        logger.error("a hook of agent %r failed", agent.id, exc_info=error)
+        return cls("error", str(error), error)
 
 
 class Run:
     """One run of the loop: what it added, did and used so far."""
 
     __slots__ = (
+        "_cancels",
+        "_task",
+        "_told",
+        "_under_way",
         "agent",
+        "asked",
+        "before",
+        "emit",
+        "faults",
         "iteration",
+        "loop",
         "memory",
         "messages",
         "model",
+        "same",
+        "schema",
         "shown",
         "steps",
-        "terminal",
         "text",
         "usage",
     )
 
-    def __init__(self, agent: ReActAgent, memory: Memory, model: Model) -> None:
+    def __init__(self, agent: ReActAgent, asked: Asked, memory: Memory, model: Model) -> None:
         self.agent = agent
+        self.asked = asked
+        self.emit = asked.emit
         self.memory = memory
         self.model = model
+        if agent.budget is not None:
+            from civitas.models.budgeted import BudgetedModel
+
+            self.model = BudgetedModel(model, agent.budget)
+        self.schema: AnswerSchema | None = None
+        if asked.schema is not None:
+            from civitas.reasoning.schema import AnswerSchema
+
+            self.schema = AnswerSchema(asked.schema)
         self.iteration = 0
+        self.faults = ""  # of the answer before, if that could not be used
+        self.same = 0
+        self.before: list[tuple[str, dict[str, Any], str]] = []
         self.messages: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.usage = Usage()
         self.shown: Shown
         self.text = ""
-        self.terminal: tuple[str, Any] | None = None
+        # For being interrupted: cancellations of this task that are ours are taken back, as
+        # asyncio.timeout does it.
+        self.loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancels = 0
+        self._under_way = False
+        self._told: list[str] = []
 
-    async def loop(self, text: str) -> Reply:
+    async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
-        self.remember({"role": "user", "content": readable(text)})
-        faulty = same = 0
-        before: list[tuple[str, dict[str, Any], str]] = []
-        while self.iteration < self.agent.max_iterations:
+        agent = self.agent
+        if agent._unheard:
+            self._told.extend(agent._take_unheard())
+            self._hear()
+        self.remember({"role": "user", "content": self.asked.content})
+        while self.iteration < agent.max_iterations:
             self.iteration += 1
-            prompt = self.prompt()
+            self._under_way = True
             try:
-                given: Any = self.model.complete(prompt, actions=self.shown.actions or None)
-                if inspect.isawaitable(given):
-                    given = await given
+                reply = await self.turn()
+            except _Stop as stop:
+                reply = self.end(stop.reason, detail=stop.detail, error=stop.error)
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                return self.end("cancelled", detail="the model's answer was cancelled")
-            except Exception as error:
-                logger.exception("the model of agent %r failed", self.agent.id)
-                return self.end("error", detail=_told(error), error=error)
-            self.add_usage(given)
-            answer = read_answer(given, self.find, self.known)
-            if answer.text:
-                self.text = answer.text
-            if answer.faulty:
-                self.remember_faults(answer)
-                faulty += 1
-                same, before = 0, []
-                if faulty == 2:
-                    return self.end("unreadable", detail=answer.faults)
-                continue
-            faulty = 0
-            if not answer.calls:
-                self.remember({"role": "assistant", "content": answer.text})
-                limit = getattr(given, "finish_reason", None) == "length"
-                return self.end("done", detail="cut at the model's length limit" if limit else "")
-            contents = await self.act(answer)
-            if self.terminal is not None:
-                self.text, value = self.terminal
-                return self.end("terminal", value=value)
-            now = [
-                (call.name, call.args, content)
-                for call, content in zip(answer.calls, contents, strict=True)
-            ]
-            same = same + 1 if now == before else 1
-            before = now
-            if same == SAME_CALLS:
-                names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
-                return self.end(
-                    "no_progress",
-                    detail=f"{names} called {SAME_CALLS} times in a row with the same arguments "
-                    "and the same result",
-                )
+                reply = None
+                if not self._interrupted():
+                    if self._task.cancelling():
+                        raise
+                    reply = self.end("cancelled", detail="the model's answer was cancelled")
+            finally:
+                self._under_way = False
+                if self._told or self._cancels:
+                    self._hear()
+            if reply is not None:
+                return reply
         detail = f"no answer after {self.iteration} iterations"
-        if faulty:
-            detail += f"; the last could not be used: {answer.faults}"
+        if self.faults:
+            detail += f"; the last could not be used: {self.faults}"
         return self.end("max_iterations", detail=detail)
 
-    def remember(self, message: dict[str, Any]) -> None:
-        """Keep a message, in memory and for the reply."""
-        self.messages.append(message)
-        self.memory.add_memory(message)
+    async def turn(self) -> Reply | None:
+        """One answer of the model, and its actions; None if there is no reason to stop."""
+        given = await self.ask()
+        answer = read_answer(given, self.find, self.known)
+        if answer.text:
+            self.text = answer.text
+        value: Any = answer.text
+        limited = getattr(given, "finish_reason", None) == "length"
+        if self.schema is not None and not answer.calls and not answer.faulty:
+            try:
+                value = self.schema.read(answer.text)
+            except Unreadable as error:
+                answer.fault, answer.faulty = str(error), True
+                if limited:
+                    answer.fault += f" (It was {_AT_LIMIT}.)"
+        if answer.faulty:
+            self.remember_faults(answer)
+            again = bool(self.faults)
+            self.faults = answer.faults
+            self.same, self.before = 0, []
+            return self.end("unreadable", detail=self.faults) if again else None
+        self.faults = ""
+        if not answer.calls:
+            self.remember({"role": "assistant", "content": answer.text})
+            if self._told:
+                return None  # the user has said something since
+            return self.end("done", value=value, detail=_AT_LIMIT if limited else "")
+        contents = await self.act(answer)
+        if self._told:
+            return None
+        for call, step in zip(answer.calls, self.steps[-len(contents) :], strict=True):
+            assert call.action is not None
+            if call.action.terminal and step.error is None and step.executed:
+                value = step.result.get("result")
+                self.text = "" if value is None else json_text(value)
+                return self.end("terminal", value=value)
+        return self._unless_progress(answer, contents)
+
+    def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
+        now = [
+            (call.name, call.args, content)
+            for call, content in zip(answer.calls, contents, strict=True)
+        ]
+        self.same = self.same + 1 if now == self.before else 1
+        self.before = now
+        if self.same < SAME_CALLS:
+            return None
+        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
+        return self.end(
+            "no_progress",
+            detail=f"{names} called {SAME_CALLS} times in a row with the same arguments and the "
+            "same result",
+        )
+
+    # -- being interrupted -------------------------------------------------------------------------
+
+    def interrupt(self, text: str) -> None:
+        """Stop what is under way, and go on with this text. Called on the run's own loop."""
+        self._told.append(text)
+        # In the task itself it is an action that interrupts its own run: it need not be stopped.
+        if self._under_way and asyncio.current_task() is not self._task:
+            self._cancels += 1
+            self._task.cancel()
+
+    def _interrupted(self) -> bool:
+        """Whether it was interrupted, and not cancelled from outside too."""
+        cancels, self._cancels = self._cancels, 0
+        for _ in range(cancels):
+            self._task.uncancel()
+        return cancels > 0 and not self._task.cancelling()
+
+    def _hear(self) -> None:
+        self._interrupted()  # what was under way may have ended all the same
+        told, self._told = self._told, []
+        for text in told:
+            self.remember({"role": "user", "content": text})
+        self.faults = ""
+        self.same, self.before = 0, []
+
+    # -- the model ---------------------------------------------------------------------------------
+
+    async def ask(self) -> Any:
+        """The model's answer, whatever that is."""
+        agent = self.agent
+        prompt = self.prompt()
+        hooks = agent._hooks
+        about: dict[str, Any] = {}
+        if hooks is not None:
+            about = {"messages": prompt, "iteration": self.iteration}
+            try:
+                about = await hooks.run("pre_reasoning", agent, about)
+            except HookError as error:
+                raise _Stop.on_hook(agent, error) from error
+            prompt = about["messages"]
+        try:
+            given = await self._answer(prompt)
+        except BudgetExceeded as error:
+            raise _Stop.at_limit(error) from error
+        except Exception as error:
+            logger.exception("the model of agent %r failed", agent.id)
+            raise _Stop("error", _told(error), error) from error
+        # Before anything is read: what cannot be read has been paid for all the same.
+        usage = getattr(given, "usage", None)
+        if isinstance(usage, Usage):
+            self.usage = self.usage + usage
+        if hooks is not None:
+            try:
+                given = (await hooks.run("post_reasoning", agent, {**about, "answer": given}))[
+                    "answer"
+                ]
+            except HookError as error:
+                raise _Stop.on_hook(agent, error) from error
+        return given
+
+    async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
+        actions = self.shown.actions or None
+        schema = None if self.schema is None else self.schema.json
+        if self.emit is None:
+            # A schema is named only where there is one: models of users' own may not know of it.
+            given: Any = (
+                self.model.complete(prompt, actions=actions)
+                if schema is None
+                else self.model.complete(prompt, actions=actions, schema=schema)
+            )
+            return await given if inspect.isawaitable(given) else given
+        given = None
+        id = str(self.agent.id)
+        async with aclosing(streamed(self.model, prompt, actions, schema)) as parts:
+            async for part in parts:
+                kind = type(part)
+                if kind is TextPiece or kind is ReasoningPiece:
+                    self.emit(kind(part.text, id))
+                else:
+                    given = part
+        return given
 
     def prompt(self) -> list[dict[str, Any]]:
         """What the model is to see now; memory, actions and goals may have changed meanwhile."""
@@ -136,13 +302,6 @@ class Run:
             system = system_text(agent.system_prompt, agent._goals or ())
             prompt = [{"role": "system", "content": system}, *prompt]
         return prompt
-
-    def add_usage(self, given: Any) -> None:
-        """Add what an answer of the model has used."""
-        # Before anything is read: what cannot be read has been paid for all the same.
-        usage = getattr(given, "usage", None)
-        if isinstance(usage, Usage):
-            self.usage = self.usage + usage
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """The public name and the action that a name of the model's stands for."""
@@ -156,6 +315,116 @@ class Run:
     def known(self) -> list[str]:
         """The names that the model may call."""
         return [action.name for action in self.shown.actions]
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    async def act(self, answer: Answer) -> list[str]:
+        """Execute the calls of an answer at once; remember them and their results in their order.
+
+        Both are remembered together at the end: a call without its result is never in memory,
+        whatever happens meanwhile.
+        """
+        results: list[dict[str, Any] | None] = [None] * len(answer.calls)
+        budget = self.agent.budget
+        try:
+            if budget is None:
+                await self._execute(answer.calls, results)
+            else:
+                await self._execute_within(budget, answer.calls, results)
+        finally:
+            contents = self._keep(answer, results)
+        return contents
+
+    async def _execute(self, calls: list[Wanted], results: list[dict[str, Any] | None]) -> None:
+        agent = self.agent
+        if self.emit is None and agent._hooks is None and len(calls) == 1:
+            results[0] = await execute(agent, calls[0], self.asked.run_id)
+            return
+        broken: list[HookError] = []
+
+        async def into(place: int) -> None:
+            results[place] = await self._watched(calls[place], broken)
+
+        if len(calls) == 1:
+            await into(0)
+        else:
+            await asyncio.gather(*map(into, range(len(calls))))
+        if broken:
+            raise _Stop.on_hook(agent, broken[0]) from broken[0]
+
+    async def _watched(self, call: Wanted, broken: list[HookError]) -> dict[str, Any]:
+        """Execute a call, with events and hooks around it."""
+        agent, emit = self.agent, self.emit
+        id = str(agent.id)
+
+        async def acted() -> dict[str, Any]:
+            if emit is not None:
+                emit(CallStarted(id, self.iteration, call.id, call.name, call.args))
+            return await execute(agent, call, self.asked.run_id)
+
+        if agent._hooks is None:
+            result = await acted()
+        else:
+            result = await with_hooks(agent, call, self.iteration, acted, broken)
+        if emit is not None:
+            error = _error(result)
+            emit(CallEnded(id, self.iteration, call.id, call.name, result, error))
+        return result
+
+    async def _execute_within(
+        self, budget: Budget, calls: list[Wanted], results: list[dict[str, Any] | None]
+    ) -> None:
+        try:
+            held = budget.reserve(actions=len(calls))
+        except BudgetExceeded as error:
+            results[:] = [{"tool_executed": False, "error": f"not executed: {error}"}] * len(calls)
+            raise _Stop.at_limit(error) from error
+        limit = asyncio.timeout(budget.remaining_seconds())
+        try:
+            async with limit:
+                await self._execute(calls, results)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            late = DeadlineExceeded("the time of the run was over while its actions were executed")
+            raise _Stop.at_limit(late) from error
+        finally:
+            held.settle()
+
+    def _keep(self, answer: Answer, results: list[dict[str, Any] | None]) -> list[str]:
+        contents = []
+        limit = self._room(len(results))
+        self._remember_calls(answer)
+        for call, result in zip(answer.calls, results, strict=True):
+            if result is None:
+                result = {"tool_executed": False, "error": _CUT_OFF}
+                if self.emit is not None:
+                    id, error = str(self.agent.id), _CUT_OFF
+                    self.emit(CallEnded(id, self.iteration, call.id, call.name, result, error))
+            self.steps.append(Step(self.iteration, call.name, call.args, result, _error(result)))
+            content = result_content(result, limit)
+            contents.append(content)
+            self._remember_result(call, content)
+        return contents
+
+    def _room(self, results: int) -> int:
+        """How many characters of each result fit, so that together they leave room in the context.
+
+        As many characters as the context has tokens: half of it, at two characters a token.
+        """
+        context = getattr(self.model, "context_tokens", None)
+        if not isinstance(context, int):
+            return self.agent.max_result_chars
+        return min(self.agent.max_result_chars, max(context // results, _LEAST_CHARS))
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def remember(self, message: dict[str, Any]) -> None:
+        """Keep a message, in memory and for the reply."""
+        self.messages.append(message)
+        self.memory.add_memory(message)
+        if self.emit is not None:
+            self.emit(MessageAdded(str(self.agent.id), message))
 
     def remember_faults(self, answer: Answer) -> None:
         """Remember an answer that cannot be used, and tell the model why."""
@@ -178,62 +447,6 @@ class Run:
             {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
         )
 
-    async def act(self, answer: Answer) -> list[str]:
-        """Execute the calls of an answer at once; remember them and their results in their order.
-
-        Both are remembered together at the end: a call without its result is never in memory,
-        whatever happens meanwhile.
-        """
-        calls = answer.calls
-        results: list[dict[str, Any] | None] = [None] * len(calls)
-        execute = self.agent._execute
-        try:
-            if len(calls) == 1:
-                results[0] = await execute(calls[0])
-            else:
-
-                async def into(place: int) -> None:
-                    results[place] = await execute(calls[place])
-
-                await asyncio.gather(*map(into, range(len(calls))))
-        finally:
-            contents = self._keep(answer, results)
-        return contents
-
-    def _keep(self, answer: Answer, results: list[dict[str, Any] | None]) -> list[str]:
-        contents = []
-        limit = self._room(len(results))
-        self._remember_calls(answer)
-        for call, result in zip(answer.calls, results, strict=True):
-            if result is None:
-                result = {"tool_executed": False, "error": "cancelled"}
-            error = result.get("error")
-            error = None if error is None else str(error)
-            self.steps.append(Step(self.iteration, call.name, call.args, result, error))
-            content = result_content(result, limit)
-            contents.append(content)
-            self._remember_result(call, content)
-            assert call.action is not None
-            if (
-                call.action.terminal
-                and self.terminal is None
-                and error is None
-                and result.get("tool_executed", True)
-            ):
-                value = result.get("result")
-                self.terminal = ("" if value is None else json_text(value), value)
-        return contents
-
-    def _room(self, results: int) -> int:
-        """How many characters of each result fit, so that together they leave room in the context.
-
-        As many characters as the context has tokens: half of it, at two characters a token.
-        """
-        context = getattr(self.model, "context_tokens", None)
-        if not isinstance(context, int):
-            return self.agent.max_result_chars
-        return min(self.agent.max_result_chars, max(context // results, _LEAST_CHARS))
-
     def end(
         self,
         reason: StopReason,
@@ -245,14 +458,20 @@ class Run:
         """The reply, and why there is no more of it."""
         return Reply(
             self.text,
-            value if reason == "terminal" else self.text,
+            value if reason in ("done", "terminal") else self.text,
             self.messages,
             self.steps,
             self.usage,
             reason,
             detail,
             error,
+            self.asked.run_id,
         )
+
+
+def _error(result: dict[str, Any]) -> str | None:
+    error = result.get("error")
+    return None if error is None else str(error)
 
 
 def _told(error: BaseException) -> str:

@@ -57,6 +57,10 @@ class Delivery:
         under: the handler, waiting in the same agent, that it was let in on top of
         over: what was let in on top of its own
         inner: whether it has no place of its own among what its agent handles, but its under's
+        mail: how it came over a broker, if it did: what is to be told there when it ends
+        key: what it is known by to other processes
+        trail: the keys of the chain that led to it over other processes
+        wait: whether a request waits for an agent that is not there yet
     """
 
     # What each has is in slots; what few have is in a dict that these alone come to have.
@@ -94,6 +98,10 @@ class Delivery:
     task: asyncio.Task[Any] | None = None
     waits: set[Delivery] | None = None
     original_id: str | None = None
+    mail: Any = None
+    key: str = ""
+    trail: tuple[str, ...] | None = None
+    wait: bool = False
 
     def __init__(
         self,

@@ -50,7 +50,9 @@ class Offer:
 
     __slots__ = (
         "check",
+        "detached",
         "function",
+        "idempotent",
         "injected",
         "is_async",
         "plain",
@@ -81,6 +83,8 @@ class Offer:
         self.check = signature.check
         self.policy = options.access_policy
         self.timeout = options.timeout
+        self.idempotent = options.idempotent
+        self.detached = options.detached
         self.injected = tuple(signature.injected)
         self.is_async = is_async(function)
         self.plain = (
@@ -106,7 +110,9 @@ async def handle(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str,
     if seat.before:
         await call_callback(seat, agent.before_action, delivery.message())
     if offer.injected:
-        context: Context[Any] = Context(agent, message=delivery.message(), deps=agent.deps)
+        context: Context[Any] = Context(
+            agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
+        )
         kwargs = {**kwargs, **dict.fromkeys(offer.injected, context)}
     value: Any = None
     failure: BaseException | None = None
@@ -206,10 +212,11 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         return error.error
     if isinstance(error, ActionError):
         # What an action that this one asked had raised: told as it was, however long the chain.
-        outcome = ActionError(error.type, error.text, error.where)
+        where = error.where
+        outcome = ActionError(_carried(error.type), _carried(error.text), where and _carried(where))
     else:
         where = f"{delivery.seat.id}.{delivery.envelope.name}" if delivery.seat else None
-        outcome = ActionError(type(error).__name__, text_of(error), where)
+        outcome = ActionError(_carried(type(error).__name__), text_of(error), where)
     outcome.__cause__ = error
     return outcome
 
@@ -231,7 +238,12 @@ def _text(make: Callable[[], str]) -> str:
         return f"(its text is not to be had: {type(failed).__name__})"
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-    return text.encode(errors="backslashreplace").decode()
+    return _carried(text)
+
+
+def _carried(text: object) -> str:
+    """A text as one that UTF-8 can carry."""
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 def returned(delivery: Delivery, value: Any) -> Any:

@@ -40,7 +40,7 @@ from civitas.spaces.delivery import (
     SEND,
     Delivery,
 )
-from civitas.spaces.handling import answers, outcome_of, returned, traceback_of
+from civitas.spaces.handling import Offer, answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.request import Request
 from civitas.spaces.seat import Seat
@@ -71,6 +71,7 @@ class PostOffice:
         seats: the agents of the space, by the id that they are addressed by
         ending: whether the space is being closed: nobody comes any more
         closed: whether it is closed: nothing is delivered any more
+        dispatch: sends a request of an agent here on its way; on the loop
         thread_id: the identifier of the loop's thread
     """
 
@@ -91,6 +92,8 @@ class PostOffice:
         self._credit = 0
         # What the loop itself does belongs to no handler, whoever had it done.
         self._nobody = Context()
+        self._expected: dict[str, deque[Delivery]] = {}
+        self.dispatch: Callable[[Delivery], None] = self.post
 
     # -- messages, from any thread -----------------------------------------------------------------
 
@@ -104,7 +107,7 @@ class PostOffice:
         else:
             thread.enter(self.route, envelope, seat)
 
-    def request(self, envelope: Envelope, timeout: float | None) -> Request:
+    def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
         """Send a message whose value is wanted."""
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
@@ -114,13 +117,15 @@ class PostOffice:
             raise DefinitionError(f"timeout= is a number of seconds or None, not {timeout!r}")
         handling: Any = CURRENT.get()
         delivery = Delivery(envelope, REQUEST, handling, timeout)
+        if wait:
+            delivery.wait = True
         thread = self.thread
         if get_ident() == self.thread_id:
             if thread.ingress:
                 thread.drain()
-            self.post(delivery)
+            self.dispatch(delivery)
         else:
-            thread.enter(self.post, delivery)
+            thread.enter(self.dispatch, delivery)
         return Request(delivery, self)
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
@@ -177,11 +182,19 @@ class PostOffice:
         if seat is None:
             if self.closed:
                 self.refuse(delivery, self.gone())
+            elif delivery.wait:
+                self._expect(delivery)
             else:
                 self.refuse(
                     delivery, AgentNotFound(f'no agent "{delivery.envelope.to}" in this space')
                 )
             return
+        if self._expected and seat.id in self._expected:
+            self.here(seat)  # it has come in another thread: those who waited are first
+        self.put(delivery, seat)
+
+    def put(self, delivery: Delivery, seat: Seat) -> None:
+        """Put a message into a mailbox, unless it has come too far or the mailbox is full."""
         if delivery.hops > MAX_HOPS:
             delivery.seat = seat
             self.refuse(
@@ -204,6 +217,26 @@ class PostOffice:
             self._ready.append(seat)
         if not self._pumping:
             self._schedule()
+
+    def _expect(self, delivery: Delivery) -> None:
+        """Keep a request until its receiver comes, or its deadline."""
+        self._expected.setdefault(delivery.envelope.to, deque()).append(delivery)
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+            self._schedule()
+
+    def here(self, seat: Seat) -> None:
+        """An agent has come: what waited for it is put into its mailbox."""
+        for delivery in self._expected.pop(seat.id, ()):
+            if not delivery.answered:
+                self.put(delivery, seat)
+
+    def leave(self) -> None:
+        """The space is closed: what waits for somebody who is not here ends."""
+        for expected in self._expected.values():
+            for delivery in expected:
+                self.refuse(delivery, self.gone())
+        self._expected.clear()
 
     def try_now(self, delivery: Delivery) -> None:
         """Handle a request on the spot, if it is its turn: the one who asked is waiting for it."""
@@ -291,6 +324,8 @@ class PostOffice:
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True
+            if delivery.mail is not None:
+                self.concluded(delivery)
         else:
             if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
                 try:
@@ -304,6 +339,8 @@ class PostOffice:
                 delivery.answered = True
                 if kind != ANSWER:
                     self._answer(delivery, value, None)
+                if delivery.mail is not None:
+                    self.concluded(delivery)
 
     def refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error: the outcome of a request, else a message to the sender."""
@@ -321,6 +358,8 @@ class PostOffice:
             logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
         else:
             self._answer(delivery, None, error)
+        if delivery.mail is not None:
+            self.concluded(delivery)
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """The outcome of a request, once."""
@@ -331,9 +370,7 @@ class PostOffice:
             delivery.error = error
         if self.observers and delivery.kind == REQUEST:
             # Before whoever asked goes on: what it does next is to be seen after this.
-            answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
-            if answer is not None:
-                self._show(answer[0])
+            self._show_answer(delivery, value, error)
         delivery.answered = True
         if delivery.tick:
             self.deadlines.discard(delivery)
@@ -345,6 +382,20 @@ class PostOffice:
         if delivery.callbacks is not None:
             for callback in list(delivery.callbacks):
                 callback()
+
+    # -- what came over a broker: for the spaces that have one ------------------------------------
+
+    def begins(self, delivery: Delivery, offer: Offer) -> bool:
+        """Whether a message that came over a broker may be begun now."""
+        raise NotImplementedError
+
+    def set_aside(self, delivery: Delivery) -> None:
+        """A message that came over a broker is to be approved, which may take long."""
+        raise NotImplementedError
+
+    def concluded(self, delivery: Delivery) -> None:
+        """A message that came over a broker has ended, and its answer, if any, is known."""
+        raise NotImplementedError
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early: an `async` action at its next await, a waiting one never starts."""
@@ -435,6 +486,11 @@ class PostOffice:
 
     def _full(self, seat: Seat) -> MailboxFull:
         return MailboxFull(f'the mailbox of "{seat.id}" is full: {self._mailbox} messages wait')
+
+    def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
+        if answer is not None:
+            self._show(answer[0])
 
     def _show_once(self, delivery: Delivery) -> None:
         if not delivery.shown:

@@ -114,9 +114,9 @@ class Seat:
         """Send a message and go on."""
         self.office.send(envelope, self)
 
-    def request(self, envelope: Envelope, timeout: float | None) -> Request:
+    def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
         """Send a message whose value is wanted."""
-        return self.office.request(envelope, timeout)
+        return self.office.request(envelope, timeout, wait)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited.
@@ -251,7 +251,11 @@ class Seat:
             else:
                 delivery.inner = False
                 self._lift(delivery)
+                if delivery.mail is not None:
+                    self.office.set_aside(delivery)
                 ask_permission(self, delivery, offer)
+            return
+        if delivery.mail is not None and not self.office.begins(delivery, offer):
             return
         delivery.state = RUNNING
         if not delivery.inner:
@@ -300,6 +304,8 @@ class Seat:
         elif delivery.kind == BROADCAST:
             delivery.state = ENDED
             delivery.answered = True
+            if delivery.mail is not None:
+                self.office.concluded(delivery)
         else:
             self._refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
 

@@ -91,13 +91,7 @@ class Space:
                 f"a {type(agent).__name__} has no id: its __init__ must call super().__init__(id)"
             )
         office = self._start()
-        seat = self._add(agent, office)
-        if overrides(agent, "after_add"):
-            waits = not loop_is_running()
-            assert seat.arriving is not None
-            ready = self._begin(seat, seat.arriving, told=waits)
-            if waits:
-                Request(ready, office).result()
+        self._settle_in(self._add(agent, office), waits=not loop_is_running())
         return agent
 
     def remove(self, agent: Agent | str | int) -> None:
@@ -123,11 +117,17 @@ class Space:
         """The ids of the agents in the space, in the order in which they were added."""
         return [] if self._office is None else list(self._office.seats)
 
-    def observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
+    def observe(
+        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
+    ) -> None:
         """Have each message that is sent shown to `callback(message)`, answers to requests too.
 
         It is called on the space's loop, with a copy, before the message is handled. It may not
         block; if it raises, that is logged and it is called no more.
+
+        Args:
+            callback: a plain function
+            everywhere: whether it sees the messages of every process, where there are several
         """
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, not {callback!r}")
@@ -199,12 +199,20 @@ class Space:
                 raise SpaceClosed("the space is closed; make another")
             if self._office is not None:
                 return self._office
+            self._prepare()
             self._thread.start()
-            office = PostOffice(self._thread, self._mailbox)
+            office = self._post_office()
             office.observers = self._observers
             self._office = office
         WATCHDOG.watch(office)
         return office
+
+    def _prepare(self) -> None:
+        """Have ready what the space needs, or raise why it cannot be had."""
+
+    def _post_office(self) -> PostOffice:
+        """What delivers the messages; the loop's thread is running."""
+        return PostOffice(self._thread, self._mailbox)
 
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         id = address(agent.id)
@@ -225,7 +233,15 @@ class Space:
                 seat.running = seat.concurrency
             office.seats[id] = seat
             agent._seat = seat
+        office.enter(office.here, seat)
         return seat
+
+    def _settle_in(self, seat: Seat, *, waits: bool) -> None:
+        """Run an agent's `after_add`, if it has one."""
+        if seat.arriving is not None:
+            ready = self._begin(seat, seat.arriving, told=waits)
+            if waits:
+                Request(ready, seat.office).result()
 
     def _remove(self, agent: Agent | str | int, office: PostOffice, handling: Any) -> Delivery:
         """Have an agent leave; gives what ends when it has left."""
@@ -243,7 +259,7 @@ class Space:
 
         def leave() -> None:
             self._vacate(seat, spared)
-            office.settle(left, None, None)
+            self._gone(seat, left)
 
         # In turn: what was sent to it before this is still there to be ended.
         office.enter(leave)
@@ -278,6 +294,7 @@ class Space:
             finally:
                 if leaves:
                     self._vacate(seat, delivery, spared)
+                    await self._released(seat)
 
         def begin() -> None:
             seat.active[delivery] = None
@@ -285,6 +302,13 @@ class Space:
 
         seat.office.enter(begin)
         return delivery
+
+    def _gone(self, seat: Seat, left: Delivery) -> None:
+        """An agent without a `before_remove` has left: whoever waits for that is told."""
+        seat.office.settle(left, None, None)
+
+    async def _released(self, seat: Seat) -> None:
+        """Give up what a space holds for an agent that has left, outside of this process."""
 
     def _delivery(self, seat: Seat, name: str) -> Delivery:
         delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK)
@@ -319,6 +343,7 @@ class Space:
         self._closed = office.closed = True
         for seat in list(office.seats.values()):
             self._vacate(seat)
+        office.leave()
         office.deadlines.close()
         office.workers.close()
         WATCHDOG.forget(office)

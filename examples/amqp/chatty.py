@@ -1,0 +1,25 @@
+"""A chat agent in a process of its own: agents of other processes, and you, can talk to it.
+
+    python examples/amqp/chatty.py [MODEL]
+
+MODEL is a name that `civitas models` lists; left out, it is the model in the box. host.py says what
+it needs, and how to talk to it.
+"""
+
+import sys
+import threading
+
+from civitas import AMQPSpace, ChattyAI
+from civitas.errors import CivitasError
+
+if __name__ == "__main__":
+    model = sys.argv[1] if len(sys.argv) > 1 else "local"
+    try:
+        with AMQPSpace() as space:
+            space.add(ChattyAI("Chatty", model=model))
+            print("Chatty is here. Ctrl-C ends it.", flush=True)
+            threading.Event().wait()
+    except CivitasError as error:
+        sys.exit(f"{error}")
+    except KeyboardInterrupt:
+        print("Chatty has left.")

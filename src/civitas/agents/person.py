@@ -1,0 +1,114 @@
+"""A person at a terminal, as an agent like any other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TextIO
+
+from civitas.agents.terminal import Terminal
+from civitas.errors import NobodyToAsk
+from civitas.models.protocol import Usage
+from civitas.reasoning.asked import Asked
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
+from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.reply import Reply
+from civitas.reasoning.schema import AnswerSchema
+
+__all__ = ["Person"]
+
+_CHOICES = (
+    "accept, or: continue INSTRUCTION, redirect INSTRUCTION (a, c …, r …)",
+    {
+        "a": DecisionAction.TERMINATE,
+        "accept": DecisionAction.TERMINATE,
+        "c": DecisionAction.CONTINUE,
+        "continue": DecisionAction.CONTINUE,
+        "r": DecisionAction.REDIRECT,
+        "redirect": DecisionAction.REDIRECT,
+    },
+)
+
+
+class Person(ConversationalAgent):
+    """A person, who is shown what the agent is asked and writes the answer in a line.
+
+    As H of a dual act the person accepts, continues or redirects in words; any other answer by a
+    schema is JSON, and is asked for until it follows. A terminal that is closed ends the reply as
+    `error`, with `NobodyToAsk`.
+
+    Args:
+        id: its id
+        stdin: where lines come from; the process's if left out
+        stdout: where questions go; the process's if left out
+        **options: what every `Agent` takes
+    """
+
+    decides_in_words = True
+
+    def __init__(
+        self,
+        id: str | int,
+        *,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, **options)
+        self._terminal = Terminal(stdin, stdout)
+
+    async def _remember(self, message: dict[str, Any]) -> None:
+        self._terminal.show(json_text(message.get("content")))
+
+    async def _respond(self, asked: Asked) -> Reply:
+        terminal = self._terminal
+        question = asked.content if isinstance(asked.content, str) else json_text(asked.content)
+        terminal.show(question)
+        for text in self._take_unheard():
+            terminal.show(text)
+        schema = None if asked.schema in (None, DECISION_SCHEMA) else AnswerSchema(asked.schema)
+        if asked.schema == DECISION_SCHEMA:
+            terminal.show(f"\n{_CHOICES[0]}")
+        while True:
+            line = await terminal.ask(f"{self.id}> ")
+            if line is None:
+                error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
+                return self._reply(asked, "", "", error)
+            if asked.schema == DECISION_SCHEMA:
+                decision = _decision(line)
+                if decision is None:
+                    terminal.show(f"What is that? {_CHOICES[0]}")
+                    continue
+                value: Any = decision.to_json()
+                return self._reply(asked, json.dumps(value), value)
+            if schema is None:
+                return self._reply(asked, line, line)
+            try:
+                return self._reply(asked, line, schema.read(line))
+            except Unreadable as fault:
+                terminal.show(str(fault))
+
+    def _reply(
+        self, asked: Asked, text: str, value: Any, error: BaseException | None = None
+    ) -> Reply:
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": asked.content},
+            {"role": "assistant", "content": text},
+        ]
+        detail = "" if error is None else str(error)
+        reason: Any = "done" if error is None else "error"
+        return Reply(text, value, messages, [], Usage(), reason, detail, error, asked.run_id)
+
+
+def _decision(line: str) -> HumanDecision | None:
+    """What a line decides; None if nothing."""
+    word, _, instruction = line.strip().partition(" ")
+    action = _CHOICES[1].get(word.lower())
+    if action is None:
+        return None
+    if action is DecisionAction.TERMINATE:
+        return HumanDecision(action, reasoning=instruction.strip() or "accepted by a person")
+    if not instruction.strip():
+        return None
+    return HumanDecision(action, instruction.strip(), "decided by a person")

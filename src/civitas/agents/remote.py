@@ -1,0 +1,50 @@
+"""An agent that is elsewhere, asked by messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from civitas.agent import Agent
+from civitas.models.protocol import Usage
+from civitas.reasoning.asked import Asked
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.reply import Reply
+
+__all__ = ["RemoteAgent"]
+
+_MOST_OBSERVED: Final = 100
+
+
+class RemoteAgent(ConversationalAgent):
+    """Another agent of a space, as a conversational agent: each reply is a `say` to it.
+
+    What goes over messages is text. A schema is for whoever asks, to read the answer by. What was
+    observed since the last reply, the last hundred of it, is said with the next. A request that
+    ends without its value raises as `request` does.
+
+    Args:
+        via: the agent of ours that asks; it is in a space
+        id: the id of the other
+        timeout: seconds until a request ends; None for no limit
+    """
+
+    def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
+        super().__init__(id)
+        self._via = via
+        self._timeout = timeout
+        self._observed: deque[str] = deque(maxlen=_MOST_OBSERVED)
+
+    async def _remember(self, message: dict[str, Any]) -> None:
+        self._observed.append(json_text(message.get("content")))
+
+    async def _respond(self, asked: Asked) -> Reply:
+        content = asked.content if isinstance(asked.content, str) else json_text(asked.content)
+        observed, self._observed = self._observed, deque(maxlen=_MOST_OBSERVED)
+        told = "\n\n".join([*observed, *self._take_unheard(), content])
+        message = {"to": str(self.id), "action": {"name": "say", "args": {"content": told}}}
+        said = await self._via.request(message, self._timeout)
+        text = json_text(said)
+        messages = [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
+        return Reply(text, said, messages, [], Usage(), "done", "", None, asked.run_id)

@@ -1,0 +1,120 @@
+"""The sandbox of a command: bubblewrap, where it is installed and the system lets it work."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from civitas.errors import CommandError
+
+__all__ = ["Sandbox", "SandboxChoice", "sandbox_for"]
+
+logger = logging.getLogger("civitas.agents")
+
+SandboxChoice = Literal["auto", "bwrap", "none"]
+
+_PROBE_S: Final = 10
+_INSTALL = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"), or'
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """How a command is put into bubblewrap.
+
+    It sees the whole file system, and can write below its folder, in a `/tmp` of its own that is
+    gone at its end, and nowhere else. `/run`, where the sockets of the system's services are, is
+    hidden. It sees no process but its own, and no network unless `network` is true.
+
+    Args:
+        program: the path of `bwrap`
+        network: whether the network is the machine's own, rather than none
+    """
+
+    program: str
+    network: bool = False
+
+    def wrap(self, folder: str, command: list[str]) -> list[str]:
+        """The command line that runs a command there, with a folder that it may write to."""
+        everything = folder == "/"
+        run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
+        if self.network:
+            run.append("/run/systemd/resolve")  # where /etc/resolv.conf may lead
+        return [
+            self.program,
+            *("--bind" if everything else "--ro-bind", "/", "/"),
+            *("--dev", "/dev"),
+            *("--proc", "/proc"),
+            # For root alone these can be written without any privilege but being root.
+            *("--ro-bind-try", "/proc/sys", "/proc/sys"),
+            *("--tmpfs", "/tmp"),
+            *("--tmpfs", "/run"),
+            *(word for path in run for word in ("--ro-bind-try", path, path)),
+            *(() if everything else ("--bind", folder, folder)),
+            *("--unshare-pid", "--unshare-ipc"),
+            *(() if self.network else ("--unshare-net",)),
+            # Root would keep its privileges, and take the sandbox down with them.
+            *("--cap-drop", "ALL"),
+            "--die-with-parent",
+            "--new-session",
+            *("--chdir", folder),
+            *("--setenv", "TMPDIR", "/tmp"),
+            "--",
+            *command,
+        ]
+
+
+def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
+    """The sandbox that was chosen, or None if commands are to run without one.
+
+    Whether bubblewrap works is tried once in a process. If it does not, `"auto"` says so once, in
+    the log `civitas.agents`, and why.
+
+    Raises:
+        ValueError: there is no such choice
+        CommandError: the choice is `"bwrap"`, and that is not there or does not work
+    """
+    if choice not in get_args(SandboxChoice):
+        raise ValueError(f'sandbox is "auto", "bwrap" or "none", not {choice!r}')
+    if choice == "none":
+        return None
+    found = _probe(os.environ.get("PATH", os.defpath), network)
+    if isinstance(found, Sandbox):
+        return found
+    if choice == "bwrap":
+        raise CommandError(f'{found}: {_INSTALL} choose sandbox="none"')
+    _say_once(found)
+    return None
+
+
+@functools.cache
+def _probe(path: str, network: bool) -> Sandbox | str:
+    """The sandbox if it works, else why it does not."""
+    program = shutil.which("bwrap", path=path)
+    if program is None:
+        return "bwrap is not installed"
+    sandbox = Sandbox(os.path.abspath(program), network)
+    try:
+        ended = subprocess.run(
+            sandbox.wrap(os.path.realpath("/tmp"), ["/bin/sh", "-c", ":"]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bwrap does not work here ({error})"
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip()[-300:] or f"code {ended.returncode}"
+        return f"bwrap does not work here ({said})"
+    return sandbox
+
+
+@functools.cache
+def _say_once(why: str) -> None:
+    logger.warning("%s: commands run without a sandbox, as the user of this program", why)

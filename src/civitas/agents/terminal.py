@@ -1,0 +1,69 @@
+"""A person's terminal, one question at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import sys
+import threading
+from typing import TextIO
+
+from civitas.approval import escaped
+
+__all__ = ["Terminal", "shown_lines"]
+
+
+class Terminal:
+    """Asks for lines and waits for them without holding an event loop.
+
+    A line that was asked for and not waited for any more, since whoever asked was cancelled, is
+    the answer to the next question: nobody can take back a read.
+
+    Args:
+        stdin: where lines come from; the process's if left out
+        stdout: where questions go; the process's if left out
+    """
+
+    def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._guard = threading.Lock()
+        self._reading: concurrent.futures.Future[str] | None = None
+
+    def show(self, text: str) -> None:
+        """Write a text, line by line, with nothing in it that a terminal obeys."""
+        stdout = self._stdout or sys.stdout
+        text = shown_lines(text)
+        if encoding := getattr(stdout, "encoding", None):  # it may have fewer characters than text
+            text = text.encode(encoding, "backslashreplace").decode(encoding)
+        print(text, file=stdout, flush=True)
+
+    async def ask(self, prompt: str) -> str | None:
+        """The line that the person writes; None if the terminal is closed."""
+        print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
+        with self._guard:
+            reading = self._reading
+            if reading is None:
+                reading = self._reading = concurrent.futures.Future()
+                # A daemon: an unanswered question must not hold up the interpreter's exit.
+                threading.Thread(
+                    target=self._read, args=(reading,), name="civitas-terminal", daemon=True
+                ).start()
+        line = await asyncio.shield(asyncio.wrap_future(reading))
+        with self._guard:
+            if self._reading is reading:
+                self._reading = None
+        return line.rstrip("\r\n") if line else None
+
+    def _read(self, reading: concurrent.futures.Future[str]) -> None:
+        stdin: TextIO | None = self._stdin or sys.stdin
+        try:
+            line = stdin.readline() if stdin is not None else ""
+        except (OSError, ValueError):  # closed
+            line = ""
+        reading.set_result(line)
+
+
+def shown_lines(text: str) -> str:
+    """A text with its lines kept, and nothing else in it that a terminal obeys."""
+    return "\n".join(escaped(line) for line in text.split("\n"))

@@ -1,0 +1,152 @@
+"""A person at a terminal who talks with the agents of a space."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final, TextIO
+
+from civitas.action import action
+from civitas.agent import SPECIAL, Agent
+from civitas.agents.terminal import Terminal
+from civitas.approval import escaped, escaped_json
+from civitas.errors import CivitasError
+from civitas.slash import parse_slash
+from civitas.threads import WORKERS
+
+__all__ = ["User"]
+
+PATIENCE_S: Final = 60.0
+"""How long the end of the input is put off for what is still to be answered."""
+
+_PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
+
+
+class User(Agent):
+    """A person at a terminal: what comes is shown, and the lines that are written are sent.
+
+    A line is said to everyone; one such as `/Calculator.add a:1 b:2` is a message to one agent, as
+    `parse_slash` reads it, and `/*.help` asks everyone what they offer. What comes is shown with
+    who it comes from, and with nothing in it that a terminal obeys; of what is said, only the first
+    line begins at the margin.
+
+    Args:
+        id: its id
+        stdin: where lines come from; the process's if left out
+        stdout: where messages go; the process's if left out
+        receive_own_broadcasts: whether the person is shown what they say to everyone
+        **options: what else an `Agent` takes
+    """
+
+    def __init__(
+        self,
+        id: str | int = "User",
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        *,
+        receive_own_broadcasts: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, receive_own_broadcasts=receive_own_broadcasts, **options)
+        self._terminal = Terminal(stdin, stdout)
+
+    # -- what is shown -----------------------------------------------------------------------------
+
+    @action
+    async def say(self, content: str) -> None:
+        """Show something to the person at the terminal.
+
+        Args:
+            content: what to say
+        """
+        await self._show("\n    ".join(content.splitlines()))
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Show the person the value that an action returned.
+
+        Args:
+            data: the value
+            original_message_id: the id of the message that asked for it
+        """
+        await self._show(escaped_json(data), "returned ")
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Show the person what went wrong with a message that they sent.
+
+        Args:
+            error: what went wrong
+            original_message_id: the id of the message
+        """
+        await self._show(escaped(error), "error ")
+
+    async def before_action(self, message: dict[str, Any]) -> None:
+        """Show a call of an action that a subclass has; `help` is not worth a line."""
+        name = message["action"]["name"]
+        if name != "say" and name not in SPECIAL:
+            await self._show(f"{escaped(name)} {escaped_json(message['action']['args'])}", "calls ")
+
+    async def _show(self, text: str, what: str = "") -> None:
+        message = self._current_message
+        sender = "?" if message is None else message["from"]
+        shown = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
+        mark = f"{shown}: " if not what else f"{shown} {what}"
+        # In a thread: a terminal that is held up must not hold up the space.
+        await WORKERS.run(asyncio.get_running_loop(), self._terminal.show, mark + text)
+
+    # -- what is written ---------------------------------------------------------------------------
+
+    async def run(self, patience_s: float = PATIENCE_S) -> None:
+        """Read lines and send them, until the input ends.
+
+        A line that is no message is told, and the next one is read. When the input ends, the agents
+        of the space may answer what they were sent before.
+
+        Args:
+            patience_s: for how many seconds they may; 0 to return at once
+
+        Raises:
+            NotInSpace: the person is in no space, or no longer in one
+        """
+        if self._seat is None:
+            raise self._homeless("run")
+        while (line := await self._terminal.ask("")) is not None:
+            try:
+                message = parse_slash(line)
+                if message is not None:
+                    self.send(message)
+            except CivitasError as error:
+                if self._seat is None:
+                    raise
+                self._terminal.show(f"not sent: {escaped(str(error))}")
+        if patience_s > 0 and self._seat is not None:
+            await self._answered(patience_s)
+
+    def run_sync(self, patience_s: float = PATIENCE_S) -> None:
+        """`run` for scripts: returns when the input has ended.
+
+        Raises:
+            NotInSpace: the person is in no space, or no longer in one
+        """
+        asyncio.run(self.run(patience_s))
+
+    async def _answered(self, patience_s: float) -> None:
+        """Wait until every agent has handled what came to it so far, and then this one."""
+        own = str(self.id)
+        others = [id for id in self.space.ids() if id != own]
+        # Messages are handled in their order, and so this one after those before.
+        asked = [
+            self.request({"to": id, "action": {"name": "help", "args": {}}}, patience_s)
+            for id in others
+        ]
+        for pending in asked:
+            try:
+                await pending
+            except CivitasError:
+                pass  # who does not answer this has answered nothing else either
+        message = {"to": own, "action": {"name": "help", "args": {}}}
+        try:
+            await self.request(message, patience_s)
+        except CivitasError:
+            pass  # it has left the space meanwhile

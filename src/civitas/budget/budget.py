@@ -1,0 +1,312 @@
+"""What a run may spend: limits, shared by all who spend, and limits within limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Protocol
+
+from civitas.budget.amounts import (
+    PICO,
+    UNITS,
+    USD,
+    Left,
+    Spent,
+    checked_amounts,
+    checked_limits,
+    read_state,
+    said,
+    spent_of,
+)
+from civitas.budget.ledger import Account, Ledger
+from civitas.budget.reservation import Reservation
+from civitas.errors import DefinitionError
+from civitas.jsonvalue import excerpt, shorten
+
+__all__ = ["Budget", "Clock", "PriceList"]
+
+
+class Clock(Protocol):
+    """What tells the time. Tests bring one of their own, which they set."""
+
+    def now(self) -> float:
+        """Seconds since some moment; they never go back."""
+        ...
+
+
+class PriceList(Protocol):
+    """What says what a model's tokens cost, such as `civitas.Prices`."""
+
+    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
+        """US dollars.
+
+        Raises:
+            UnknownPrice: nobody has stated this model's price
+        """
+        ...
+
+
+class Budget:
+    """What a run may spend, shared by all who are given it, on any thread and event loop.
+
+    Each spender reserves at an upper bound before it begins, and settles when it has ended; what
+    does not fit is refused with `BudgetExceeded`, and nothing was begun. A call that took more than
+    was reserved for it is counted in full and closes the budget: nothing more begins.
+
+    `seconds` count from the first `start()` or reservation. They are those of one process: a budget
+    that goes on in another, by `load_state_dict`, goes on with what was left.
+
+    A limit that is left out, or None, does not limit.
+
+    Args:
+        tokens: of all model calls together, prompts and answers
+        usd: US dollars, by the prices of the models
+        model_calls: how often a model may be asked
+        actions: how often an action may be executed
+        seconds: how long it may take
+        name: what messages call it
+        prices: what the models' tokens cost, where the built-in list does not know or is out of
+            date; children have their parent's
+        clock: what tells the time, for tests
+
+    Raises:
+        DefinitionError: a limit is not a number from 0 on
+    """
+
+    def __init__(
+        self,
+        *,
+        tokens: int | None = None,
+        usd: float | Decimal | None = None,
+        model_calls: int | None = None,
+        actions: int | None = None,
+        seconds: float | None = None,
+        name: str | None = None,
+        prices: PriceList | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        title = f"budget {shorten(_checked_name(name))!r}" if name is not None else "the budget"
+        if prices is not None and not callable(getattr(prices, "cost", None)):
+            raise DefinitionError(f"Budget: prices= is a list of prices, not {excerpt(prices)}")
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise DefinitionError(f"Budget: clock= is a clock, not {excerpt(clock)}")
+        self.name = name
+        self.prices = prices
+        self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
+        self._ledger = Ledger()
+        # Its own first, then its parents', up to the root.
+        self._accounts: tuple[Account, ...] = (Account(title, limits, seconds),)
+
+    def child(
+        self,
+        *,
+        tokens: int | None = None,
+        usd: float | Decimal | None = None,
+        model_calls: int | None = None,
+        actions: int | None = None,
+        seconds: float | None = None,
+        name: str | None = None,
+    ) -> Budget:
+        """A part of this budget: its own limits hold and this one's too; spending counts in both.
+
+        Its limits may be above this one's, which then are reached first. Its seconds count from its
+        own first reservation.
+
+        Raises:
+            DefinitionError: a limit is not a number from 0 on
+        """
+        limits = checked_limits(tokens, usd, model_calls, actions, seconds)
+        if name is not None:
+            title = f"budget {shorten(_checked_name(name))!r}"
+        else:
+            # However deep, so that the names of a long line of descent do not grow.
+            title = self._accounts[0].title
+            title = title if title.startswith("a part of ") else f"a part of {title}"
+        part = Budget.__new__(Budget)
+        part.name = name
+        part.prices = self.prices
+        part._now = self._now
+        part._ledger = self._ledger
+        part._accounts = (Account(title, limits, seconds), *self._accounts)
+        return part
+
+    def reserve(
+        self,
+        *,
+        tokens: int = 0,
+        usd: float | Decimal = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> Reservation:
+        """Take so much out of what is left, or nothing at all.
+
+        Raises:
+            BudgetExceeded: it does not reach; the text says whose limit, what is left and what was
+                asked for
+            DeadlineExceeded: the seconds are over
+            DefinitionError: an amount is not a number from 0 on
+        """
+        amounts = checked_amounts("reserve", tokens, usd, model_calls, actions)
+        accounts, ledger = self._accounts, self._ledger
+        ledger.take(accounts, amounts, self._now())
+        return Reservation(ledger, accounts, amounts)
+
+    def reserve_rest(
+        self,
+        *,
+        tokens: int | None = 0,
+        usd: float | Decimal | None = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> Reservation:
+        """Take all the tokens and money that are left, for what has no upper bound.
+
+        While it is open, nothing else that needs them begins. Where nothing limits them, as many as
+        given here are taken.
+
+        Args:
+            tokens: take at least so many, and one; None takes none
+            usd: take at least so much, and something; None takes none
+            model_calls: as with `reserve`
+            actions: as with `reserve`
+
+        Raises:
+            BudgetExceeded: it does not reach
+            DeadlineExceeded: the seconds are over
+            DefinitionError: an amount is not a number from 0 on
+        """
+        least = checked_amounts(
+            "reserve_rest",
+            0 if tokens is None else tokens,
+            0 if usd is None else usd,
+            model_calls,
+            actions,
+        )
+        wanted = (tokens is not None, usd is not None)
+        accounts, ledger = self._accounts, self._ledger
+        return Reservation(ledger, accounts, ledger.take_rest(accounts, least, wanted, self._now()))
+
+    def is_part_of(self, other: Budget) -> bool:
+        """Whether what is spent here counts there: it is that budget, or descends from it."""
+        return other._accounts[0] in self._accounts
+
+    def start(self) -> None:
+        """Have the seconds begin, if they have not."""
+        self._ledger.start(self._accounts, self._now())
+
+    def check(self) -> None:
+        """Look whether anything at all may begin.
+
+        A limit that is used up only refuses what asks for more of it, so this does not.
+
+        Raises:
+            DeadlineExceeded: the seconds are over
+            BudgetExceeded: something took more than was reserved for it
+        """
+        self._ledger.check(self._accounts, self._now())
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent, with all that its children spent; and the seconds that have passed."""
+        account = self._accounts[0]
+        spent, _, _ = self._ledger.read(account)
+        return spent_of(spent, account.elapsed(self._now()))
+
+    @property
+    def reserved(self) -> Spent:
+        """What is promised to those under way."""
+        spent, taken, _ = self._ledger.read(self._accounts[0])
+        return spent_of([had - settled for had, settled in zip(taken, spent, strict=True)])
+
+    @property
+    def over(self) -> Spent:
+        """By how much calls took more than was reserved for them; it is part of `spent`."""
+        return spent_of(self._ledger.read(self._accounts[0])[2])
+
+    @property
+    def left(self) -> Left:
+        """What may still be reserved, under its own limits and its parents'."""
+        tokens, usd, model_calls, actions = self._ledger.left(self._accounts)
+        return Left(
+            tokens,
+            None if usd is None else usd / PICO,
+            model_calls,
+            actions,
+            self.remaining_seconds(),
+        )
+
+    @property
+    def deadline(self) -> float | None:
+        """When the seconds are over, as `time.monotonic()` tells time; None if they have no limit.
+
+        The earliest of its own and its parents'. Of a budget that has not begun, it is the one that
+        it would have if it began now.
+        """
+        now = self._now()
+        left = self._remaining(now)
+        return None if left is None else now + left
+
+    def remaining_seconds(self) -> float | None:
+        """How many seconds are left, its own or its parents'; None if they have no limit."""
+        left = self._remaining(self._now())
+        return None if left is None else max(left, 0.0)
+
+    def _remaining(self, now: float) -> float | None:
+        return min(
+            (
+                account.seconds - account.elapsed(now)
+                for account in self._accounts
+                if account.seconds is not None
+            ),
+            default=None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was spent, as JSON data; what is reserved counts as spent.
+
+        A parent's and its children's are kept apart: each is its own.
+        """
+        account = self._accounts[0]
+        _, taken, over = self._ledger.read(account)
+        return {
+            "tokens": taken[0],
+            "usd": said(USD, taken[1]),
+            "model_calls": taken[2],
+            "actions": taken[3],
+            "seconds": account.elapsed(self._now()),
+            "over": {"tokens": over[0], "usd": said(USD, over[1])},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another budget was, with this one's limits.
+
+        What was spent before is forgotten; the seconds stand still until the next reservation.
+
+        Raises:
+            DefinitionError: it is no such state, or something is reserved
+        """
+        spent, seconds, over = read_state(state)
+        self._ledger.load(self._accounts[0], spent, seconds, over)
+
+    def __str__(self) -> str:
+        return self._accounts[0].title
+
+    def __repr__(self) -> str:
+        account = self._accounts[0]
+        spent, _, _ = self._ledger.read(account)
+        parts = [
+            f"{said(kind, spent[kind])} of {said(kind, limit)} {UNITS[kind]}"
+            for kind, limit in enumerate(account.limits)
+            if limit is not None
+        ]
+        if account.seconds is not None:
+            parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
+        return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise DefinitionError(f"Budget: name= is a text of one line, not {excerpt(name)}")
+    return name

@@ -1,0 +1,96 @@
+"""What may stand next in a line of the slash syntax: agents, actions and arguments, from help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from civitas.errors import SlashError
+from civitas.message import BROADCAST
+from civitas.slash import format_slash, parse_slash
+
+__all__ = ["Help", "completions"]
+
+Help = Mapping[str, Any]
+"""What `help` gives: the description of each action by its name."""
+
+_ID = re.compile(r'\s*/("(?:[^"\\]|\\.)*"?|[^\s".:\\]*)')
+_ACTION = re.compile(r'\s*/("(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.("[^"]*"?|[^\s":\\]*)')
+_WORD = re.compile(r"\w*$")
+# `help` lists an agent's own actions, and every agent has it.
+_SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}}}
+
+
+async def completions(
+    text: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]
+) -> tuple[int, list[str]]:
+    """What may stand at the end of a text.
+
+    Args:
+        text: the line up to the cursor
+        ids: the agents that there are
+        help_of: asks an agent for its help
+
+    Returns:
+        how many characters at the end of the text they replace, and the candidates
+    """
+    if found := _ID.fullmatch(text):
+        return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+    if found := _ACTION.fullmatch(text):
+        to = _receiver(f"/{found[1]}.help")
+        if to is None:
+            return 0, []
+        actions = await _actions(to, ids, help_of)
+        return _beginning(found[2], [_action(name) for name in actions], " ")
+    word = _WORD.search(text)
+    assert word is not None  # it may be empty
+    before = text[: word.start()]
+    try:
+        message = (
+            parse_slash(before) if before.endswith(" ") and before.strip()[:1] == "/" else None
+        )
+    except SlashError:
+        message = None
+    if message is None:
+        return 0, []
+    action = message["action"]
+    described = (await _actions(message["to"], ids, help_of)).get(action["name"])
+    args = described.get("args") if isinstance(described, Mapping) else None
+    if not isinstance(args, Mapping):  # help may be replaced by anything
+        return 0, []
+    names = [
+        f"{name}:{chr(34) if isinstance(told, Mapping) and told.get('type') == 'string' else ''}"
+        for name, told in args.items()
+        if name not in action["args"] and name.isidentifier()
+    ]
+    return _beginning(word[0], names, "")
+
+
+async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:
+    found: dict[str, Any] = {}
+    for id in ids if to == BROADCAST else [to]:
+        if id in ids:
+            found |= await help_of(id)
+    return found | _SPECIAL if to == BROADCAST or to in ids else found
+
+
+def _beginning(written: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
+    fitting = [c + end for c in candidates if c.startswith((written, f'"{written}'))]
+    return len(written), list(dict.fromkeys(fitting))
+
+
+def _receiver(line: str) -> str | None:
+    try:
+        message = parse_slash(line)
+    except SlashError:
+        return None
+    return None if message is None else message["to"]
+
+
+def _id(id: str) -> str:
+    return format_slash({"to": id, "action": {"name": "x"}})[1:-2]
+
+
+def _action(name: str) -> str:
+    return format_slash({"to": "*", "action": {"name": name}})[3:]

@@ -1,0 +1,137 @@
+"""`civitas serve`: an agent of the user's own, over a message broker, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from civitas.agent import Agent
+from civitas.approval import escaped
+from civitas.cli.broker import EXCHANGE, broker_space, exchange_option
+from civitas.cli.named_agents import named_agent
+from civitas.spaces.amqp.options import AMQPOptions
+
+if TYPE_CHECKING:
+    from civitas.spaces.amqp.space import AMQPSpace
+
+__all__ = ["command"]
+
+GRACE_S: Final = 30.0
+_INTERRUPTED: Final = 130
+_LOOK_S: Final = 1.0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("agent", metavar="MODULE:AGENT")
+@click.option("--id", metavar="ID", help="The agent's id.  [default: the class's name]")
+@exchange_option
+@click.option(
+    "--inbox",
+    metavar="PATH",
+    type=click.Path(dir_okay=False),
+    help="A file to remember messages in, for this process alone.  [default: in memory]",
+)
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=1e6),
+    default=GRACE_S,
+    show_default=True,
+    help="How long what is being handled may go on at the end.",
+)
+def command(
+    agent: str, id: str | None, exchange: str | None, inbox: str | None, grace: float
+) -> int:
+    """Serve an agent of yours over a message broker.
+
+    MODULE is looked for in the current folder first. AGENT is an agent, a class of agents, or a
+    function that gives one. Others reach it by its id from every process of the same broker and
+    exchange; `civitas chat --amqp` does. With --inbox, what it was handling when its process died
+    is not run a second time.
+
+    SIGINT (Ctrl-C) or SIGTERM ends it: nothing more is begun, what is being handled is finished,
+    and what waits stays at the broker. A second one ends it at once.
+
+    The broker is that of AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST.
+
+    \b
+    Examples:
+      civitas serve my_agents:Calculator
+      civitas serve my_agents:Calculator --id sums --inbox sums.inbox
+
+    \b
+    Exit codes: 0 stopped, 1 failed, 2 wrong usage,
+    130 ended at once.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    served = named_agent(agent, id, "MODULE:AGENT")
+    _log()
+    space = broker_space(exchange, inbox=inbox, grace=grace)
+    return asyncio.run(_serve(served, space, exchange or EXCHANGE, grace))
+
+
+async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) -> int:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    serving = False
+
+    def stop() -> None:
+        if not serving or stopped.is_set():
+            # At once: neither actions in threads nor the broker are waited for. The broker sees
+            # that the connection ends, and gives the id and the messages to the next.
+            with suppress(OSError):
+                sys.stdout.flush()
+            os._exit(_INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await asyncio.to_thread(space.add, agent)
+        serving = True
+        id = escaped(str(agent.id))
+        address = AMQPOptions.from_environment().address
+        _say(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
+        # Nothing tells that it has left by itself, or that another process has taken its id.
+        while not stopped.is_set() and space.ids():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+        if not stopped.is_set():
+            click.echo(f"civitas: {id} is in its space no longer", err=True)
+            return 1
+        busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
+        if busy:
+            doing = escaped(", ".join(sorted(busy)))
+            _say(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+    finally:
+        await asyncio.to_thread(space.close)
+    _say(f"{id} has stopped.")
+    return 0
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # nobody reads it, which is no reason to end
+        print(text, flush=True)
+
+
+class _Lines(logging.Formatter):
+    """Lines with nothing in them that a terminal obeys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(escaped(line) for line in super().format(record).split("\n"))
+
+
+def _log() -> None:
+    """Show on standard error what becomes of the connection, and what fails, with its traceback."""
+    logger = logging.getLogger("civitas")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

@@ -1,0 +1,33 @@
+"""The person at the terminal, as an agent of the space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from civitas.action import action
+from civitas.agent import Agent
+
+__all__ = ["You"]
+
+
+class You(Agent):
+    """The person at the terminal. What is sent to it is shown by whoever observes the space."""
+
+    def __init__(self, id: str = "You") -> None:
+        super().__init__(id, receive_own_broadcasts=False)
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something to the person at the terminal.
+
+        Args:
+            content: what to say
+        """
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Receive the value of an action."""
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Receive what went wrong with a message."""

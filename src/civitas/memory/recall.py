@@ -1,0 +1,243 @@
+"""Recall: what finds the messages of a memory file, by their words or by their meaning."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import re
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from operator import itemgetter, mul
+from typing import Any
+
+from civitas.errors import DefinitionError
+from civitas.memory.embedder import Embedder
+from civitas.memory.file import MemoryFile
+from civitas.memory.messages import batch_after, items_of, thread_ids, thread_number
+
+__all__ = ["Recall", "found_text"]
+
+FOUND_CHARS = 100_000
+"""A message is found by its first so many characters."""
+EMBEDDED_CHARS = 8_000
+"""A message's meaning is that of its first so many characters."""
+QUERY_WORDS = 64
+"""More different words than these of a text say nothing more about what is looked for."""
+
+# Scripts written without spaces, where a "word" of the index would be a whole sentence: each
+# character is a word there, and a word of the query several in a row.
+_UNSPACED = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
+)
+_WORD = re.compile(r"\w+")
+
+
+class Recall:
+    """Finds the messages of a memory file: of the thread that has an id, or of all if it is None.
+
+    Args:
+        file: where they are
+        embedder: what gives vectors for recall by meaning
+    """
+
+    def __init__(self, file: MemoryFile, embedder: Embedder | None) -> None:
+        self._file = file
+        self._embedder = embedder
+
+    def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+        """The messages that have the most and the rarest of a text's words."""
+        words = {term.lower(): term for term in _terms(text[:FOUND_CHARS])}
+        # In quotes a word is a word, whatever it is: `NOT`, `near`, `text:`. It has none itself.
+        query = " OR ".join(f'"{word}"' for word in list(words.values())[:QUERY_WORDS])
+        if not query or not limit:
+            return []
+        with self._file.reading() as db:
+            if id is not None:
+                thread = thread_number(db, id)
+                if thread is None:
+                    return []
+                query = f'thread:"t{thread}" AND text:({query})'
+            else:
+                query = f"text:({query})"
+            rows = db.execute(
+                "SELECT rowid FROM words WHERE words MATCH ? "
+                "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
+                (query, limit),
+            )
+            return items_of(self._file, db, [number for (number,) in rows])
+
+    def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
+        """The messages whose vectors are nearest to a text's."""
+        embedder = self._needed()
+        (wanted,) = self._embedded(embedder, [_sendable(text[:EMBEDDED_CHARS])])
+        if not limit or not any(wanted):
+            return []
+        self.embed(id)
+        with self._file.reading() as db:
+            scope: tuple[Any, ...] = (_embedder(db, embedder),)
+            where = "embedder = ?"
+            if id is not None:
+                where += " AND thread = ?"
+                scope += (thread_number(db, id),)
+            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
+            best = heapq.nlargest(limit, self._scores(rows, wanted))
+            return items_of(self._file, db, [number for score, number in best if score > 0])
+
+    def embed(self, id: str | None) -> int:
+        """Give every message a vector, and say how many had none."""
+        embedder = self._needed()
+        added = 0
+        for each in self._threads() if id is None else [id]:
+            while rows := self._embed_batch(embedder, each):
+                added += rows
+        return added
+
+    def _threads(self) -> list[str]:
+        with self._file.reading() as db:
+            return thread_ids(db)
+
+    def _embed_batch(self, embedder: Embedder, id: str) -> int:
+        with self._file.reading() as db:
+            thread = thread_number(db, id)
+            row = db.execute(
+                "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
+                (_embedder(db, embedder), thread),
+            ).fetchone()
+            rows = batch_after(self._file, db, thread, row[0] if row else 0)
+        if not rows:
+            return 0
+        # Nothing is locked meanwhile: it may take long.
+        texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
+        vectors = self._embedded(embedder, texts)
+        with self._file.writing() as db:
+            place = _embedder(db, embedder)
+            if place is None:
+                place = db.execute(
+                    "INSERT INTO embedders (name, dimensions) VALUES (?, ?)",
+                    (embedder.name, embedder.dimensions),
+                ).lastrowid
+            db.executemany(
+                # What was forgotten, or embedded by somebody else, meanwhile, gets none.
+                "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
+                "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
+                (
+                    (place, _stored(vector), number)
+                    for (number, _), vector in zip(rows, vectors, strict=True)
+                    if any(vector)
+                ),
+            )
+            db.execute(
+                "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET upto = max(upto, excluded.upto)",
+                (place, thread, rows[-1][0]),
+            )
+        return len(rows)
+
+    def _needed(self) -> Embedder:
+        if self._embedder is None:
+            raise DefinitionError(
+                "recall by meaning needs an embedder: SQLiteMemory(…, embedder=HashEmbedder())"
+            )
+        return self._embedder
+
+    def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
+        """What the embedder gives for texts, as vectors of length 1, or 0."""
+        given = embedder.embed(texts)
+        if not isinstance(given, Sequence) or len(given) != len(texts):
+            raise DefinitionError(
+                f"embedder {embedder.name!r} did not give one vector for each of {len(texts)} texts"
+            )
+        vectors = []
+        for vector in given:
+            if len(vector) != embedder.dimensions:
+                raise DefinitionError(
+                    f"embedder {embedder.name!r} gave a vector of {len(vector)} numbers, and says "
+                    f"that it has {embedder.dimensions} dimensions"
+                )
+            length = math.hypot(*vector)
+            if not math.isfinite(length):
+                raise DefinitionError(
+                    f"embedder {embedder.name!r} gave a vector with a number that is not finite"
+                )
+            vectors.append([value / length for value in vector] if length else [0.0] * len(vector))
+        return vectors
+
+    def _scores(
+        self, rows: Iterator[tuple[int, bytes]], wanted: list[float]
+    ) -> Iterator[tuple[float, int]]:
+        """The cosine of each stored vector with the wanted one, and its memory's number."""
+        size = 4 * len(wanted)
+        places = [place for place, value in enumerate(wanted) if value]
+        # A short text has few pieces, so with hashed vectors most products are of zero.
+        sparse = 1 < len(places) < len(wanted) // 2
+        pick = itemgetter(*places)
+        weights = list(pick(wanted)) if sparse else wanted
+        for number, blob in rows:
+            if not isinstance(blob, bytes) or len(blob) != size:
+                raise self._file.damaged(f"the vector of memory {number} is none")
+            vector = array("f", blob)
+            if sys.byteorder == "big":
+                vector.byteswap()
+            yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+
+
+def found_text(item: dict[str, Any]) -> str:
+    """What a message is found by, with its words apart."""
+    text = _text(item, FOUND_CHARS)
+    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+
+
+def _text(item: dict[str, Any], chars: int) -> str:
+    """What a message says: its text, and the names and arguments of its calls."""
+    parts = []
+    content = item.get("content")
+    if isinstance(content, str):
+        parts.append(content)
+    elif isinstance(content, list):
+        # Of blocks only the text: the rest is pictures, in base64.
+        blocks = (block for block in content if isinstance(block, dict))
+        parts += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    calls = item.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            parts.append(str(call.get("name", "")))
+            parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
+    return _sendable(" ".join(parts)[:chars])
+
+
+def _terms(text: str) -> Iterator[str]:
+    """What to look for: words, and pairs of characters where there are no spaces between words."""
+    for word in _WORD.findall(_sendable(text)):
+        pieces = _UNSPACED.sub(r" \1 ", word).split()
+        alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
+        for place, piece in enumerate(pieces):
+            if not alone[place]:
+                yield piece
+            elif place + 1 < len(pieces) and alone[place + 1]:
+                yield f"{piece} {pieces[place + 1]}"
+            elif place == 0 or not alone[place - 1]:
+                yield piece
+
+
+def _sendable(text: str) -> str:
+    """A text that UTF-8 can carry, to its end."""
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+
+
+def _stored(vector: list[float]) -> bytes:
+    numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _embedder(db: sqlite3.Connection, embedder: Embedder) -> int | None:
+    row = db.execute(
+        "SELECT number FROM embedders WHERE name = ? AND dimensions = ?",
+        (embedder.name, embedder.dimensions),
+    ).fetchone()
+    return None if row is None else int(row[0])

@@ -1,0 +1,121 @@
+"""An event loop in a thread of its own, for a library that does not keep to its caller's.
+
+Such a library holds connections and tasks beyond the call that made them, and leaves them open in
+a loop that ends. Here they have a loop that lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from civitas.models.remote import check_allowed
+
+__all__ = ["BackgroundLoop"]
+
+_T = TypeVar("_T")
+_AHEAD = 16
+"""How many pieces of a stream are held for a reader who is slower."""
+_EXIT_S = 5.0
+
+
+class BackgroundLoop:
+    """Runs coroutines of callers from any thread and event loop; it starts with the first.
+
+    Whoever awaits is cancelled together with what it started. Under `CIVITAS_OFFLINE=1` nothing in
+    this loop connects to another machine, wherever a redirect or a proxy may lead.
+
+    Args:
+        name: of the thread, and for errors
+        closing: run in the loop before it ends, which it does with the process
+    """
+
+    def __init__(self, name: str, closing: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._closing = closing
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = asyncio.Event()
+        self._process = 0
+
+    async def run(self, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Await what `make` gives, over there. Cancelled, that is cancelled too."""
+        future = asyncio.run_coroutine_threadsafe(make(), self._started())
+        return await asyncio.wrap_future(future)
+
+    async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncIterator[_T]:
+        """Iterate over what `make` gives, over there. Closed or cancelled, that is closed too."""
+        ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue(_AHEAD)
+
+        async def pump() -> None:
+            end: BaseException = StopAsyncIteration()
+            try:
+                async for part in make():
+                    await ahead.put((part,))
+            except Exception as error:
+                end = error
+            await ahead.put(end)
+
+        pumping = asyncio.run_coroutine_threadsafe(pump(), self._started())
+        try:
+            while True:
+                got = await self.run(ahead.get)
+                if isinstance(got, StopAsyncIteration):
+                    return
+                if isinstance(got, BaseException):
+                    raise got
+                yield got[0]
+        finally:
+            pumping.cancel()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # In a process that was forked off, the thread has stayed with the parent.
+            if self._loop is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._stop = asyncio.Event()
+                self._loop = _Loop(self._name)
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name=self._name, daemon=True
+                )
+                self._thread.start()
+                # Last in, first out: before what the library itself does at the end.
+                atexit.register(self._end)
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        await self._stop.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._closing()
+
+    def _end(self) -> None:
+        if self._loop is not None and self._thread is not None and self._process == os.getpid():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(_EXIT_S)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that asks, before each connection, whether it is allowed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            check_allowed(f"tcp://{host}", self._name)
+        await super().sock_connect(sock, address)

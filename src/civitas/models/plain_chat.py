@@ -1,0 +1,93 @@
+"""A conversation in the three roles that every chat template has, with calls written as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from civitas.errors import ModelError
+from civitas.models import choice
+
+__all__ = ["calls_in", "has_result", "plain_chat"]
+
+
+def plain_chat(
+    messages: Iterable[Any], name: str, marks: re.Pattern[str], before_user: str = ""
+) -> list[dict[str, str]]:
+    """The messages as `system`, `user` and `assistant`, none of them twice in a row.
+
+    Args:
+        messages: ours; they are not changed
+        name: what errors call the model
+        marks: what has a meaning of its own to the model; a space breaks it up, so that no text
+            can pass for another speaker's
+        before_user: stands before what the user says
+
+    Raises:
+        ModelError: one is not what it should be
+    """
+    chat: list[dict[str, str]] = []
+    called: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        where = f"{name}: messages[{place}]"
+        if not isinstance(message, Mapping):
+            raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
+        role = message.get("role")
+        content = marks.sub(_broken_up, _text(message.get("content"), where))
+        if role == "tool":
+            action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
+            role, content = "user", f"Result of {action}: {content}"
+        elif role == "assistant":
+            for call in message.get("tool_calls") or ():
+                called[call["id"]] = call["name"]
+                form = marks.sub(_broken_up, choice.written(call["name"], call["args"]))
+                content = f"{content}\n{form}" if content else form
+        elif role == "user":
+            content = before_user + content
+        elif role != "system":
+            raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r:.80}")
+        if chat and chat[-1]["role"] == role:
+            chat[-1]["content"] += f"\n\n{content}"
+        else:
+            chat.append({"role": role, "content": content})
+    return chat
+
+
+def _broken_up(mark: re.Match[str]) -> str:
+    return f"{mark[0][0]} {mark[0][1:]}"
+
+
+def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether an action has ended since the user last spoke."""
+    result = False
+    for message in messages:
+        if message["role"] == "user":
+            result = False
+        elif message["role"] == "tool":
+            result = True
+    return result
+
+
+def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many calls a conversation has."""
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
+
+
+def _text(content: Any, where: str) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = []
+        for block in content:
+            if not (isinstance(block, Mapping) and isinstance(block.get("text"), str)):
+                raise ModelError(f"{where}: this model reads text only, not {block!r:.80}")
+            parts.append(block["text"])
+        content = "\n".join(parts)
+    if not isinstance(content, str):
+        raise ModelError(f"{where}: content is text, not {type(content).__name__}")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise ModelError(f"{where}: content holds half a character, which is no text") from None
+    return content

@@ -1,0 +1,145 @@
+"""Executing one call of a model's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
+from civitas.agent import Context
+from civitas.environment import execute_in_thread, failed
+from civitas.errors import DefinitionError, HookError, InvalidArguments, NotPermitted
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.parsing import Wanted
+from civitas.threads import WORKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from civitas.reasoning.react import ReActAgent
+
+__all__ = ["execute", "with_hooks"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+
+async def execute(agent: ReActAgent, call: Wanted, run_id: str) -> dict[str, Any]:
+    """Execute a call, as far as it is permitted, and give its result."""
+    chosen = call.action
+    assert chosen is not None
+    environment = agent.environment
+    try:
+        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(agent, call):
+            return failed(NotPermitted(f'"{call.name}" not permitted'))
+        kwargs = _injected(agent, chosen, call.kwargs, run_id)
+        method = getattr(environment, "aexecute_action", None)
+        if method is None:  # an environment of the user's own, with only the sync form
+            result = await execute_in_thread(environment, chosen, kwargs)
+        else:
+            result = await method(chosen, kwargs)
+        if inspect.isawaitable(result):  # an override of the sync form may be async
+            result = await result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return failed(error)  # something that was awaited was cancelled, not this
+    except Exception as error:
+        logger.exception("the environment of agent %r failed on %r", agent.id, call.name)
+        return failed(error)
+    if not isinstance(result, dict):
+        return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
+    return result
+
+
+async def with_hooks(
+    agent: ReActAgent,
+    call: Wanted,
+    iteration: int,
+    acted: Callable[[], Awaitable[dict[str, Any]]],
+    broken: list[HookError],
+) -> dict[str, Any]:
+    """Execute a call with the agent's hooks around it.
+
+    Args:
+        agent: whose hooks
+        call: the call, whose arguments they may change
+        iteration: which answer of the model it is of
+        acted: executes it
+        broken: the errors of hooks that failed after it was executed are put here
+    """
+    hooks = agent._hooks
+    assert hooks is not None
+    about: dict[str, Any] = {
+        "action": call.name,
+        "args": copy_json(call.args),
+        "iteration": iteration,
+        "call_id": call.id,
+    }
+    try:
+        about = await hooks.run("pre_acting", agent, about)
+        _change(call, about["args"])
+    except HookError as error:
+        # What the hook raised says to the model why the call was not executed.
+        logger.warning("%s; it was not executed", error)
+        return failed(error.__cause__ or error)
+    except (InvalidArguments, NotJSON) as error:
+        logger.warning("agent %r: a pre_acting hook gave wrong arguments: %s", agent.id, error)
+        return failed(error)
+    result = await acted()
+    if not hooks.has("post_acting"):
+        return result
+    try:
+        changed = (await hooks.run("post_acting", agent, {**about, "result": result}))["result"]
+        if not isinstance(changed, dict):
+            raise HookError(str(agent.id), "post_acting", "?", f"no result but {changed!r:.80}")
+    except HookError as error:
+        broken.append(error)
+        return result
+    return changed
+
+
+def _change(call: Wanted, args: Any) -> None:
+    """Put a hook's arguments in the place of the model's, checked like these."""
+    if args == call.args:
+        return
+    if not isinstance(args, dict):
+        raise InvalidArguments(f'the arguments of "{call.name}" are an object, not {args!r:.80}')
+    assert call.action is not None
+    call.args = copy_json(args)
+    call.kwargs = call.action.check(call.args)
+
+
+def _injected(
+    agent: ReActAgent, chosen: Action, kwargs: dict[str, Any], run_id: str
+) -> dict[str, Any]:
+    try:
+        injected = chosen.signature.injected
+    except DefinitionError:
+        return kwargs  # its parameters were given by hand: the function says nothing usable
+    if injected:
+        context: Context[Any] = Context(agent, run=run_id, deps=agent.deps, budget=agent.budget)
+        fill = [name for name, kind in injected.items() if issubclass(kind, Context)]
+        return {**kwargs, **dict.fromkeys(fill, context)}
+    return kwargs
+
+
+async def _permits(agent: ReActAgent, call: Wanted) -> bool:
+    """Whether this very call may be executed; whoever is asked cannot change it."""
+    if call.action is None or call.action.access_policy == ACCESS_DENIED:
+        return False
+    id = str(agent.id)
+    args = copy_json(call.args)
+    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
+    ask: Callable[..., Any] = agent.request_permission
+    try:
+        if is_async(ask):
+            permitted = await ask(message)
+        else:  # an override may be a plain function, and wait for a person
+            permitted = await WORKERS.run(asyncio.get_running_loop(), ask, message)
+    except Exception:
+        logger.exception("request_permission of agent %r failed on %r", agent.id, call.name)
+        return False
+    return permitted is True

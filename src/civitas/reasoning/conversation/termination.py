@@ -1,0 +1,344 @@
+"""When a conversation ends: conditions, alone and combined."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from civitas.errors import DefinitionError
+from civitas.jsonvalue import shorten
+from civitas.message import address
+from civitas.reasoning.conversation.state import ConversationState
+
+__all__ = [
+    "Condition",
+    "Elapsed",
+    "MaxTokens",
+    "MaxTurns",
+    "Said",
+    "StoppedBy",
+    "as_condition",
+]
+
+
+class Condition:
+    """Looked at after every turn: whether the conversation is to end, and why.
+
+    `a | b` is met when one of them is; `a & b` when each of them has been since the reply began, be
+    it in different turns. A plain function may stand in for a condition on either side.
+
+    A condition keeps nothing itself, so one may serve any number of conversations. A subclass needs
+    no more than `met`.
+    """
+
+    def met(self, state: ConversationState) -> Any:
+        """Why the conversation is to end now, in words; None (or False) if it is to go on.
+
+        May be `async`.
+
+        Args:
+            state: where the conversation stands, to be read
+        """
+        raise NotImplementedError
+
+    def ids(self) -> frozenset[str]:
+        """The participants that it is about."""
+        return frozenset()
+
+    def most_turns(self) -> int | None:
+        """How many turns there can be before it is met; None if that is not known."""
+        return None
+
+    def begin(self, kept: dict[str, Any], place: str) -> None:
+        """Called when a reply begins, and when it is gone on with.
+
+        Args:
+            kept: what the conditions of this reply keep: JSON data, saved with the conversation
+            place: what this one keeps its own under
+        """
+
+    async def check(self, state: ConversationState, place: str) -> str | None:
+        """Look whether it is met now."""
+        met = self.met(state)
+        if inspect.isawaitable(met):
+            met = await met
+        if met is None or met is False:
+            return None
+        if met is True:
+            return str(self)
+        if isinstance(met, str):
+            return met or str(self)
+        raise DefinitionError(
+            f"the condition {self} gave {type(met).__name__}: it gives True, or a text that says "
+            "why the conversation is to end, or None"
+        )
+
+    def __or__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
+        return _Either(self, as_condition(other))
+
+    def __ror__(self, other: Callable[[ConversationState], Any]) -> Condition:
+        return _Either(as_condition(other), self)
+
+    def __and__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
+        return _Both(self, as_condition(other))
+
+    def __rand__(self, other: Callable[[ConversationState], Any]) -> Condition:
+        return _Both(as_condition(other), self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class MaxTurns(Condition):
+    """Ends after so many turns of the reply. Each speaker of a fan-out has one.
+
+    Raises:
+        DefinitionError: not a positive integer
+    """
+
+    def __init__(self, turns: int) -> None:
+        self.turns = _positive(turns, "MaxTurns")
+
+    def met(self, state: ConversationState) -> bool:
+        """Whether there have been as many."""
+        return state.turns >= self.turns
+
+    def most_turns(self) -> int:
+        """As many as it says."""
+        return self.turns
+
+    def __repr__(self) -> str:
+        return f"MaxTurns({self.turns})"
+
+
+class MaxTokens(Condition):
+    """Ends when the reply has taken so many tokens, of all participants and of who chooses them.
+
+    It is looked at after each turn, so the last one may go over it.
+
+    Raises:
+        DefinitionError: not a positive integer
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = _positive(tokens, "MaxTokens")
+
+    def met(self, state: ConversationState) -> bool:
+        """Whether it has taken as many."""
+        return state.usage.input_tokens + state.usage.output_tokens >= self.tokens
+
+    def __repr__(self) -> str:
+        return f"MaxTokens({self.tokens})"
+
+
+class Said(Condition):
+    """Ends when a participant has said something. What the conversation was asked does not count.
+
+    Args:
+        what: a text, looked for as it is, whatever is in it; or a pattern made by `re.compile`,
+            which is searched for in whatever the participants' models say: one that may take
+            exponential time there will
+        by: only this participant
+        ignore_case: take upper and lower case of a text for the same
+
+    Raises:
+        DefinitionError: an argument is none of what it may be
+    """
+
+    def __init__(
+        self,
+        what: str | re.Pattern[str],
+        *,
+        by: str | int | None = None,
+        ignore_case: bool = False,
+    ) -> None:
+        if isinstance(what, re.Pattern):
+            if not isinstance(what.pattern, str):
+                raise DefinitionError("Said takes a pattern of text, not of bytes")
+            if ignore_case:
+                raise DefinitionError("Said: give the pattern re.IGNORECASE instead")
+        elif not isinstance(what, str) or not what.strip():
+            raise DefinitionError(f"Said takes a text or a compiled pattern, not {what!r:.80}")
+        self.what = what
+        self.by = None if by is None else address(by)
+        self.ignore_case = ignore_case
+        self._folded = what.casefold() if isinstance(what, str) else ""
+
+    def met(self, state: ConversationState) -> str | None:
+        """Who has said it in the last turn."""
+        for utterance in state.said:
+            if utterance.error is not None or self.by not in (None, utterance.speaker):
+                continue
+            text = utterance.text
+            if isinstance(self.what, str):
+                found = self._folded in text.casefold() if self.ignore_case else self.what in text
+            else:
+                found = self.what.search(text) is not None
+            if found:
+                return f"{self}: {utterance.speaker!r} said it"
+        return None
+
+    def ids(self) -> frozenset[str]:
+        """Who is to say it."""
+        return frozenset() if self.by is None else frozenset((self.by,))
+
+    def __repr__(self) -> str:
+        what = self.what if isinstance(self.what, str) else self.what.pattern
+        return f"Said({shorten(what, 60)!r})"
+
+
+class StoppedBy(Condition):
+    """Ends when a participant has spoken.
+
+    Raises:
+        InvalidId: it is no id
+    """
+
+    def __init__(self, agent_id: str | int) -> None:
+        self.agent_id = address(agent_id)
+
+    def met(self, state: ConversationState) -> bool:
+        """Whether it spoke in the last turn."""
+        return any(u.speaker == self.agent_id and u.error is None for u in state.said)
+
+    def ids(self) -> frozenset[str]:
+        """Who is to speak."""
+        return frozenset((self.agent_id,))
+
+    def __repr__(self) -> str:
+        return f"StoppedBy({self.agent_id!r})"
+
+
+class Elapsed(Condition):
+    """Ends when the reply has taken so long.
+
+    It is looked at after each turn, and cuts none short. Time that passes between saving a
+    conversation and going on with it elsewhere does not count.
+
+    Args:
+        seconds: how long
+        clock: gives seconds
+
+    Raises:
+        DefinitionError: not a positive number
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, int | float)
+            or not 0 < seconds < math.inf
+        ):
+            raise DefinitionError(f"Elapsed takes a positive number of seconds, not {seconds!r}")
+        self.seconds = seconds
+        self.clock = clock
+
+    def begin(self, kept: dict[str, Any], place: str) -> None:
+        """Count from here on."""
+        kept[f"{place}.at"] = self.clock()
+
+    async def check(self, state: ConversationState, place: str) -> str | None:
+        """Look whether it has taken as long."""
+        kept, now = state.kept, self.clock()
+        at: Any = kept.get(f"{place}.at")
+        spent: Any = kept.get(f"{place}.spent", 0.0)
+        if not _is_number(at) or not _is_number(spent):
+            raise DefinitionError(f"{self}: the loaded state says no time")
+        spent += now - at
+        kept[f"{place}.at"], kept[f"{place}.spent"] = now, spent
+        return str(self) if spent >= self.seconds else None
+
+    def __repr__(self) -> str:
+        return f"Elapsed({self.seconds})"
+
+
+class _Function(Condition):
+    def __init__(self, function: Callable[[ConversationState], Any]) -> None:
+        self.function = function
+
+    def met(self, state: ConversationState) -> Any:
+        return self.function(state)
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", None) or type(self.function).__name__
+
+
+class _Pair(Condition):
+    def __init__(self, first: Condition, second: Condition) -> None:
+        self.first = first
+        self.second = second
+
+    def ids(self) -> frozenset[str]:
+        return self.first.ids() | self.second.ids()
+
+    def begin(self, kept: dict[str, Any], place: str) -> None:
+        self.first.begin(kept, f"{place}0")
+        self.second.begin(kept, f"{place}1")
+
+    def _most(self) -> tuple[int | None, int | None]:
+        return self.first.most_turns(), self.second.most_turns()
+
+    async def _each(self, state: ConversationState, place: str) -> tuple[str | None, str | None]:
+        # Both, always: what the second keeps is of every turn.
+        first = await self.first.check(state, f"{place}0")
+        return first, await self.second.check(state, f"{place}1")
+
+
+class _Either(_Pair):
+    async def check(self, state: ConversationState, place: str) -> str | None:
+        first, second = await self._each(state, place)
+        return second if first is None else first
+
+    def most_turns(self) -> int | None:
+        return min((n for n in self._most() if n is not None), default=None)
+
+    def __repr__(self) -> str:
+        return f"({self.first} | {self.second})"
+
+
+class _Both(_Pair):
+    async def check(self, state: ConversationState, place: str) -> str | None:
+        met = []
+        for number, reason in enumerate(await self._each(state, place)):
+            key = f"{place}{number}.met"
+            if reason is not None and key not in state.kept:
+                state.kept[key] = reason
+            met.append(state.kept.get(key))
+        return None if None in met else f"{met[0]} and {met[1]}"
+
+    def most_turns(self) -> int | None:
+        first, second = self._most()
+        return None if first is None or second is None else max(first, second)
+
+    def __repr__(self) -> str:
+        return f"({self.first} & {self.second})"
+
+
+def as_condition(given: Any) -> Condition:
+    """A condition, or the one that a function stands for.
+
+    Raises:
+        DefinitionError: it is neither
+    """
+    if isinstance(given, Condition):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return _Function(given)
+    raise DefinitionError(
+        "a condition is MaxTurns, MaxTokens, Said, StoppedBy, Elapsed, some of them combined by | "
+        f"and &, or a function of the conversation's state, not {given!r:.80}"
+    )
+
+
+def _positive(number: object, what: str) -> int:
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"{what} takes a positive integer, not {number!r:.80}")
+    return number
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,422 @@
+"""Conversational agents: what can be asked, told, steered and listened to while it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from civitas.action import action
+from civitas.agent import CURRENT, Agent, Handling, leads_to
+from civitas.errors import HookError, HopLimitExceeded, MailboxFull, ModelError
+from civitas.models.protocol import Usage
+from civitas.reasoning.asked import Asked, checked_content
+from civitas.reasoning.hooks import Hooked
+from civitas.reasoning.interruption import Interruption
+from civitas.reasoning.prompts import cut, json_text, readable
+from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.turns import Turns
+from civitas.reasoning.watched import Watched
+
+if TYPE_CHECKING:
+    from civitas.reasoning.events import Event
+    from civitas.reasoning.stream import ReplyStream
+
+__all__ = ["Conversational", "ConversationalAgent", "Underway"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+_NESTED = 32
+"""How deep replies of agents may lie in one another, each called by an action of the one before."""
+
+
+@runtime_checkable
+class Conversational(Protocol):
+    """What can be talked with: an agent with a model, a conversation of several, a person."""
+
+    id: str | int
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """Answer."""
+        ...
+
+    async def observe(self, message: str | dict[str, Any]) -> None:
+        """Remember something without answering."""
+        ...
+
+
+class Underway(Protocol):
+    """A reply under way, as far as it can be steered. In its agent's thread only."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it runs on."""
+        ...
+
+    def interrupt(self, text: str) -> None:
+        """Stop what it is doing, and go on with this text."""
+        ...
+
+
+class _Replying:
+    """A reply under way; what a tool of it started in the background may outlive it."""
+
+    __slots__ = ("agent", "open")
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.open = True
+
+
+_MAX_UNHEARD = 100
+"""How many interruptions wait for the next reply."""
+_GUARD = threading.Lock()
+
+_REPLYING: ContextVar[tuple[_Replying, ...]] = ContextVar("civitas_replying", default=())
+"""The replies that lead to what is being done, in the task or thread that does it."""
+
+
+class ConversationalAgent(Hooked, Watched, Agent):
+    """An agent that replies, one reply at a time.
+
+    A subclass says how, in `_respond`, and what it does with what it observes, in `_remember`.
+    """
+
+    _turns: Turns | None = None
+    _handling: Handling | None = None
+    _underway: Underway | None = None
+    _unheard: tuple[Any, ...] = ()
+
+    # -- what a subclass says ----------------------------------------------------------------------
+
+    async def _respond(self, asked: Asked) -> Reply:
+        """Answer. It is this agent's turn, and in a space this is the space's loop."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
+
+    async def _remember(self, message: dict[str, Any]) -> None:
+        """Remember a chat message."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    @action
+    async def say(self, content: str) -> str:
+        """Say something to the agent.
+
+        Args:
+            content: what to say
+
+        Returns:
+            what the agent replies
+        """
+        reply = await self.reply(content)
+        if reply.stop_reason in ANSWERED:
+            return reply.text
+        if reply.error is not None:
+            raise reply.error
+        said = f"; it had said: {cut(reply.text, 500)}" if reply.text else ""
+        raise ModelError(
+            f"agent {self.id!r} has no reply ({reply.stop_reason}): {reply.detail}{said}"
+        )
+
+    async def reply(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """Answer.
+
+        Replies wait for each other, but for one that this agent's own reply leads to, such as by
+        asking another agent that asks back: it is given in the midst of the other.
+
+        Cancelled, it stops the model's answer and the actions at their next await; what they gave
+        until then is remembered.
+
+        Args:
+            text: what it is asked: a text, or blocks of content as providers take them, such as
+                `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
+            schema: what the answer is to be: a JSON schema, or a type such as a dataclass, a
+                pydantic model or `list[int]`; the reply's `value` is the answer as such a value
+            thread: the id of the conversation that this belongs to, each with a memory of its own
+            run_id: the id of the run; a new one if left out
+
+        Raises:
+            TypeError, ValueError: an argument is not what it should be
+            DefinitionError: the schema is none, the memory has no threads, or what a call costs is
+                not known and the budget limits it
+        """
+        return await self._carried(Asked(text, schema, thread, run_id))
+
+    def reply_sync(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> Reply:
+        """`reply` for scripts: waits for the answer.
+
+        Raises:
+            RuntimeError: called where an event loop is running, which it would stop
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass  # as it should be; not in here, or all that is raised would look like its effect
+        else:
+            raise RuntimeError(
+                f"reply_sync of agent {self.id!r} was called where an event loop is running, which "
+                "would stop until it returned: await reply(text) instead"
+            )
+        return asyncio.run(self.reply(text, schema, thread, run_id))
+
+    def stream(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+    ) -> ReplyStream:
+        """Answer, and tell what happens meanwhile.
+
+        Args:
+            text: as `reply` takes it, like the others
+            schema: likewise
+            thread: likewise
+            run_id: likewise
+
+        Returns:
+            An async iterator of events: pieces of text as the model gives them, calls started and
+            ended, messages remembered, and last `Done` with the reply. Closing or dropping it
+            cancels the reply.
+
+        Raises:
+            TypeError, ValueError: an argument is not what it should be
+        """
+        from civitas.reasoning.stream import ReplyStream
+
+        asked = Asked(text, schema, thread, run_id)
+
+        async def begin(emit: Callable[[Event], None]) -> Reply:
+            asked.emit = emit
+            return await self._carried(asked)
+
+        return ReplyStream(str(self.id), begin)
+
+    async def observe(self, message: str | dict[str, Any]) -> None:
+        """Remember something without answering.
+
+        Args:
+            message: a text, a chat message (`role`, `content`) or a message of a space
+
+        Raises:
+            TypeError: it is none of these
+            HookError: a hook failed
+        """
+        item = _as_memory(message)
+        if self._seat is not None:
+            await self._seat.carry(lambda: self._observe(item))
+        else:
+            await self._observe(item)
+
+    def interrupt(self, text: str) -> Interruption:
+        """Steer the reply that is under way: it stops what it is doing and goes on with this.
+
+        The model's answer is cancelled, or the actions are, at their next await (what a plain
+        function does in its thread runs on, and its result is dropped); what ended until then is
+        remembered, and so is the text, as the user's. Where none is under way, the next reply hears
+        it first. It may be called in any thread.
+
+        Args:
+            text: what the agent is told
+
+        Returns:
+            An object that is true where a reply was under way; awaited, it waits until that has
+            heard the text.
+
+        Raises:
+            TypeError: it is not given a text
+            MailboxFull: no reply is under way, and a hundred wait for the next already
+        """
+        import concurrent.futures
+
+        if not isinstance(text, str):
+            raise TypeError(f"interrupt takes a text, not {type(text).__name__}")
+        text = readable(text)
+        underway = self._underway
+        if underway is None:
+            self._keep(text)
+            return Interruption(None)
+        heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def tell() -> None:
+            if self._underway is underway:
+                underway.interrupt(text)
+            else:  # it has ended meanwhile
+                self._keep(text)
+            heard.set_result(None)
+
+        try:
+            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is underway.loop:
+            tell()
+        else:
+            try:
+                underway.loop.call_soon_threadsafe(tell)
+            except RuntimeError:  # its loop has ended
+                self._keep(text)
+                return Interruption(None)
+        return Interruption(heard)
+
+    def _keep(self, text: Any) -> None:
+        with _GUARD:
+            if len(self._unheard) >= _MAX_UNHEARD:
+                raise MailboxFull(
+                    f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that its next reply will "
+                    "hear, and takes no more until then"
+                )
+            self._unheard = (*self._unheard, text)
+
+    def _take_unheard(self) -> tuple[Any, ...]:
+        """What was said to it while no reply was under way; said once."""
+        with _GUARD:
+            unheard, self._unheard = self._unheard, ()
+        return unheard
+
+    # -- how it comes about ------------------------------------------------------------------------
+
+    async def _carried(self, asked: Asked) -> Reply:
+        # Looked at here: on the space's loop another context holds.
+        outer = _REPLYING.get()
+        if self._seat is not None:
+            return await self._seat.carry(lambda: self._in_turn(asked, outer))
+        return await self._in_turn(asked, outer)
+
+    async def _in_turn(self, asked: Asked, outer: tuple[_Replying, ...]) -> Reply:
+        """Reply when it is this agent's turn.
+
+        Args:
+            asked: what it is asked
+            outer: the replies that this one lies in
+        """
+        if len(outer) >= _NESTED:
+            raise HopLimitExceeded(
+                f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
+                "action of the one before"
+            )
+        handling = CURRENT.get()
+        # Its own reply waits for this one: it is given in the midst of that, or never.
+        nested = any(each.agent is self and each.open for each in outer) or (
+            self._handling is not None and leads_to(self._handling, handling)
+        )
+        turns = self._turns
+        if turns is None:
+            turns = self._turns = Turns()
+        mine = _Replying(self)
+        token = _REPLYING.set((*outer, mine))
+        answer = self._respond if self._hooks is None else self._respond_with_hooks
+        if self._watchers:
+            answer = partial(self._answered, answer)
+        try:
+            if nested:
+                return await answer(asked)
+            await turns.take()
+            try:
+                self._handling = handling
+                return await answer(asked)
+            finally:
+                self._handling = None
+                self._underway = None
+                turns.end()
+        finally:
+            mine.open = False
+            try:
+                _REPLYING.reset(token)
+            except ValueError:
+                pass  # never finished, and now thrown away in another context
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncIterator[None]:
+        """Its turn, for what is no reply but must not come in the midst of one."""
+        turns = self._turns
+        if turns is None:
+            turns = self._turns = Turns()
+        await turns.take()
+        try:
+            yield
+        finally:
+            turns.end()
+
+    async def _respond_with_hooks(self, asked: Asked) -> Reply:
+        hooks = self._hooks
+        assert hooks is not None
+        kwargs = {
+            "text": asked.content,
+            "schema": asked.schema,
+            "thread": asked.thread,
+            "run_id": asked.run_id,
+        }
+        reply: Any = None
+        try:
+            kwargs = await hooks.run("pre_reply", self, kwargs)
+            asked.content = checked_content(kwargs["text"], "reply")
+            asked.schema = kwargs["schema"]
+            reply = await self._respond(asked)
+            if not hooks.has("post_reply"):
+                return reply  # type: ignore[no-any-return]
+            changed = (await hooks.run("post_reply", self, {**kwargs, "reply": reply}))["reply"]
+            if not isinstance(changed, Reply):
+                raise HookError(str(self.id), "post_reply", "?", f"no Reply but {changed!r:.80}")
+            return changed
+        except HookError as error:
+            logger.exception("a hook of agent %r failed", self.id)
+            detail = str(error)
+            if isinstance(reply, Reply):
+                return replace(reply, stop_reason="error", detail=detail, error=error)
+            return Reply("", "", [], [], Usage(), "error", detail, error, asked.run_id)
+
+    async def _observe(self, item: dict[str, Any]) -> None:
+        hooks = self._hooks
+        if hooks is None:
+            await self._remember(item)
+            return
+        item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
+        await self._remember(_as_memory(item))
+        await hooks.run("post_observe", self, {"message": item})
+
+
+def _as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(message, str):
+        return {"role": "user", "content": readable(message)}
+    if isinstance(message, dict):
+        if isinstance(message.get("role"), str):
+            return dict(message)
+        action = message.get("action")
+        if isinstance(action, dict) and isinstance(action.get("name"), str):
+            sender = message.get("from", "someone")
+            args = action.get("args", {})
+            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
+                told = json_text(args["content"])
+            else:
+                told = f"{action['name']} {json_text(args)}"
+            return {"role": "user", "content": f"{readable(str(sender))}: {told}"}
+    raise TypeError(
+        "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
+        f"not {cut(repr(message), 100)}"
+    )

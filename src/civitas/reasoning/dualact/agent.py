@@ -1,0 +1,222 @@
+"""The dual act: H decides, R executes, until H accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from civitas.errors import ConfigError, StateError
+from civitas.reasoning.asked import Asked
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.dualact.briefing import Briefing
+from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
+from civitas.reasoning.dualact.config import DualActConfig
+from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.dualact.rounds import Rounds
+from civitas.reasoning.reply import Reply
+from civitas.reasoning.sharing import share_budget
+from civitas.reasoning.state import opened, state
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+
+__all__ = ["ConclusionExtractor", "DecisionFunc", "DualActAgent"]
+
+_KIND = "DualActAgent"
+
+DecisionFunc: TypeAlias = Callable[
+    [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
+]
+"""`fn(conclusion, original_input)`: decides in H's place. Before R ran there is no conclusion."""
+ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclusion]]
+"""`fn(reply)`: what R's reply comes to."""
+
+
+class DualActAgent(ConversationalAgent):
+    """Two agents as one: H reviews what R concludes until it accepts.
+
+    H is given the task, and decides: CONTINUE, with an instruction for R; REDIRECT, which changes
+    R's approach; or TERMINATE, which accepts. R works on the instruction until it comes to a
+    conclusion, which H is shown together with what R really called and what came of it. It goes
+    wherever a `ReActAgent` goes, as H or R of another dual act too.
+
+    Only H's own answer decides, and only if it is exactly one object with the parts of a decision:
+    what a task, a file or R says, in whatever words, is marked in H's prompt as somebody else's.
+    An answer that is no decision is asked for once more, and then ends the work as `unreadable`.
+
+    An R that fails is H's to judge. An H that fails ends the work, with R's last conclusion.
+
+    Args:
+        config: the two, and how they work together
+        id: its id
+        budget: what the two may spend together
+        **options: what every `Agent` takes
+
+    Attributes:
+        config: the configuration
+
+    Raises:
+        ConfigError: H or R has a budget that is no part of this one's
+    """
+
+    def __init__(
+        self,
+        config: DualActConfig,
+        id: str | int | None = None,
+        *,
+        budget: Budget | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__("dualact" if id is None else id, **options)
+        if not isinstance(config, DualActConfig):
+            raise ConfigError(f"DualActAgent takes a DualActConfig, not {config!r:.80}")
+        self.config = config
+        self._briefing = Briefing(
+            config.human_decision_prompt,
+            config.reactive_task_prompt,
+            config.conclusion_format_prompt,
+        )
+        self._decide_by: DecisionFunc | None = None
+        self._extract_by: ConclusionExtractor | None = None
+        self._progress: Progress | None = None
+        self._own_budget: Budget | None = None
+        if budget is not None:
+            self.budget = budget
+        if config.shared_memory:
+            shared = config.reactives[0].memory
+            for agent in (config.human, *config.reactives):
+                agent.memory = shared
+
+    # -- its parts ---------------------------------------------------------------------------------
+
+    @property
+    def human_agent(self) -> Any:
+        """H, which decides."""
+        return self.config.human
+
+    @property
+    def reactive_agent(self) -> Any:
+        """R, which executes; a list if there are several."""
+        return self.config.reactive
+
+    @property
+    def budget(self) -> Budget | None:
+        """What the two may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._agents, budget)
+        self._own_budget = budget
+
+    def set_decision_func(self, fn: DecisionFunc | None) -> None:
+        """Have a function decide in H's place, sync or async; None for H.
+
+        A plain one is called in a worker thread.
+
+        Raises:
+            ConfigError: it is no function
+        """
+        if fn is not None and not callable(fn):
+            raise ConfigError(f"a decision function is a function, not {fn!r:.80}")
+        self._decide_by = fn
+
+    def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
+        """Have a function make the conclusion of R's reply, sync or async; None for our own way.
+
+        A plain one is called in a worker thread.
+
+        Raises:
+            ConfigError: it is no function
+        """
+        if fn is not None and not callable(fn):
+            raise ConfigError(f"a conclusion extractor is a function, not {fn!r:.80}")
+        self._extract_by = fn
+
+    @property
+    def _agents(self) -> list[Any]:
+        return [self.config.human, *self.config.reactives]
+
+    # -- its state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it has come and what H and R remember, as JSON.
+
+        Valid after any turn of H or R, in their `post_` hooks too.
+
+        Raises:
+            StateError: something remembered is not JSON
+        """
+        config = self.config
+        progress = None if self._progress is None else self._progress.to_json()
+        # With one memory, it is saved once.
+        human = None if config.shared_memory else _state_of(config.human)
+        reactive = [_state_of(agent) for agent in config.reactives]
+        if config.shared_memory:
+            reactive[1:] = [None] * (len(reactive) - 1)
+        return state(_KIND, progress=progress, human=human, reactive=reactive)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Be where the dual act was whose state this is; `resume` goes on.
+
+        Raises:
+            StateError: it is no such state
+        """
+        found = opened(saved, _KIND)
+        reactive = found.get("reactive")
+        if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
+            raise StateError(f"dual act {self.id!r}: the state is of another number of R")
+        given = found.get("progress")
+        progress = None if given is None else Progress.of_json(given)
+        for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
+            if of_agent is not None:
+                agent.load_state_dict(of_agent)
+        self._progress = progress
+
+    async def resume(self, schema: Any = None) -> DualActReply:
+        """Go on where a state was loaded, or where a reply was cancelled or stopped at a limit.
+
+        The turn that was under way begins anew; what ended before is not done again.
+
+        Args:
+            schema: what the answer is to be, if it was asked for by a schema
+
+        Raises:
+            StateError: there is nothing to go on with
+        """
+        if self._progress is None:
+            raise StateError(f"dual act {self.id!r} has nothing to go on with: load a state first")
+        progress = self._progress
+        asked = Asked(progress.task, schema, progress.thread, progress.run_id)
+        asked.resumed = True
+        return await self._carried(asked)  # type: ignore[return-value]
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    async def _remember(self, message: dict[str, Any]) -> None:
+        if self.config.shared_memory:
+            await self.config.reactives[0].observe(message)
+            return
+        for agent in self._agents:
+            await agent.observe(message)
+
+    async def _respond(self, asked: Asked) -> Reply:
+        progress = self._progress
+        if progress is None or not asked.resumed:
+            turn: Any = self.config.first
+            progress = Progress(asked.content, asked.thread, asked.run_id, turn)
+            if turn == "reactive":
+                progress.instruction = [""] * len(self.config.reactives)
+            self._progress = progress
+        elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
+            # Stopped in the midst of a turn, which begins anew.
+            progress.turn = "reactive" if progress.instruction else "human"
+        work = Rounds(self, progress, asked)
+        if self._underway is None:
+            self._underway = work
+        return await work.reply()
+
+
+def _state_of(agent: Any) -> Any:
+    own = getattr(agent, "state_dict", None)
+    return own() if callable(own) else None

@@ -1,0 +1,334 @@
+"""What passes between the two of a dual act: R's conclusions and H's decisions."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from civitas.errors import DefinitionError
+from civitas.jsonvalue import NotJSON, copy_json, json_type, to_json
+from civitas.reasoning.parsing import Unreadable, read_json
+from civitas.reasoning.prompts import cut, json_text, readable
+from civitas.reasoning.reply import ANSWERED, Reply, Step
+
+__all__ = [
+    "CONCLUSION_SCHEMA",
+    "DECISION_SCHEMA",
+    "Conclusion",
+    "DecisionAction",
+    "HumanDecision",
+    "conclusion_of",
+    "evidence_of",
+    "merged",
+    "read_conclusion",
+    "read_decision",
+]
+
+MAX_EVIDENCE_CHARS: Final = 1000
+"""How much of the arguments and of the result of one call H is shown."""
+MAX_EVIDENCE: Final = 50
+"""How many calls of one conclusion H is shown, the last ones."""
+
+
+class DecisionAction(enum.Enum):
+    """What H decides."""
+
+    CONTINUE = "CONTINUE"
+    """R goes on, with a new instruction."""
+    TERMINATE = "TERMINATE"
+    """The conclusion is accepted, and the work is done."""
+    REDIRECT = "REDIRECT"
+    """R changes its approach."""
+
+
+@dataclass(frozen=True, slots=True)
+class HumanDecision:
+    """What H decided, having seen a conclusion.
+
+    Attributes:
+        action: what is to happen
+        new_instruction: what R is to do now; a list where there are several R, one for each
+        reasoning: why
+    """
+
+    action: DecisionAction
+    new_instruction: str | list[str] = ""
+    reasoning: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.action, DecisionAction):
+            raise DefinitionError(f"a decision's action is a DecisionAction, not {self.action!r}")
+        instruction = self.new_instruction
+        if not isinstance(instruction, str) and not (
+            isinstance(instruction, list) and all(isinstance(each, str) for each in instruction)
+        ):
+            raise DefinitionError(
+                f"a decision's new_instruction is a text, not {instruction!r:.80}"
+            )
+        if not isinstance(self.reasoning, str):
+            raise DefinitionError(f"a decision's reasoning is a text, not {self.reasoning!r:.80}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The one object that a model spells it as."""
+        return {
+            "action": self.action.value,
+            "new_instruction": self.new_instruction,
+            "reasoning": self.reasoning,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What R came to.
+
+    Attributes:
+        summary: what was accomplished; of an R that answers in plain text, that text
+        steps: what it says that it did
+        suggested_next_action: what it would do next; empty for nothing
+        confidence: how sure it is, from 0 to 1; None if it did not say
+        artifacts: what it made, by name, as JSON data
+        evidence: what it really called, and what came of it: H need not believe the summary
+        error: why R came to no end of its own, or None
+    """
+
+    summary: str = ""
+    steps: list[str] = field(default_factory=list)
+    suggested_next_action: str = ""
+    confidence: float | None = None
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        fault = _fault_of_parts(
+            {
+                "summary": self.summary,
+                "steps": self.steps,
+                "suggested_next_action": self.suggested_next_action,
+                "confidence": self.confidence,
+                "artifacts": self.artifacts,
+            }
+        )
+        if fault is not None:
+            raise DefinitionError(f"a conclusion's {fault}")
+        object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON data."""
+        return {
+            "summary": self.summary,
+            "steps": list(self.steps),
+            "suggested_next_action": self.suggested_next_action,
+            "confidence": self.confidence,
+            "artifacts": self.artifacts,
+            "evidence": self.evidence,
+            "error": self.error,
+        }
+
+
+DECISION_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "action": {"type": "string", "enum": [action.value for action in DecisionAction]},
+        "new_instruction": {"type": "string"},
+        "reasoning": {"type": "string"},
+    },
+    "required": ["action", "new_instruction", "reasoning"],
+    "additionalProperties": False,
+}
+"""What H's model writes."""
+
+CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "summary": {"type": "string"},
+        "steps": {"type": "array", "items": {"type": "string"}},
+        "suggested_next_action": {"type": "string"},
+        "confidence": {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]},
+        "artifacts": {"type": "object"},
+    },
+    "required": ["summary"],
+    "additionalProperties": False,
+}
+"""What R's model may write."""
+
+
+def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
+    """The decision that an answer is: exactly one object, and nothing beside it.
+
+    Args:
+        answer: the text, or the object that it was read as
+        instructions: how many R there are; with more than one, there may be an instruction for each
+
+    Raises:
+        Unreadable: it is none; says what is wrong
+    """
+    value = _object(answer, "a decision")
+    wanted = set(DECISION_SCHEMA["properties"])
+    if unknown := sorted(value.keys() - wanted):
+        raise Unreadable(f'is no decision: "{readable(unknown[0])[:80]}" is no part of one')
+    if missing := [name for name in DECISION_SCHEMA["required"] if name not in value]:
+        raise Unreadable(f'is no decision: "{missing[0]}" is missing')
+    try:
+        action = DecisionAction(value["action"])
+    except ValueError:
+        told = cut(json_text(value["action"]), 80)
+        raise Unreadable(
+            f'is no decision: "action" is CONTINUE, TERMINATE or REDIRECT, not {told}'
+        ) from None
+    if not isinstance(value["reasoning"], str):
+        raise Unreadable(
+            f'is no decision: "reasoning" is a text, not {json_type(value["reasoning"])}'
+        )
+    instruction = value["new_instruction"]
+    if instructions > 1 and isinstance(instruction, list):
+        if len(instruction) != instructions or not all(isinstance(i, str) for i in instruction):
+            raise Unreadable(
+                f'is no decision: "new_instruction" is a text, or a list of {instructions} texts'
+            )
+    elif not isinstance(instruction, str):
+        raise Unreadable(
+            f'is no decision: "new_instruction" is a text, not {json_type(instruction)}'
+        )
+    return HumanDecision(action, instruction, value["reasoning"])
+
+
+def read_conclusion(text: str) -> Conclusion:
+    """The conclusion that a text is.
+
+    A JSON object with the parts of a conclusion is one; any other text is the summary of one.
+
+    Raises:
+        Unreadable: it has the parts of a conclusion, and one of them is wrong
+    """
+    try:
+        value = copy_json(read_json(text))
+    except (Unreadable, NotJSON):
+        return Conclusion(text)
+    wanted = CONCLUSION_SCHEMA["properties"].keys()
+    if not isinstance(value, dict) or "summary" not in value or value.keys() - wanted:
+        return Conclusion(text)
+    fault = _fault_of_parts(value)
+    if fault is not None:
+        raise Unreadable(f"is a conclusion whose {fault}")
+    return Conclusion(**value)
+
+
+def conclusion_of(reply: Reply) -> Conclusion:
+    """The conclusion of an R's reply, with its evidence.
+
+    Raises:
+        Unreadable: the reply has the parts of a conclusion, and one of them is wrong
+    """
+    evidence = evidence_of(reply)
+    if reply.stop_reason not in ANSWERED:
+        error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason
+        return Conclusion(reply.text, evidence=evidence, error=error)
+    said = read_conclusion(reply.text)
+    return Conclusion(
+        said.summary,
+        said.steps,
+        said.suggested_next_action,
+        said.confidence,
+        said.artifacts,
+        evidence,
+    )
+
+
+def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
+    """Those of several R as one, each marked with whose it is."""
+    if len(conclusions) == 1:
+        return next(iter(conclusions.values()))
+    known = [each.confidence for each in conclusions.values() if each.confidence is not None]
+    errors = [f"{id}: {each.error}" for id, each in conclusions.items() if each.error is not None]
+    return Conclusion(
+        "\n".join(f"{id}: {each.summary}" for id, each in conclusions.items()),
+        [f"{id}: {step}" for id, each in conclusions.items() for step in each.steps],
+        "\n".join(
+            f"{id}: {each.suggested_next_action}"
+            for id, each in conclusions.items()
+            if each.suggested_next_action
+        ),
+        min(known, default=None),
+        {id: each.artifacts for id, each in conclusions.items() if each.artifacts},
+        [{**item, "agent": id} for id, each in conclusions.items() for item in each.evidence],
+        "; ".join(errors) or None,
+    )
+
+
+def evidence_of(reply: Reply) -> list[dict[str, Any]]:
+    """What a reply's actions were called with, and what came of it, the last so many."""
+    return [_evidence(step) for step in reply.steps[-MAX_EVIDENCE:]]
+
+
+def _evidence(step: Step) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "action": step.action,
+        "args": cut(json_text(step.args), MAX_EVIDENCE_CHARS),
+    }
+    if step.error is not None:
+        shown["error"] = cut(readable(step.error), MAX_EVIDENCE_CHARS)
+    else:
+        result = step.result.get("result", step.result)
+        shown["result"] = cut(json_text(result), MAX_EVIDENCE_CHARS)
+    return shown
+
+
+def _object(answer: Any, what: str) -> dict[str, Any]:
+    try:
+        value = copy_json(read_json(answer) if isinstance(answer, str) else answer)
+    except Unreadable as error:
+        raise Unreadable(f"is no {what.removeprefix('a ')}: it is {error}") from None
+    except NotJSON as error:
+        raise Unreadable(f"is no {what.removeprefix('a ')}: it is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(f"is {json_type(value)}, not the one object that {what} is")
+    return value
+
+
+def _fault_of_parts(value: Mapping[str, Any]) -> str | None:
+    """What is wrong with the parts of a conclusion, after `a conclusion's`."""
+    for name in ("summary", "suggested_next_action"):
+        if name in value and not isinstance(value[name], str):
+            return f"{name} is a text, not {_kind(value[name])}"
+    steps = value.get("steps", [])
+    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
+        return f"steps are a list of texts, not {_kind(steps)}"
+    confidence = value.get("confidence")
+    if confidence is not None and (
+        isinstance(confidence, bool)
+        or not isinstance(confidence, int | float)
+        or not math.isfinite(confidence)
+        or not 0 <= confidence <= 1
+    ):
+        return f"confidence is a number from 0 to 1, not {cut(repr(confidence), 80)}"
+    artifacts = value.get("artifacts", {})
+    if not isinstance(artifacts, dict):
+        return f"artifacts are an object, not {_kind(artifacts)}"
+    return None
+
+
+def _kind(value: Any) -> str:
+    try:
+        return json_type(value)
+    except (TypeError, ValueError):
+        return type(value).__name__
+
+
+def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
+    """Artifacts as JSON data; in place of one that is none, a text that says so."""
+    made: dict[str, Any] = {}
+    for name, value in artifacts.items():
+        try:
+            made[readable(str(name))] = to_json(value)
+        except (NotJSON, RecursionError) as error:
+            made[readable(str(name))] = f"(a {type(value).__name__} that is not JSON: {error})"
+    return made
+
+
+def said_steps(steps: Iterable[str]) -> str:
+    """Steps as text, one a line."""
+    return "\n".join(f"- {step}" for step in steps)

@@ -1,0 +1,92 @@
+"""How the two of a dual act work together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from civitas.errors import ConfigError
+from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES
+from civitas.reasoning.dualact.review import ReviewRule, every, review_rule
+from civitas.reasoning.dualact.templates import Template
+
+__all__ = ["MAX_HR_LOOPS", "DualActConfig"]
+
+MAX_HR_LOOPS: Final = 5
+"""How often R may run for one reply."""
+
+
+@dataclass(slots=True)
+class DualActConfig:
+    """The two of a dual act, and how they work together.
+
+    Attributes:
+        human: H, who decides: any conversational agent
+        reactive: R, which executes: any conversational agent, or several that work side by side
+        max_hr_loops: how often R may run
+        human_decision_prompt: what H is told of a conclusion, with the places `{original_task}`,
+            `{summary}`, `{steps}`, `{evidence}`, `{confidence}`
+        reactive_task_prompt: what R is told, with the places `{instruction}`, `{focus_area}`,
+            `{original_task}`
+        conclusion_format_prompt: what R is told of how to conclude, with the places `{instruction}`
+            and `{original_task}`; an empty text for nothing. If left out, an R whose model keeps to
+            a schema is told of the parts of a conclusion.
+        shared_memory: whether H and R have one memory, R's
+        first: `human`: H is given the task first; `reactive`: R is
+        review: which conclusions H is given: `every`, or those that a rule catches; the others are
+            accepted
+
+    Raises:
+        ConfigError: one is not what it may be
+    """
+
+    human: Any
+    reactive: Any
+    max_hr_loops: int = MAX_HR_LOOPS
+    human_decision_prompt: str | None = None
+    reactive_task_prompt: str | None = None
+    conclusion_format_prompt: str | None = None
+    shared_memory: bool = False
+    first: str = "human"
+    review: str | ReviewRule = field(default=every)
+
+    def __post_init__(self) -> None:
+        _check_agent(self.human, "human")
+        if not self.reactives:
+            raise ConfigError("reactive= is an empty list: there is nobody to execute anything")
+        for agent in self.reactives:
+            _check_agent(agent, "reactive")
+        if len({id(agent) for agent in self.reactives}) != len(self.reactives):
+            raise ConfigError("reactive= has the same agent twice")
+        if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
+            raise ConfigError(f"max_hr_loops= is 1 or more, not {self.max_hr_loops!r:.80}")
+        if self.first not in ("human", "reactive"):
+            raise ConfigError(f'first= is "human" or "reactive", not {self.first!r:.80}')
+        for name, places in (
+            ("human_decision_prompt", DECISION_PLACES),
+            ("reactive_task_prompt", TASK_PLACES),
+            ("conclusion_format_prompt", FORMAT_PLACES),
+        ):
+            text = getattr(self, name)
+            if text is not None:
+                Template(text, places, name)
+        self.review = review_rule(self.review)
+        if self.shared_memory:
+            for agent in (self.human, *self.reactives):
+                if not hasattr(type(agent), "memory"):
+                    raise ConfigError(
+                        f"shared_memory= needs agents with a memory, such as ReActAgent, and "
+                        f"{agent!r:.80} has none"
+                    )
+
+    @property
+    def reactives(self) -> list[Any]:
+        """R, as a list."""
+        return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
+
+
+def _check_agent(agent: Any, what: str) -> None:
+    if isinstance(agent, type) or not callable(getattr(agent, "reply", None)):
+        raise ConfigError(
+            f"{what}= needs an agent that replies, such as ReActAgent, not {agent!r:.80}"
+        )

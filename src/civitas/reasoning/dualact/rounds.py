@@ -1,0 +1,372 @@
+"""The turns of a dual act, from what it is asked to the reason to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError
+from civitas.reasoning.asked import Asked
+from civitas.reasoning.dualact.conclusions import (
+    DECISION_SCHEMA,
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+    conclusion_of,
+    evidence_of,
+    merged,
+    read_decision,
+)
+from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.dualact.review import ReviewRule, Situation
+from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.reply import ANSWERED, Reply, StopReason
+from civitas.threads import WORKERS
+
+if TYPE_CHECKING:
+    from civitas.reasoning.dualact.agent import DualActAgent
+
+__all__ = ["Rounds"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+
+class _Stop(Exception):
+    """Why a dual act ends in the midst of a turn."""
+
+    def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
+        super().__init__(detail)
+        self.reason: StopReason = reason
+        self.detail = detail
+        self.error = error
+
+
+class Rounds:
+    """The turns of H and R on one task."""
+
+    def __init__(self, agent: DualActAgent, progress: Progress, asked: Asked) -> None:
+        self.agent = agent
+        self.config = agent.config
+        self.briefing = agent._briefing
+        self.progress = progress
+        self.asked = asked
+        self.loop = asyncio.get_running_loop()
+        self._messages: list[dict[str, Any]] = []
+        self._speaking: list[Any] = []
+        self._told: list[str] = list(agent._take_unheard())
+
+    def interrupt(self, text: str) -> None:
+        """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
+        listening = [each for each in self._speaking if hasattr(each, "interrupt")]
+        for each in listening:
+            each.interrupt(text)
+        if not listening:
+            self._told.append(text)
+
+    async def reply(self) -> DualActReply:
+        """Turn after turn, until it is over."""
+        progress = self.progress
+        error: BaseException | None = None
+        try:
+            while progress.turn != "over":
+                if progress.turn == "human":
+                    await self._decide()
+                else:
+                    await self._act()
+        except _Stop as stop:
+            error = stop.error
+            progress.over(stop.reason, stop.detail)
+        return progress.reply(self._messages, error)
+
+    # -- H -----------------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        agent, progress = self.agent, self.progress
+        conclusion = progress.conclusion
+        number = len(progress.decisions) + 1
+        if conclusion is not None and not self._is_reviewed(conclusion):
+            accepted = HumanDecision(
+                DecisionAction.TERMINATE, "", f"accepted: {self.config.review!r} did not catch it"
+            )
+            self._take(accepted, number)
+            return
+        several = len(self.config.reactives)
+        in_words = getattr(self.config.human, "decides_in_words", False)
+        prompt = self.briefing.for_human(
+            progress.task, conclusion, self._heard(), several, in_words
+        )
+        about: dict[str, Any] = {"loop": number, "conclusion": conclusion, "prompt": prompt}
+        about = await self._hooked("pre_reasoning", about)
+        if agent._decide_by is not None:
+            decision = await self._call(agent._decide_by, conclusion, progress.task)
+            if not isinstance(decision, HumanDecision):
+                raise _Stop(
+                    "error",
+                    f"the decision function of {agent.id!r} gave no HumanDecision but "
+                    f"{decision!r:.80}",
+                )
+        else:
+            decision = await self._ask_human(str(about["prompt"]), several)
+        self._take(decision, number)
+        changed = (await self._hooked("post_reasoning", {**about, "decision": decision}))[
+            "decision"
+        ]
+        if changed is not decision:
+            if not isinstance(changed, HumanDecision):
+                raise _Stop("error", f"a post_reasoning hook gave no HumanDecision but {changed!r}")
+            progress.decisions.pop()
+            self._take(changed, number)
+
+    def _is_reviewed(self, conclusion: Conclusion) -> bool:
+        rule = self.config.review
+        assert isinstance(rule, ReviewRule)
+        before = self.progress.conclusions[:-1]
+        return rule.catches(Situation(conclusion, before, self.agent.budget))
+
+    def _take(self, decision: HumanDecision, number: int) -> None:
+        agents = len(self.config.reactives)
+        given = decision.new_instruction
+        if isinstance(given, list) and len(given) != agents:
+            raise _Stop(
+                "error", f"a decision has {len(given)} instructions, and there are {agents} R"
+            )
+        self.progress.decided(decision, self.config.max_hr_loops, agents)
+        if self.asked.emit is not None:
+            self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
+
+    async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
+        human = self.config.human
+        # Of several R each may be given an instruction: then the schema would be in the way.
+        schema = DECISION_SCHEMA if several == 1 else None
+        fault = ""
+        for _ in range(2):
+            try:
+                reply = await self._ask(human, prompt, schema)
+            except Exception as error:
+                raise self._broken("H", human, error) from error
+            self.progress.human_usage = self.progress.human_usage + reply.usage
+            if reply.stop_reason not in ANSWERED:
+                detail = f"H ({human.id!r}): {reply.detail or reply.stop_reason}"
+                raise _Stop(_as_stop(reply.stop_reason), detail, reply.error)
+            try:
+                return read_decision(_said(reply), several)
+            except Unreadable as error:
+                fault = f"Your answer {error}"
+                prompt = self.briefing.again(fault, several)
+        raise _Stop("unreadable", f"H ({human.id!r}) gave no decision: {fault}")
+
+    # -- R -----------------------------------------------------------------------------------------
+
+    async def _act(self) -> None:
+        progress = self.progress
+        number = progress.r_runs + 1
+        reactives = self.config.reactives
+        heard = self._heard()
+        instructions = [
+            self.briefing.for_reactive(
+                progress.task, given, progress.why, progress.redirected, heard
+            )
+            for given in progress.instruction
+        ]
+        about: dict[str, Any] = {
+            "loop": number,
+            "instruction": instructions[0] if len(reactives) == 1 else instructions,
+        }
+        about = await self._hooked("pre_acting", about)
+        given = about["instruction"]
+        instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
+        if len(instructions) != len(reactives):
+            raise _Stop("error", f"a pre_acting hook gave {len(instructions)} instructions")
+        self._speaking = reactives
+        try:
+            done = await _side_by_side(
+                [
+                    partial(self._run, agent, str(text))
+                    for agent, text in zip(reactives, instructions, strict=True)
+                ]
+            )
+        finally:
+            self._speaking = []
+        conclusion = merged(
+            {str(agent.id): each for agent, (each, _) in zip(reactives, done, strict=True)}
+        )
+        stops = [stop for _, stop in done if stop is not None]
+        progress.r_runs += 1
+        progress.conclusions.append(conclusion)
+        progress.turn, progress.instruction = "human", []
+        changed = (await self._hooked("post_acting", {**about, "conclusion": conclusion}))[
+            "conclusion"
+        ]
+        if changed is not conclusion:
+            if not isinstance(changed, Conclusion):
+                raise _Stop("error", f"a post_acting hook gave no Conclusion but {changed!r:.80}")
+            progress.conclusions[-1] = conclusion = changed
+        if self.asked.emit is not None:
+            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion))
+        if stops:
+            raise stops[0]
+
+    async def _run(self, agent: Any, instruction: str) -> tuple[Conclusion, _Stop | None]:
+        """One R's conclusion, and why all ends with it, if it does."""
+        schema = self.asked.schema
+        text = instruction
+        if schema is None:
+            text = self.briefing.with_format(instruction, self.progress.task, _keeps_schema(agent))
+        conclusion = Conclusion()
+        for attempt in range(2):
+            try:
+                reply = await self._ask(agent, text, schema)
+            except (BudgetExceeded, DeadlineExceeded) as error:
+                return conclusion, self._broken("R", agent, error)
+            except Exception as error:
+                logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
+                return Conclusion(error=f"{type(error).__name__}: {error}"), None
+            self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
+            self.progress.steps.extend(reply.steps)
+            self.progress.value = reply.value if schema is not None else None
+            if reply.stop_reason in ("budget", "deadline", "cancelled", "in_doubt"):
+                detail = f"R ({agent.id!r}): {reply.detail or reply.stop_reason}"
+                return conclusion_of(reply), _Stop(_as_stop(reply.stop_reason), detail, reply.error)
+            if self.agent._extract_by is not None:
+                made = await self._call(self.agent._extract_by, reply)
+                if not isinstance(made, Conclusion):
+                    raise _Stop("error", f"the conclusion extractor gave {made!r:.80}")
+                # H is shown what R really did, whatever is made of what it said.
+                return (made if made.evidence else replace(made, evidence=evidence_of(reply))), None
+            try:
+                return conclusion_of(reply), None
+            except Unreadable as error:
+                if attempt:
+                    return Conclusion(reply.text, error=f"unreadable: the answer {error}"), None
+                text = f"Your answer {error}. Conclude again."
+        return conclusion, None
+
+    # -- what both need ----------------------------------------------------------------------------
+
+    async def _ask(self, agent: Any, text: str, schema: Any) -> Reply:
+        progress = self.progress
+        options: dict[str, Any] = {}
+        if schema is not None and _takes(agent, "schema"):
+            options["schema"] = schema
+        if progress.thread is not None:
+            options["thread"] = progress.thread
+        if _takes(agent, "run_id"):
+            options["run_id"] = progress.run_id
+        alone = not self._speaking
+        if alone:
+            self._speaking = [agent]
+        try:
+            if self.asked.emit is None or not hasattr(agent, "stream"):
+                reply = await agent.reply(text, **options)
+            else:
+                reply = await self._streamed(agent, text, options)
+        finally:
+            if alone:
+                self._speaking = []
+        if not isinstance(reply, Reply):
+            raise TypeError(f"agent {agent.id!r} gave no Reply but {reply!r:.80}")
+        return reply
+
+    async def _streamed(self, agent: Any, text: str, options: dict[str, Any]) -> Any:
+        emit = self.asked.emit
+        assert emit is not None
+        reply = None
+        async with AsyncExitStack() as stack:
+            events = agent.stream(text, **options)
+            if hasattr(events, "aclose"):
+                stack.push_async_callback(events.aclose)
+            async for event in events:
+                if event.kind == "done":
+                    reply = event.reply
+                else:
+                    emit(event)
+        return reply
+
+    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the user's, in time."""
+        budget = self.agent.budget
+        seconds = None if budget is None else budget.remaining_seconds()
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                if inspect.iscoroutinefunction(fn):
+                    return await fn(*args)
+                given = await WORKERS.run(asyncio.get_running_loop(), fn, *args)
+                return await given if inspect.isawaitable(given) else given
+        except Exception as error:
+            name = getattr(fn, "__name__", repr(fn))
+            if limit.expired():
+                raise _Stop("deadline", f"the time was over before {name} had ended") from error
+            logger.exception("%s of dual act %r failed", name, self.agent.id)
+            detail = f"{name} failed: {type(error).__name__}: {error}"
+            raise _Stop("error", detail, error) from error
+
+    async def _hooked(self, type: str, about: dict[str, Any]) -> dict[str, Any]:
+        hooks = self.agent._hooks
+        if hooks is None:
+            return about
+        try:
+            return await hooks.run(type, self.agent, about)
+        except HookError as error:
+            logger.exception("a hook of agent %r failed", self.agent.id)
+            raise _Stop("error", str(error), error) from error
+
+    def _heard(self) -> Sequence[str]:
+        told, self._told = self._told, []
+        return told
+
+    def _broken(self, who: str, agent: Any, error: Exception) -> _Stop:
+        detail = f"{who} ({agent.id!r}): {type(error).__name__}: {error}"
+        if isinstance(error, DeadlineExceeded):
+            return _Stop("deadline", detail)
+        if isinstance(error, BudgetExceeded):
+            return _Stop("budget", detail)
+        logger.error("%s failed", detail, exc_info=error)
+        return _Stop("error", detail, error)
+
+
+async def _side_by_side(works: list[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """What each gives, in their order. If one raises, the others are cancelled and waited for."""
+    if len(works) == 1:
+        return [await works[0]()]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_awaited(work)) for work in works]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    return [task.result() for task in tasks]
+
+
+async def _awaited(work: Callable[[], Awaitable[Any]]) -> Any:
+    return await work()
+
+
+def _said(reply: Reply) -> Any:
+    """What is read as H's answer: the object of a schema or a terminal action, or its text."""
+    return reply.value if isinstance(reply.value, dict) else reply.text
+
+
+def _as_stop(reason: StopReason) -> StopReason:
+    """Why a dual act ends whose H, or R, ended for this reason."""
+    known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
+    return reason if reason in known else "error"
+
+
+def _takes(agent: Any, parameter: str) -> bool:
+    try:
+        return parameter in inspect.signature(agent.reply).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _keeps_schema(agent: Any) -> bool:
+    """Whether an agent's model keeps to a schema, so that it can be asked for one."""
+    model = getattr(agent, "model", None)
+    return bool(getattr(model, "keeps_schema", False))

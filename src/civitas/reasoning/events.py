@@ -1,0 +1,135 @@
+"""What happens while an agent replies, as it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
+from civitas.reasoning.reply import Reply
+
+__all__ = [
+    "CallEnded",
+    "CallStarted",
+    "ConclusionReached",
+    "DecisionMade",
+    "Done",
+    "Event",
+    "MessageAdded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """An action was called that the model chose.
+
+    Attributes:
+        agent: the id of the agent whose model chose it
+        iteration: which answer of the model chose it, from 1
+        call_id: the call's id, unique within the reply
+        action: the action's name
+        args: its arguments
+    """
+
+    kind: ClassVar[str] = "call_started"
+    agent: str
+    iteration: int
+    call_id: str
+    action: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """An action that was called has ended.
+
+    Attributes:
+        agent: the id of the agent whose model chose it
+        iteration: which answer of the model chose it, from 1
+        call_id: the call's id
+        action: the action's name
+        result: what the environment made of it
+        error: what went wrong, or None
+    """
+
+    kind: ClassVar[str] = "call_ended"
+    agent: str
+    iteration: int
+    call_id: str
+    action: str
+    result: dict[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAdded:
+    """A chat message was added to an agent's memory.
+
+    Attributes:
+        agent: the id of the agent
+        message: the chat message
+    """
+
+    kind: ClassVar[str] = "message"
+    agent: str
+    message: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMade:
+    """H of a dual act has decided.
+
+    Attributes:
+        agent: the id of the dual act
+        loop: which decision it is, from 1
+        decision: what H decided
+    """
+
+    kind: ClassVar[str] = "decision"
+    agent: str
+    loop: int
+    decision: HumanDecision
+
+
+@dataclass(frozen=True, slots=True)
+class ConclusionReached:
+    """R of a dual act has come to a conclusion.
+
+    Attributes:
+        agent: the id of the dual act
+        loop: which run of R it is, from 1
+        conclusion: what R came to; of several R, as one
+    """
+
+    kind: ClassVar[str] = "conclusion"
+    agent: str
+    loop: int
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The reply is there; the last event.
+
+    Attributes:
+        agent: the id of the agent
+        reply: the reply
+    """
+
+    kind: ClassVar[str] = "done"
+    agent: str
+    reply: Reply
+
+
+Event: TypeAlias = (
+    TextPiece
+    | ReasoningPiece
+    | CallStarted
+    | CallEnded
+    | MessageAdded
+    | DecisionMade
+    | ConclusionReached
+    | Done
+)
+"""What `stream` gives. `kind` names the type in one word, for programs in other languages."""

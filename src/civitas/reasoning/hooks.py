@@ -1,0 +1,152 @@
+"""Hooks: functions of the user's that see, and may change, what an agent is about to do or did."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from civitas.errors import DefinitionError, HookError
+
+__all__ = ["HOOK_TYPES", "Hook", "Hooked", "Hooks"]
+
+HOOK_TYPES: Final = tuple(
+    f"{when}_{what}"
+    for what in ("reply", "observe", "reasoning", "acting")
+    for when in ("pre", "post")
+)
+"""Where hooks may be registered."""
+
+Hook: TypeAlias = Callable[
+    [Any, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
+]
+"""`fn(agent, kwargs)`. What it returns takes the place of those of `kwargs`; None changes nothing.
+"""
+
+
+class Hooks:
+    """The hooks of one agent, by type and name, in the order in which they were registered."""
+
+    __slots__ = ("_by_type",)
+
+    def __init__(self) -> None:
+        self._by_type: dict[str, dict[str, Hook]] = {}
+
+    def add(self, type: str, name: str, fn: Hook) -> None:
+        """Add one; of a name that is there, it takes the place."""
+        _check_type(type)
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"the name of a hook is a text, not {name!r}")
+        if not callable(fn):
+            raise DefinitionError(f"the {type} hook {name!r} is no function but {fn!r:.80}")
+        # Made anew: a hook may add or remove hooks while they are gone through.
+        self._by_type[type] = {**self._by_type.get(type, {}), name: fn}
+
+    def remove(self, type: str, name: str) -> None:
+        """Remove one.
+
+        Raises:
+            KeyError: there is none of that name
+        """
+        _check_type(type)
+        left = dict(self._by_type.get(type, {}))
+        if left.pop(name, None) is None:
+            raise KeyError(f"there is no {type} hook {name!r}")
+        self._by_type[type] = left
+
+    def clear(self, type: str | None = None) -> None:
+        """Remove all, or all of a type."""
+        if type is None:
+            self._by_type.clear()
+        else:
+            _check_type(type)
+            self._by_type.pop(type, None)
+
+    def has(self, type: str) -> bool:
+        """Whether there is one of a type."""
+        return bool(self._by_type.get(type))
+
+    async def run(self, type: str, agent: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Call those of a type, one after the other, and give what they made of the arguments.
+
+        Raises:
+            HookError: one raised, or returned neither a dict nor None
+        """
+        for name, fn in self._by_type.get(type, {}).items():
+            try:
+                # A copy: only what it returns counts, so that one which fails has changed nothing.
+                result: Any = fn(agent, dict(kwargs))
+                if result is None:
+                    continue
+                if inspect.isawaitable(result):
+                    result = await result
+            except Exception as error:
+                told = f"{error.__class__.__name__}: {error}"
+                raise HookError(str(agent.id), type, name, told) from error
+            if result is None:
+                continue
+            if not isinstance(result, dict):
+                reason = f"it returned {result!r:.80}, which is neither a dict nor None"
+                raise HookError(str(agent.id), type, name, reason)
+            kwargs = {**kwargs, **result}
+        return kwargs
+
+
+class Hooked:
+    """An agent's part that has hooks."""
+
+    _hooks: Hooks | None = None
+
+    def register_hook(self, type: str, name: str, fn: Hook) -> None:
+        """Have a function called before or after what the agent does.
+
+        It is called as `fn(agent, kwargs)`, and may be async; a plain one is called on the event
+        loop and must be short. The dict that it returns is merged into `kwargs`, for the next hook
+        and for what is done; None changes nothing. Hooks are called in the order in which they
+        were registered; one of a name that is there takes its place.
+
+        ==================  ==================================================================
+        type                `kwargs`, of which those in capitals may be changed
+        ==================  ==================================================================
+        `pre_reply`         `TEXT`, `SCHEMA`, `thread`, `run_id`
+        `post_reply`        the same, and `REPLY`
+        `pre_observe`       `MESSAGE`, as it will be remembered
+        `post_observe`      `message`
+        `pre_reasoning`     `MESSAGES` for the model, `iteration`
+        `post_reasoning`    `iteration`, `ANSWER`
+        `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
+        `post_acting`       the same, and `RESULT`
+        ==================  ==================================================================
+
+        What a `pre_acting` hook raises is the result of the call, which is not executed then. Any
+        other hook that raises ends the reply, with the reason `error`.
+
+        Args:
+            type: one of those above
+            name: what it is called, to remove it or put another in its place
+            fn: the function
+
+        Raises:
+            DefinitionError: there is no such type, or it is no function
+        """
+        if self._hooks is None:
+            self._hooks = Hooks()
+        self._hooks.add(type, name, fn)
+
+    def remove_hook(self, type: str, name: str) -> None:
+        """Have a function called no more.
+
+        Raises:
+            KeyError: there is none of that name
+        """
+        (self._hooks or Hooks()).remove(type, name)
+
+    def clear_hooks(self, type: str | None = None) -> None:
+        """Have no function called any more, or none of a type."""
+        if self._hooks is not None:
+            self._hooks.clear(type)
+
+
+def _check_type(type: object) -> None:
+    if type not in HOOK_TYPES:
+        raise DefinitionError(f"there are no {type!r} hooks; there are {', '.join(HOOK_TYPES)}")

@@ -1,0 +1,133 @@
+"""The schema that an answer is to follow, and reading an answer by it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from civitas.annotation import Mismatch, simple_form, spelled
+from civitas.errors import DefinitionError
+from civitas.jsonvalue import NotJSON, copy_json, render_path, shorten
+from civitas.reasoning.parsing import Unreadable, read_json
+from civitas.reasoning.prompts import cut, readable
+
+__all__ = ["MAX_ANSWER_CHARS", "AnswerSchema"]
+
+MAX_ANSWER_CHARS: Final = 10_000_000
+"""How long the text of an answer that is to be read may be."""
+_MAX_TOLD = 4000
+"""How much of a schema a model is told when it did not keep to it."""
+
+
+class AnswerSchema:
+    """What an answer is to be.
+
+    Args:
+        wanted: a JSON schema, or a type: what a JSON value can be turned into, such as a dataclass,
+            a TypedDict, a pydantic model or `list[int]`
+
+    Attributes:
+        json: the JSON schema
+
+    Raises:
+        DefinitionError: it is neither
+    """
+
+    __slots__ = ("_convert", "json")
+
+    def __init__(self, wanted: Any) -> None:
+        self.json: dict[str, Any]
+        self._convert: Callable[[Any], Any]
+        if isinstance(wanted, dict):
+            self.json, self._convert = _of_schema(wanted)
+        else:
+            self.json, self._convert = _of_type(wanted)
+
+    def read(self, text: str) -> Any:
+        """The value that a text is by this schema.
+
+        Raises:
+            Unreadable: it is not JSON alone, or does not follow the schema; says what to do
+        """
+        try:
+            if len(text) > MAX_ANSWER_CHARS:
+                raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
+            value = copy_json(read_json(text))
+            return self._convert(value)
+        except Mismatch as error:
+            where = render_path(error.steps[::-1], "answer")
+            fault = f"does not follow the schema: {where} {error.problem}"
+        except NotJSON as error:  # half a character, or a number beyond all others
+            fault = f"is not JSON: {error}"
+        except Unreadable as error:
+            fault = f"is {error}"
+        told = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+        raise Unreadable(
+            f"Your answer {readable(fault)}. Answer with JSON alone that follows this schema: "
+            f"{readable(told)}"
+        )
+
+
+def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.exceptions import best_match
+
+    try:
+        schema: dict[str, Any] = copy_json(wanted)
+        Draft202012Validator.check_schema(schema)
+    except (NotJSON, SchemaError) as error:
+        reason = error.message if isinstance(error, SchemaError) else str(error)
+        raise DefinitionError(f"schema= is not a JSON schema: {shorten(reason, 200)}") from None
+    validator = Draft202012Validator(schema)
+
+    def convert(value: Any) -> Any:
+        try:
+            wrong = best_match(validator.iter_errors(value))
+        except RecursionError:
+            raise Unreadable("nested too deep for the schema") from None
+        except Exception as error:  # such as a reference that leads nowhere: nothing is fetched
+            raise DefinitionError(f"schema= cannot be checked: {error}") from error
+        if wrong is not None:
+            steps = [*wrong.absolute_path][::-1]
+            raise Mismatch("", f"is wrong: {shorten(wrong.message, 300)}", steps)
+        return value
+
+    return schema, convert
+
+
+def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    try:
+        if inspect.isroutine(wanted):  # pydantic would call it
+            raise TypeError("a function is no type")
+        form = simple_form(wanted)
+        if form is None:
+            from civitas.structured import structured_form
+
+            form = structured_form(wanted)
+        schema = form.schema
+        if schema is None:
+            from civitas.structured import schemas, tidy
+
+            found, definitions = schemas({"answer": form}, "validation")
+            schema, kept = tidy(found["answer"], definitions, cut=False)
+            if kept:
+                schema = {**schema, "$defs": kept}
+    except Exception as error:  # its classes may run code of the user's
+        reason = shorten(str(error).partition("\n")[0], 200)
+        raise DefinitionError(
+            f"schema= is a JSON schema or a type with a JSON form, not {spelled(wanted)} "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    exact, convert = form.exact, form.convert
+
+    def checked(value: Any) -> Any:
+        if type(value) in exact:
+            return value
+        try:
+            return convert(value)
+        except RecursionError:
+            raise Unreadable("nested too deep for the schema") from None
+
+    return schema, checked

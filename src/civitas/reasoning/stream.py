@@ -1,0 +1,135 @@
+"""A reply as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+from civitas.reasoning.events import Done, Event
+from civitas.reasoning.reply import Reply
+
+__all__ = ["ReplyStream"]
+
+
+class _Line:
+    """Events on their way from where an agent runs to the loop that reads them."""
+
+    __slots__ = ("_loop", "_thread", "events", "waiting")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.events: deque[Event] = deque()
+        self.waiting: asyncio.Future[None] | None = None
+
+    def put(self, event: Event) -> None:
+        """Add an event, in whatever thread the agent runs."""
+        self.events.append(event)
+        # The reader says that it waits before it looks a last time, so one of the two sees the
+        # other.
+        if self.waiting is None:
+            return
+        if threading.get_ident() == self._thread:
+            self.wake()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self.wake)
+        except RuntimeError:
+            pass  # the loop has ended, and with it whoever read
+
+    def wake(self, _: Any = None) -> None:
+        """Have the reader look again."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+
+class ReplyStream:
+    """What happens while an agent replies: an async iterator of events, the last one `Done`.
+
+    The reply begins when the first event is asked for. It is cancelled when the stream is closed,
+    dropped, or the one who waits for an event is cancelled; `async with` closes it in any case:
+
+        async with agent.stream("…") as events:
+            async for event in events: ...
+
+    Attributes:
+        reply: the reply, once it is there
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Reply]],
+    ) -> None:
+        self._begin = begin
+        self._line: _Line | None = None
+        self._task: asyncio.Task[Reply] | None = None
+        self._over = False
+        self._agent = agent
+        self.reply: Reply | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._over:
+            raise StopAsyncIteration
+        line = self._line
+        if line is None:
+            line = self._line = _Line()
+            self._task = asyncio.get_running_loop().create_task(self._begin(line.put))
+            self._task.add_done_callback(line.wake)
+        assert self._task is not None
+        while not line.events:
+            if self._task.done():
+                return self._last(self._task)
+            waiting = line.waiting = asyncio.get_running_loop().create_future()
+            if line.events or self._task.done():
+                line.waiting = None
+                continue
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                self._over = True
+                self._task.cancel()
+                raise
+        return line.events.popleft()
+
+    def _last(self, task: asyncio.Task[Reply]) -> Event:
+        self._over = True
+        self.reply = task.result()
+        return Done(self._agent, self.reply)
+
+    async def aclose(self) -> None:
+        """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
+        self._over = True
+        if self._task is None or self._task.done():
+            return
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if not self._task.cancelled():
+            self._task.exception()  # looked at: nobody else will
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        task = getattr(self, "_task", None)
+        if task is not None and not task.done():
+            try:
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            except RuntimeError:
+                pass  # its loop has ended

@@ -1,0 +1,319 @@
+"""The slash syntax: a message as the line that a person writes and reads.
+
+    /Calculator.add a:1 b:2                 to one agent
+    /"Ann Lee".say content:"Good morning"   an id that has more in it than a name
+    /*.help                                 to every agent
+    Good morning                            say this to every agent
+
+After the agent's id, which ends at the first dot unless it is quoted, comes the action's name, and
+then `name:value` for each argument. Values are JSON, strictly: what is quoted is a JSON string
+wherever it stands, and there is no NaN, no Infinity and no key given twice. A message's `from`,
+`id` and `meta` are not part of a line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from civitas.errors import SlashError
+from civitas.jsonvalue import shorten
+from civitas.message import BROADCAST, MAX_ID, check_message
+
+__all__ = ["MAX_LINE", "format_slash", "parse_slash"]
+
+MAX_LINE = 1_000_000
+"""The longest line, in characters."""
+
+_DEEPEST = 127  # lists and objects within each other in a value: what a message may have
+_MOST_DIGITS = 4300  # of an integer in a message
+
+_BLANK = re.compile(r"[ \t\r\n]*+")
+# Possessive, so that a text without its end takes no longer to refuse than to read.
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
+_WORD = re.compile(r"[^\W\d]\w*+")
+_UNQUOTED_ID = re.compile(r'[^\s".:\\]++')
+_UNQUOTED_ACTION = re.compile(r'[^\s":\\]++')
+_BARE = re.compile(r'[^\s,"\]}]{1,40}(?![^\s,"\]}])')
+_LONE = re.compile("[\ud800-\udfff]")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+def parse_slash(line: str) -> dict[str, Any] | None:
+    r"""The message that a line means, without a `from`; None for a blank line.
+
+    A line whose first character that is no blank is no slash is a text, said to every agent as it
+    stands, but for the line break at its end. What is given conforms to the message schema, and
+    always has `args`.
+
+    Args:
+        line: at most 1,000,000 characters
+
+    Raises:
+        SlashError: it is no message; `column` says where, and the text what was expected there
+
+    Example:
+        >>> from civitas import parse_slash
+        >>> parse_slash("/Calculator.add a:1 b:2")
+        {'to': 'Calculator', 'action': {'name': 'add', 'args': {'a': 1, 'b': 2}}}
+        >>> parse_slash("Hello")
+        {'to': '*', 'action': {'name': 'say', 'args': {'content': 'Hello'}}}
+        >>> parse_slash("/Calculator.add")["action"]
+        {'name': 'add', 'args': {}}
+        >>> parse_slash("/Calculator.add a")
+        Traceback (most recent call last):
+        ...
+        civitas.errors.SlashError: column 18: expected ":" and the value of "a", not ...
+    """
+    if not isinstance(line, str):
+        raise TypeError(f"parse_slash takes a line of text, not {type(line).__name__}")
+    if len(line) > MAX_LINE:
+        raise _too_long()
+    if not line.strip():
+        return None
+    if lone := _LONE.search(line):
+        raise SlashError(lone.start() + 1, "expected text, not a character that no text can carry")
+    if not line.lstrip().startswith("/"):
+        text = line.removesuffix("\n").removesuffix("\r")
+        return _message(BROADCAST, "say", {"content": text})
+    return _Line(line).message()
+
+
+def format_slash(message: dict[str, Any]) -> str:
+    """The line that means a message: one printable line, without `from`, `id` and `meta`.
+
+    `parse_slash` reads from it what the message is when it is sent: with `args`, and an int `to` as
+    its decimal string.
+
+    Raises:
+        InvalidMessage: the message does not conform to the schema
+        SlashError: the line has more than 1,000,000 characters
+
+    Example:
+        >>> from civitas import format_slash
+        >>> format_slash({"to": "Ann Lee", "action": {"name": "say", "args": {"content": "Hi"}}})
+        '/"Ann Lee".say content:"Hi"'
+    """
+    if type(message) is dict and "from" in message:
+        message = {key: value for key, value in message.items() if key != "from"}
+    checked = check_message(message, "")
+    action = checked.name
+    if not _is_plain(action) or action.startswith(".") or action.endswith("."):
+        action = _json(action)
+    to = checked.to if _is_plain(checked.to) and "." not in checked.to else _json(checked.to)
+    parts = [f"/{to}.{action}"]
+    for name, value in checked.args.items():
+        shown = name if _is_identifier(name) and name.isprintable() else _json(name)
+        parts.append(f"{shown}:{_json(value)}")
+    line = " ".join(parts)
+    if len(line) > MAX_LINE:
+        raise _too_long()
+    return line
+
+
+def _message(to: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
+    return {"to": to, "action": {"name": name, "args": args}}
+
+
+def _too_long() -> SlashError:
+    return SlashError(MAX_LINE + 1, f"expected the end of the line, which has at most {MAX_LINE:,}")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether an id or an action's name may stand without quotes."""
+    return text.isascii() and text.isprintable() and not any(c in ' ":\\' for c in text)
+
+
+def _is_identifier(name: str) -> bool:
+    # \w lacks a few characters that Python has in names: such a name is quoted.
+    return name.isidentifier() and _WORD.fullmatch(name) is not None
+
+
+def _json(value: Any) -> str:
+    """JSON in which whatever does not print is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    # What does not print can only stand in a string.
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def _shown(text: str) -> str:
+    return _json(shorten(text, 40))
+
+
+class _Line:
+    """A line being read; `at` is where."""
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+        self.at = 0
+
+    def message(self) -> dict[str, Any]:
+        self.at = len(self.line) - len(self.line.lstrip()) + 1
+        to = self.name(_UNQUOTED_ID, "an agent's id or *, such as /*.help")
+        self.take(".", '"." and an action, such as /Host.help')
+        name = self.name(_UNQUOTED_ACTION, "an action's name")
+        return _message(to, name, self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        args: dict[str, Any] = {}
+        while True:
+            before = self.at
+            self.skip_blank()
+            if self.at == len(self.line):
+                return args
+            if self.at == before:
+                raise self.wrong("a space or the end of the line")
+            begin = self.at
+            name = self.argument_name()
+            if name in args:
+                self.at = begin
+                raise self.wrong(
+                    f"an argument other than {_shown(name)}, which is there already", ""
+                )
+            self.take(":", f'":" and the value of {_shown(name)}')
+            self.skip_blank()
+            args[name] = self.value(1)
+
+    def name(self, unquoted: re.Pattern[str], wanted: str) -> str:
+        """An agent's id or an action's name."""
+        begin = self.at
+        if self.next() == '"':
+            text = self.string()
+        else:
+            found = unquoted.match(self.line, begin)
+            if found is None:
+                raise self.wrong(wanted)
+            text = found[0]
+            if not text.isprintable():
+                self.at += next(n for n, c in enumerate(text) if not c.isprintable())
+                raise self.wrong("what prints; anything else is written as a JSON string")
+            self.at = found.end()
+        if not 0 < len(text) <= MAX_ID:
+            self.at = begin
+            raise self.wrong(f"1 to {MAX_ID} characters", f"{len(text)}")
+        return text
+
+    def argument_name(self) -> str:
+        if self.next() == '"':
+            return self.string()
+        found = _WORD.match(self.line, self.at)
+        if found is None or not found[0].isidentifier():
+            raise self.wrong('an argument, such as content:"text"; other names are quoted')
+        self.at = found.end()
+        return found[0]
+
+    def value(self, depth: int) -> Any:
+        """A JSON value; `depth` is how many lists and objects it is in, the arguments included."""
+        char = self.next()
+        if char == '"':
+            return self.string()
+        if char in ("[", "{"):
+            if depth > _DEEPEST:
+                raise self.wrong(f"a value of at most {_DEEPEST} levels")
+            self.at += 1
+            return self.array(depth) if char == "[" else self.object(depth)
+        if found := _NUMBER.match(self.line, self.at):
+            return self.number(found)
+        if (found := _WORD.match(self.line, self.at)) and found[0] in _CONSTANTS:
+            self.at = found.end()
+            return _CONSTANTS[found[0]]
+        found = _BARE.match(self.line, self.at)
+        example = _json(found[0]) if found else '"text"'
+        raise self.wrong(f"a JSON value, such as 2, true or {example}")
+
+    def array(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        self.skip_blank()
+        if self.next() == "]":
+            self.at += 1
+            return items
+        while True:
+            self.skip_blank()
+            items.append(self.value(depth + 1))
+            if self.ends("]"):
+                return items
+
+    def object(self, depth: int) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        self.skip_blank()
+        if self.next() == "}":
+            self.at += 1
+            return items
+        while True:
+            self.skip_blank()
+            begin = self.at
+            if self.next() != '"':
+                raise self.wrong("a key as a JSON string")
+            key = self.string()
+            if key in items:
+                self.at = begin
+                raise self.wrong(f"a key other than {_shown(key)}, which is there already", "")
+            self.skip_blank()
+            self.take(":", f'":" and the value of {_shown(key)}')
+            self.skip_blank()
+            items[key] = self.value(depth + 1)
+            if self.ends("}"):
+                return items
+
+    def ends(self, bracket: str) -> bool:
+        """Whether a list or object ends here; otherwise a comma is taken."""
+        self.skip_blank()
+        if self.next() == bracket:
+            self.at += 1
+            return True
+        self.take(",", f'"," or "{bracket}"')
+        return False
+
+    def string(self) -> str:
+        found = _STRING.match(self.line, self.at)
+        assert found is not None  # a quote stands here
+        begin, self.at = self.at, found.end()
+        if self.next() != '"':
+            raise self.wrong(
+                "an escape that JSON has, such as \\\\ or \\n"
+                if self.next() == "\\"
+                else 'the string to go on and to end with "'
+            )
+        self.at += 1
+        text: str = json.loads(self.line[begin : self.at])
+        if _LONE.search(text):
+            self.at = begin
+            raise self.wrong("text, not half of a surrogate pair", "")
+        return text
+
+    def number(self, found: re.Match[str]) -> int | float:
+        value: int | float
+        if found[1] is None and found[2] is None:
+            if len(found[0].lstrip("-")) > _MOST_DIGITS:
+                raise self.wrong(f"an integer of at most {_MOST_DIGITS} digits", "")
+            value = int(found[0])
+        elif not math.isfinite(value := float(found[0])):
+            raise self.wrong("a number that is not beyond what a float holds", "")
+        self.at = found.end()
+        return value
+
+    def next(self) -> str:
+        """The character that stands here; empty at the end."""
+        return self.line[self.at : self.at + 1]
+
+    def skip_blank(self) -> None:
+        found = _BLANK.match(self.line, self.at)
+        assert found is not None
+        self.at = found.end()
+
+    def take(self, char: str, wanted: str) -> None:
+        if self.next() != char:
+            raise self.wrong(wanted)
+        self.at += 1
+
+    def wrong(self, wanted: str, found: str | None = None) -> SlashError:
+        """The error for what stands here, which `found` names; an empty one leaves that out."""
+        if found is None:
+            found = _json(self.next()) if self.next() else "the end of the line"
+        but = f", not {found}" if found else ""
+        return SlashError(self.at + 1, f"expected {wanted}{but}")

@@ -1,0 +1,1 @@
+"""Agents in many processes, over RabbitMQ."""

@@ -1,0 +1,442 @@
+"""Messages that come over the broker: known or new, recorded, handled, answered, acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ActionError, InboxError, InDoubt, SpaceClosed
+from civitas.message import BROADCAST as EVERYONE
+from civitas.spaces import delivery as kinds
+from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
+from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
+from civitas.spaces.delivery import QUEUED, Delivery
+
+if TYPE_CHECKING:
+    from civitas.spaces.amqp.intake import Tag
+    from civitas.spaces.amqp.office import AMQPOffice
+    from civitas.spaces.handling import Offer
+    from civitas.spaces.seat import Seat
+
+__all__ = ["Arrivals", "Mail"]
+
+logger = logging.getLogger("civitas.amqp")
+
+_AGAIN_S: Final = 1.0
+"""Seconds until an inbox that could not be written is tried again."""
+
+_FORGET_EVERY: Final = 1_000
+"""After how many messages the inbox forgets twice as many, at most."""
+
+_KINDS: Final = {
+    letters.SEND: kinds.SEND,
+    letters.ANSWER: kinds.ANSWER,
+    letters.REQUEST: kinds.REQUEST,
+}
+
+_CANCELLED_AHEAD: Final = 10_000
+"""How many cancellations are kept whose message is still to come."""
+
+Ident = tuple[str, str]
+"""A message's key, and the agent that it came to: a broadcast comes to several."""
+
+
+class Mail:
+    """What is to be told to the broker and to the sender when a message has ended.
+
+    Attributes:
+        ident: what the inbox knows it by
+        tag: the delivery to acknowledge; None while there is none to
+        reply_to: where the outcome of a request goes
+        raw: AMQP's properties and body, until it is begun
+        begun: whether the inbox says that it has started
+        stored: whether the inbox has the message itself, and it is acknowledged
+        unconfirmed: how many messages that its handler sent are not confirmed
+        answer: what is to be sent when it has ended
+        over: whether it has ended
+    """
+
+    __slots__ = (
+        "answer",
+        "begun",
+        "ident",
+        "over",
+        "raw",
+        "reply_to",
+        "stored",
+        "tag",
+        "unconfirmed",
+    )
+
+    def __init__(
+        self, ident: Ident, tag: Tag | None, raw: tuple[Any, bytes], reply_to: str
+    ) -> None:
+        self.ident = ident
+        self.tag = tag
+        self.raw: tuple[Any, bytes] | None = raw
+        self.reply_to = reply_to
+        self.begun = False
+        self.stored = False
+        self.unconfirmed = 0
+        self.answer: Letter | None = None
+        self.over = False
+
+
+class Arrivals:
+    """Takes what the broker delivers. Everything happens on the loop.
+
+    The order is what keeps a message from being lost or run twice: *started* is in the inbox before
+    the action is called; what it sends is confirmed before *ended*, with its answer, is in the
+    inbox; the answer is confirmed before the message is acknowledged.
+    """
+
+    def __init__(self, office: AMQPOffice, inbox: Inbox, keep_s: float) -> None:
+        self._office = office
+        self._inbox = inbox
+        self._known: dict[Ident, Delivery] = {}
+        self._recorded: list[Mail] = []
+        self._flushing = False
+        self._unwanted: dict[Ident, None] = {}
+        self._keep_s = keep_s
+        self._ended = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def take(self, seat: Seat, tag: Tag, properties: Any, body: bytes) -> None:
+        """A message to the agent in a seat."""
+        office = self._office
+        try:
+            arrived = letters.read(properties, body)
+            to = arrived.envelope.to
+            if arrived.kind == letters.REPLY:
+                raise Unreadable("it answers a request, and came to an agent")
+            if to not in (seat.id, EVERYONE):
+                raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
+        except Unreadable as error:
+            self.bury(tag, properties, body, str(error), seat.id)
+            return
+        if arrived.kind == letters.CANCEL:
+            self._cancel((properties.correlation_id or "", seat.id))
+            office.intake.acknowledge(tag)
+            return
+        ident = (arrived.key, seat.id)
+        known = self._known.get(ident)
+        if known is not None:
+            # It is here: the broker has it brought again, or its sender has sent it again.
+            mail: Mail = known.mail
+            if mail.stored:
+                office.intake.acknowledge(tag)
+            else:
+                office.intake.acknowledge(mail.tag)
+                mail.tag = tag
+            return
+        envelope = arrived.envelope
+        if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
+            office.intake.acknowledge(tag)
+            return
+        office.met(envelope.sender)
+        entry = self._inbox.look_up(*ident)
+        if entry is not None:
+            self._again(entry, seat, arrived, tag, properties, body)
+        elif self._unwanted and ident in self._unwanted:
+            del self._unwanted[ident]
+            office.intake.acknowledge(tag)
+        else:
+            delivery = self._delivery(seat, arrived, tag, properties, body)
+            office.show_arrived(delivery, arrived.key)
+            self._put(delivery, seat)
+
+    def resume(self, seat: Seat) -> None:
+        """Go on with what an earlier process had accepted for this agent and not ended."""
+        for entry in self._inbox.unfinished(seat.id):
+            ident = entry.key, seat.id
+            if ident in self._known:
+                continue
+            if entry.answer is not None:
+                answer = Letter.unpack(entry.answer)
+                answer.about = partial(self._inbox.answered, *ident)
+                self._office.publish(answer)
+            if entry.message is None:
+                continue
+            properties, body = letters.take_out(entry.message)
+            arrived = letters.read(properties, body)
+            self._again(entry, seat, arrived, None, properties, body)
+            if self._unwanted.pop((entry.key, seat.id), self) is None:
+                self._cancel((entry.key, seat.id))
+
+    def _delivery(
+        self, seat: Seat, arrived: Arrived, tag: Tag | None, properties: Any, body: bytes
+    ) -> Delivery:
+        office = self._office
+        kind = kinds.BROADCAST if arrived.envelope.to == EVERYONE else _KINDS[arrived.kind]
+        delivery = Delivery(arrived.envelope, kind, office.ancestor(arrived.trail))
+        delivery.hops = arrived.hops
+        delivery.key = arrived.key
+        delivery.trail = arrived.trail
+        if kind == kinds.REQUEST:
+            delivery.timeout = arrived.timeout
+        delivery.original_id = arrived.original_id
+        ident = (arrived.key, seat.id)
+        delivery.mail = Mail(ident, tag, (properties, body), arrived.reply_to or "")
+        self._known[ident] = delivery
+        return delivery
+
+    def _put(self, delivery: Delivery, seat: Seat) -> None:
+        if seat.open:
+            self._office.put(delivery, seat)
+        else:
+            delivery.seat = seat
+            self._office.refuse(delivery, self._office.stopped(seat))
+
+    def _again(
+        self,
+        entry: Entry,
+        seat: Seat,
+        arrived: Arrived,
+        tag: Tag | None,
+        properties: Any,
+        body: bytes,
+    ) -> None:
+        """A message that the inbox knows: from an earlier process, or acknowledged already."""
+        office = self._office
+        if entry.state == ENDED:
+            if entry.answer is None:
+                office.intake.acknowledge(tag)
+            else:
+                answer = Letter.unpack(entry.answer)
+                answer.about = lambda: office.intake.acknowledge(tag)
+                office.publish(answer)
+            return
+        delivery = self._delivery(seat, arrived, tag, properties, body)
+        delivery.mail.stored = entry.message is not None
+        if delivery.mail.stored:
+            office.intake.acknowledge(tag)
+            delivery.mail.tag = None
+        offer = seat.offers.get(arrived.envelope.name)
+        if entry.state == STARTED and not (offer is not None and offer.idempotent):
+            self._doubt(delivery, seat, properties, body)
+        else:
+            self._put(delivery, seat)
+
+    def _doubt(self, delivery: Delivery, seat: Seat, properties: Any, body: bytes) -> None:
+        """It had begun, and nobody knows how far it came."""
+        office = self._office
+        text = (
+            f'in doubt: "{seat.id}.{delivery.envelope.name}" had begun when its process ended; '
+            "whether it took effect is not known"
+        )
+        logger.error("%s (message of %r)", text, delivery.envelope.sender)
+        delivery.seat = seat
+        where = f"{seat.id}.{delivery.envelope.name}"
+        delivery.state = kinds.ENDED
+        self._to_the_dead(
+            properties, body, text, seat.id, lambda: office.refuse(delivery, InDoubt(text, where))
+        )
+
+    def _cancel(self, ident: Ident) -> None:
+        """Whoever asked wants it no more."""
+        known = self._known.get(ident)
+        if known is not None:
+            self._office.abort(known, self._office.cancelled(known))
+            return
+        self.unwanted(*ident)
+
+    def unwanted(self, key: str, agent: str) -> None:
+        """A message that is still to come is not to be handled."""
+        self._unwanted[key, agent] = None
+        if len(self._unwanted) > _CANCELLED_AHEAD:
+            del self._unwanted[next(iter(self._unwanted))]
+
+    # -- handled -----------------------------------------------------------------------------------
+
+    def begins(self, delivery: Delivery, offer: Offer) -> bool:
+        """Record that a message is begun; False if that cannot be done now."""
+        mail: Mail = delivery.mail
+        if mail.begun:
+            return True
+        try:
+            if offer.detached:
+                self._accept(mail)
+            self._inbox.start((mail.ident,))
+        except InboxError as error:
+            self._put_off(delivery, error)
+            return False
+        mail.begun = True
+        mail.raw = None
+        if self._recorded:
+            self._send_recorded()
+        return True
+
+    def set_aside(self, delivery: Delivery) -> None:
+        """It awaits approval, which may take longer than the broker waits."""
+        try:
+            self._accept(delivery.mail)
+        except InboxError as error:
+            logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
+
+    def _accept(self, mail: Mail) -> None:
+        if not self._inbox.durable or mail.stored or mail.raw is None:
+            return
+        self._inbox.accept(*mail.ident, letters.stored(*mail.raw))
+        mail.stored = True
+        self._office.intake.acknowledge(mail.tag)
+        mail.tag = None
+
+    def _put_off(self, delivery: Delivery, error: InboxError) -> None:
+        """The inbox cannot be written: the agent waits, and its messages are not begun."""
+        seat = delivery.seat
+        assert seat is not None
+        logger.error(
+            "agent %r begins nothing until its inbox can be written; it is tried again every "
+            "second: %s",
+            seat.id,
+            error,
+        )
+        if delivery.inner:
+            # Others wait for this one, so it cannot wait.
+            self._office.refuse(delivery, ActionError("InboxError", str(error)))
+            return
+        delivery.state = QUEUED
+        seat.box.appendleft(delivery)
+        places = seat.concurrency
+        seat.running += places
+
+        def again() -> None:
+            seat.running -= places
+            self._office.make_ready(seat)
+
+        self._office.loop.call_later(_AGAIN_S, again)
+
+    def concluded(self, delivery: Delivery) -> None:
+        """It has ended, as the message says that `delivery.mail.answer` is."""
+        mail: Mail = delivery.mail
+        if self._office.ending and not mail.begun and isinstance(delivery.error, SpaceClosed):
+            return  # nothing of it was done: it waits at the broker, or in the inbox, for the next
+        mail.over = True
+        mail.raw = None
+        if not mail.unconfirmed:
+            self._record(mail)
+
+    def sent(self, mail: Mail) -> None:
+        """A message that its handler sent is confirmed."""
+        mail.unconfirmed -= 1
+        if mail.over and not mail.unconfirmed:
+            self._record(mail)
+
+    def _record(self, mail: Mail) -> None:
+        answer = mail.answer
+        self._inbox.end(*mail.ident, None if answer is None else answer.pack())
+        self._recorded.append(mail)
+        self._ended += 1
+        if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
+            self._forget()
+        if not self._inbox.durable or self._office.is_idle:
+            self._flush()
+        elif not self._flushing:
+            # Others are about to begin, and what they record is written together with this.
+            self._flushing = True
+            self._office.loop.call_soon(self._flush)
+
+    def _forget(self) -> None:
+        """What ended so long ago that it cannot come again need not be known."""
+        try:
+            self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
+        except InboxError as error:
+            logger.warning("nothing can be forgotten: %s", error)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        try:
+            self._inbox.flush()
+        except InboxError as error:
+            logger.error("answers are held back until the inbox can be written: %s", error)
+            self._flushing = True
+            self._office.loop.call_later(_AGAIN_S, self._flush)
+            return
+        self._send_recorded()
+
+    def _send_recorded(self) -> None:
+        recorded, self._recorded = self._recorded, []
+        for mail in recorded:
+            if mail.answer is None:
+                self.finish(mail)
+            else:
+                mail.answer.about = mail
+                self._office.publish(mail.answer)
+                mail.answer = None
+
+    def finish(self, mail: Mail) -> None:
+        """Its answer, if it has one, is confirmed."""
+        self._known.pop(mail.ident, None)
+        if mail.stored:
+            self._inbox.answered(*mail.ident)
+        self._office.intake.acknowledge(mail.tag)
+
+    # -- the dead letters --------------------------------------------------------------------------
+
+    def bury(self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str) -> None:
+        """Send what cannot be read where somebody may look at it."""
+        logger.error("a message to %r goes to the dead letters: %s", agent, reason)
+        self._to_the_dead(
+            properties, body, reason, agent, lambda: self._office.intake.acknowledge(tag)
+        )
+
+    def _to_the_dead(
+        self,
+        properties: Any,
+        body: bytes,
+        reason: str,
+        agent: str,
+        done: Callable[[], Any],
+    ) -> None:
+        office = self._office
+        known = properties.headers or {}
+        headers = {
+            **{
+                name: known[name]
+                for name in ("hops", "trail", "timeout")
+                if isinstance(known.get(name), str | int)
+            },
+            "reason": reason[:1000].encode(errors="backslashreplace").decode(),
+            "agent": agent,
+            "message": str(properties.message_id or ""),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        office.outbox.publish(
+            Letter(
+                office.new_key(),
+                properties.type if isinstance(properties.type, str) else "",
+                office.names.agent_key(agent),
+                body,
+                reply_to=properties.reply_to,
+                correlation_id=properties.correlation_id,
+                headers=headers,
+                about=done,
+                exchange=office.names.dead,
+            )
+        )
+
+    def answer_key(self, delivery: Delivery) -> str:
+        """The key of a message's answer: the same if it is made again."""
+        key, agent = delivery.mail.ident
+        if delivery.kind != kinds.BROADCAST:
+            return f"{key}/a"
+        return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
+
+
+def handler_of(handling: Any) -> Mail | None:
+    """The mail that is being handled, where something is sent."""
+    while handling is not None:
+        mail: Mail | None = handling.mail
+        if mail is not None:
+            return mail
+        handling = handling.parent
+    return None

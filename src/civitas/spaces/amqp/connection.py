@@ -1,0 +1,182 @@
+"""One connection to the broker: pika's protocol over asyncio's own transports."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pika
+from pika.exceptions import InvalidFrameError, StreamLostError
+
+__all__ = ["Connection"]
+
+_FRAME_HEAD = 7
+"""How many bytes a frame has before what it carries."""
+
+_AT_ONCE = 16_384
+"""How many bytes are parsed at once: pika copies the rest of them for each frame."""
+
+
+class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
+    """Speaks AMQP on a loop. The loop's own transports write at once and know TLS.
+
+    A call of the system costs more than all that pika does for a message. So what is said first in
+    a turn of the loop is written at once, and what is said after it together, at the turn's end.
+    pika's own adapter for asyncio writes each frame by itself; `benchmarks/amqp.py` measures the
+    difference.
+
+    Args:
+        parameters: pika's
+        loop: the loop that it runs on; everything here happens on its thread
+        tls: how to encrypt it, if at all
+        opened: called when it may be used
+        failed: called with why it could not be opened
+        closed: called with why it is open no longer
+
+    Attributes:
+        last_words: called before something is written: what can wait is said with it
+        heard: called when all that came at once was read
+    """
+
+    def __init__(
+        self,
+        parameters: pika.ConnectionParameters,
+        loop: asyncio.AbstractEventLoop,
+        tls: ssl.SSLContext | None,
+        opened: Callable[[Any], None],
+        failed: Callable[[Any, BaseException], None],
+        closed: Callable[[Any, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._terminated = False
+        self._said: list[bytes] = []
+        self._writing = False
+        self.last_words: Callable[[], None] | None = None
+        self.heard: Callable[[], None] | None = None
+        super().__init__(parameters, opened, failed, closed)
+
+    def abort(self) -> None:
+        """End it without a word, if it has not ended."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio's side ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The broker is reached."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=2**30)  # the outbox counts what is under way
+        self._on_stream_connected()
+
+    def data_received(self, data: bytes) -> None:
+        """The broker says something."""
+        for start in range(0, len(data), _AT_ONCE):
+            if self._terminated:
+                return
+            self._on_data_available(data[start : start + _AT_ONCE])
+        if self.heard is not None:
+            self.heard()
+
+    def eof_received(self) -> bool:
+        """The broker has said its last."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is over."""
+        if not self._terminated:
+            self._terminated = True
+            if error is None and self._error is None:
+                error = StreamLostError("the broker closed the connection")
+            self._on_stream_terminated(error)
+
+    # -- pika's side -------------------------------------------------------------------------------
+
+    def _adapter_connect_stream(self) -> None:
+        self._dialling = self._loop.create_task(self._dial())
+
+    async def _dial(self) -> None:
+        host, port = self.params.host, self.params.port
+        try:
+            async with asyncio.timeout(self.params.stack_timeout):
+                await self._loop.create_connection(
+                    lambda: self,
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=host if self._tls is not None else None,
+                )
+        except (OSError, ValueError) as error:  # ValueError: no name of a host, such as `a..b`
+            self.connection_lost(error)
+
+    def _write(self) -> None:
+        """Write what was said."""
+        if self.last_words is not None and self.is_open:
+            self.last_words()
+        said, self._said = self._said, []
+        if said and self._transport is not None:
+            self._transport.write(b"".join(said))
+
+    def _turn_over(self) -> None:
+        if self._said:
+            self._write()
+        self._writing = False
+
+    def _adapter_disconnect_stream(self) -> None:
+        self._write()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        if self._transport is None:
+            self._loop.call_soon(self.connection_lost, None)
+        elif isinstance(self._error, pika.exceptions.ConnectionClosed):
+            self._transport.close()  # what was said last is still sent
+        else:
+            self._transport.abort()
+
+    def _adapter_call_later(self, delay: float, callback: Callable[[], None]) -> object:
+        return self._loop.call_later(delay, callback)
+
+    def _adapter_remove_timeout(self, timeout_id: Any) -> None:
+        timeout_id.cancel()
+
+    def _adapter_add_callback_threadsafe(self, callback: Callable[..., None]) -> None:
+        self._loop.call_soon_threadsafe(callback)
+
+    def _adapter_emit_data(self, data: bytes) -> None:
+        self._output_marshaled_frames((data,))
+
+    def _read_frame(self) -> tuple[int, Any]:
+        """Read a frame; of a message whose headers are beyond pika, as one that has none.
+
+        It would otherwise end the connection, and the message would come again on the next one.
+        """
+        try:
+            found: tuple[int, Any] = super()._read_frame()
+            return found
+        except InvalidFrameError:
+            raise  # the stream itself is broken
+        except Exception:  # whatever decoding raises: ValueError, OverflowError, RecursionError, …
+            buffer = self._frame_buffer
+            kind, channel, size = struct.unpack_from(">BHI", buffer)
+            if kind != pika.spec.FRAME_HEADER:
+                raise
+            (body_size,) = struct.unpack_from(">Q", buffer, _FRAME_HEAD + 4)
+            header = pika.frame.Header(channel, body_size, pika.BasicProperties())
+            return _FRAME_HEAD + size + 1, header
+
+    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+        self.bytes_sent += sum(map(len, marshaled_frames))
+        self.frames_sent += len(marshaled_frames)
+        self._said += marshaled_frames
+        if not self._writing:
+            self._writing = True
+            self._loop.call_soon(self._turn_over)
+            self._write()

@@ -1,0 +1,295 @@
+"""A message as it travels over the broker, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+import pika
+from pydantic_core import from_json, to_json
+
+from civitas.errors import InvalidId, InvalidMessage
+from civitas.message import Envelope, address, check_message
+
+__all__ = [
+    "ANSWER",
+    "CANCEL",
+    "LARGEST",
+    "REPLY",
+    "REQUEST",
+    "SEND",
+    "Arrived",
+    "Letter",
+    "Unreadable",
+    "read",
+    "read_json",
+    "stored",
+    "take_out",
+    "written",
+]
+
+# What kind of message it is; AMQP's `type`.
+SEND: Final = "send"
+REQUEST: Final = "request"
+ANSWER: Final = "answer"  # itself an answer, as a message
+REPLY: Final = "reply"  # the outcome of a request
+CANCEL: Final = "cancel"  # whoever asked wants it no more
+
+_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL))
+
+LARGEST: Final = 24 * 2**20
+"""How many bytes a message may have; what `send` lets through has fewer, escapes included."""
+
+DEFAULT_TIMEOUT_S: Final = 300
+"""The timeout of a request that states none."""
+
+_PERSISTENT = 2
+_NO_TIMEOUT = -1.0
+_FAR_S = 1e9
+
+
+class Unreadable(Exception):
+    """What came is no message."""
+
+
+class Letter:
+    """A message to be published.
+
+    Attributes:
+        key: unique among all messages of all processes, and the same when it is published again
+        kind: `SEND`, …
+        routing_key: where to
+        body: the message as JSON; a reply's outcome is in it too
+        to: the agent's id, empty if it goes to none or to all
+        mandatory: whether it comes back when there is no queue for it
+        tries: how often it came back
+        about: whatever its sender wants to know it by
+        exchange: another than the outbox's
+    """
+
+    __slots__ = (
+        "about",
+        "body",
+        "correlation_id",
+        "exchange",
+        "headers",
+        "key",
+        "kind",
+        "mandatory",
+        "reply_to",
+        "routing_key",
+        "to",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        kind: str,
+        routing_key: str,
+        body: bytes,
+        *,
+        to: str = "",
+        mandatory: bool = False,
+        reply_to: str | None = None,
+        correlation_id: str | None = None,
+        headers: dict[str, Any] | None = None,
+        about: Any = None,
+        exchange: str | None = None,
+    ) -> None:
+        self.key = key
+        self.kind = kind
+        self.routing_key = routing_key
+        self.body = body
+        self.to = to
+        self.mandatory = mandatory
+        self.reply_to = reply_to
+        self.correlation_id = correlation_id
+        self.headers = headers
+        self.about = about
+        self.exchange = exchange
+        self.tries = 0
+
+    def pack(self) -> bytes:
+        """The letter as an inbox keeps it."""
+        return json.dumps(
+            {
+                "key": self.key,
+                "kind": self.kind,
+                "routing_key": self.routing_key,
+                "to": self.to,
+                "correlation_id": self.correlation_id,
+                "headers": self.headers,
+                "body": self.body.decode(),
+            },
+            ensure_ascii=False,
+        ).encode()
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Letter:
+        """What `pack` gave, again."""
+        found = json.loads(packed)
+        body = found.pop("body").encode()
+        return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
+
+    def properties(self) -> pika.BasicProperties:
+        """AMQP's properties of it."""
+        return pika.BasicProperties(
+            content_type="application/json",
+            headers=self.headers,
+            delivery_mode=_PERSISTENT,
+            correlation_id=self.correlation_id,
+            reply_to=self.reply_to,
+            message_id=self.key,
+            type=self.kind,
+        )
+
+
+class Arrived(NamedTuple):
+    """What a message that came is, beside the message itself."""
+
+    key: str
+    kind: str
+    envelope: Envelope
+    reply_to: str | None
+    hops: int
+    trail: tuple[str, ...]
+    timeout: float | None
+    original_id: str | None
+
+
+def written(envelope: Envelope) -> bytes:
+    """A message as the bytes that travel."""
+    message: dict[str, Any] = {}
+    if envelope.id is not None:
+        message["id"] = envelope.id
+    if envelope.meta is not None:
+        message["meta"] = envelope.meta
+    message["from"] = envelope.sender
+    message["to"] = envelope.to
+    message["action"] = {"name": envelope.name, "args": envelope.args}
+    return to_json(message)
+
+
+def headers(
+    hops: int,
+    trail: tuple[str, ...],
+    timeout: float | None = DEFAULT_TIMEOUT_S,
+    original_id: str | None = None,
+) -> dict[str, Any] | None:
+    """What travels beside the message; nothing for most."""
+    found: dict[str, Any] = {}
+    if hops != 1:
+        found["hops"] = hops
+    if trail:
+        found["trail"] = " ".join(trail)
+    if timeout != DEFAULT_TIMEOUT_S:
+        # As text: AMQP's floats are not what every client writes.
+        endless = timeout is None or timeout > _FAR_S
+        whole = type(timeout) is int  # 5 is told as 5 when it is over, not as 5.0
+        found["timeout"] = repr(
+            _NO_TIMEOUT if endless else timeout if whole else float(timeout or 0)
+        )
+    if original_id is not None:
+        found["original"] = original_id
+    return found or None
+
+
+def read(properties: Any, body: bytes) -> Arrived:
+    """What came, checked as a message is that is sent.
+
+    Raises:
+        Unreadable: it is no message; the text says why
+    """
+    key, kind = properties.message_id, properties.type
+    if not key or not isinstance(key, str):
+        raise Unreadable("it has no message_id")
+    if kind not in _KINDS:
+        raise Unreadable(f"its type is {kind!r}, which is none of {', '.join(sorted(_KINDS))}")
+    message = read_json(body)
+    if not isinstance(message, dict):
+        raise Unreadable("it is no JSON object")
+    try:
+        # Taken out, what is left of a usual message is what check_message is quickest with.
+        envelope = check_message(message, address(message.pop("from", None)))
+    except (InvalidMessage, InvalidId) as error:
+        raise Unreadable(str(error)) from None
+    reply_to, found = properties.reply_to, properties.headers
+    if not isinstance(reply_to, str | None):
+        raise Unreadable("its reply_to is not text")
+    if not found:
+        return Arrived(key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None)
+    return Arrived(
+        key,
+        kind,
+        envelope,
+        properties.reply_to,
+        _hops(found.get("hops", 1)),
+        tuple(_text(found.get("trail", ""), "trail").split()),
+        _timeout(found.get("timeout")),
+        None if "original" not in found else _text(found["original"], "original"),
+    )
+
+
+def read_json(body: bytes) -> Any:
+    """JSON data.
+
+    Raises:
+        Unreadable: it is none, or too much
+    """
+    if len(body) > LARGEST:
+        raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is no JSON: {error}") from None
+
+
+def stored(properties: Any, body: bytes) -> bytes:
+    """A message that came, as an inbox keeps it."""
+    return json.dumps(
+        {
+            "message_id": properties.message_id,
+            "type": properties.type,
+            "reply_to": properties.reply_to,
+            "headers": {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)},
+            "body": body.decode(),
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def take_out(kept: bytes) -> tuple[Any, bytes]:
+    """What `stored` gave, again."""
+    found = json.loads(kept)
+    body = found.pop("body").encode()
+    return pika.BasicProperties(**found), body
+
+
+def _keeps(name: str, value: object) -> bool:
+    return name in ("hops", "trail", "timeout", "original") and isinstance(value, str | int)
+
+
+def _hops(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise Unreadable(f"its header hops is {value!r}, not a number from 1")
+    return value
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise Unreadable(f"its header {name} is {type(value).__name__}, not text")
+    return value
+
+
+def _timeout(value: object) -> float | None:
+    if value is None:
+        return DEFAULT_TIMEOUT_S
+    try:
+        text = _text(value, "timeout")
+        seconds = int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        seconds = float("nan")
+    if seconds != seconds:
+        raise Unreadable(f"its header timeout is {value!r}, not seconds")
+    return None if seconds < 0 else seconds

@@ -1,0 +1,306 @@
+"""The connection to the broker, and its channels: made again whenever it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pika
+from pika.channel import Channel
+from pika.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    ConnectionClosed,
+    IncompatibleProtocolError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
+
+from civitas.errors import BrokerError
+from civitas.spaces.amqp.connection import Connection
+from civitas.spaces.amqp.options import AMQPOptions
+
+__all__ = ["Link", "LinkLost", "explain", "parameters", "settle", "tls"]
+
+logger = logging.getLogger("civitas.amqp")
+
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 15.0
+_DIAL_S = 10.0
+_CLOSE_S = 2.0
+_NOT_ALLOWED = 530
+_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
+
+
+class LinkLost(Exception):
+    """The connection went away in the middle of something."""
+
+
+def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
+    """What pika needs to know; the broker shows `name` to whoever looks after it."""
+    return pika.ConnectionParameters(
+        host=options.hostname,
+        port=options.port,
+        virtual_host=options.virtual_host,
+        credentials=pika.PlainCredentials(options.username, options.password),
+        heartbeat=options.heartbeat,
+        stack_timeout=_DIAL_S,
+        client_properties={"connection_name": name, "product": "civitas"},
+    )
+
+
+def settle(future: asyncio.Future[Any], value: Any) -> None:
+    """Give a future its value, unless it has ended."""
+    if not future.done():
+        future.set_result(value)
+
+
+def tls(options: AMQPOptions) -> ssl.SSLContext | None:
+    """How the connection is encrypted; the broker's certificate is always verified.
+
+    Raises:
+        BrokerError: the file of authorities cannot be read
+    """
+    if not options.use_ssl:
+        return None
+    try:
+        return ssl.create_default_context(cafile=options.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerError(f"ca_file {str(options.ca_file)!r} cannot be read: {error}") from error
+
+
+def explain(error: BaseException, options: AMQPOptions) -> str:
+    """Why there is no connection, in one line that says what to do."""
+    where = f"the message broker at {options.address}"
+    if isinstance(error, ProbableAuthenticationError):
+        return (
+            f"{where} refuses the user {options.username!r} or the password: "
+            "set AMQP_USERNAME and AMQP_PASSWORD"
+        )
+    if isinstance(error, ProbableAccessDeniedError) or (
+        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
+    ):
+        return (
+            f"{where} has no virtual host {options.virtual_host!r} for the user "
+            f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
+            "set_permissions)"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OTHER_NAME:
+        return (
+            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
+            "connect to a name that it is for, by hostname= or AMQP_HOST"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
+            "give its authority as ca_file="
+        )
+    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
+        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
+        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
+    if isinstance(error, ConnectionResetError | StreamLostError):
+        # So does a port for TLS, without a word, if it is spoken to without.
+        other = "" if options.use_ssl else "try it with use_ssl=True, or "
+        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+    if isinstance(error, ConnectionClosed):
+        return f"{where} closed the connection: {error.reply_text}"
+    if isinstance(error, TimeoutError):
+        return f"{where} does not answer in {_DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (
+        f"no message broker at {options.address} ({reason or type(error).__name__}): "
+        "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"
+    )
+
+
+class Link:
+    """Keeps a connection open. Everything happens on the loop.
+
+    Args:
+        loop: the space's loop
+        options: where the broker is
+        name: what the broker shows of the connection
+        up: sets up what is needed on a new connection; what it raises ends that connection
+        down: called when the connection is lost
+        told: called with what has happened, for whoever wants to see it: one of `connected`,
+            `lost`, `retrying`, `blocked`, `unblocked`, and a text
+        last_words: called before something is sent: what can wait is said with it
+        heard: called when all that came at once was read
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: AMQPOptions,
+        name: str,
+        *,
+        up: Callable[[], Awaitable[None]],
+        down: Callable[[], None],
+        told: Callable[[str, str], None],
+        last_words: Callable[[], None],
+        heard: Callable[[], None],
+    ) -> None:
+        self._last_words = last_words
+        self._heard = heard
+        self._loop = loop
+        self._options = options
+        self._name = name
+        self._up = up
+        self._down = down
+        self._told = told
+        self._connection: Connection | None = None
+        self._lost: asyncio.Future[BaseException] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and self._connection.is_open
+
+    async def open(self) -> None:
+        """Connect, unless that is done; once connected, it is kept so.
+
+        Raises:
+            BrokerError: there is no connection to be had
+        """
+        if self._keeping is not None:
+            return
+        if self._opening is None:
+            self._opening = self._loop.create_task(self._open())
+        opening = self._opening
+        await asyncio.shield(opening)
+
+    async def _open(self) -> None:
+        try:
+            await self._connect()
+        except BrokerError:
+            raise
+        except (LinkLost, AMQPError) as error:
+            raise BrokerError(explain(error, self._options)) from error
+        finally:
+            self._opening = None
+        self._keeping = self._loop.create_task(self._keep())
+
+    async def channel(self) -> Channel:
+        """Open a channel.
+
+        Raises:
+            LinkLost: there is no connection
+        """
+        connection, lost = self._connection, self._lost
+        if connection is None or lost is None or not connection.is_open:
+            raise LinkLost("there is no connection")
+        opened: asyncio.Future[Channel] = self._loop.create_future()
+        connection.channel(on_open_callback=lambda found: settle(opened, found))
+        await asyncio.wait((opened, lost), return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            raise LinkLost(str(lost.result()))
+        return opened.result()
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._closing = True
+        for task in (self._keeping, self._opening):
+            if task is not None:
+                task.cancel()
+        connection, lost = self._connection, self._lost
+        if connection is not None and lost is not None:
+            if connection.is_open:
+                connection.close()
+            await asyncio.wait((lost,), timeout=_CLOSE_S)
+            connection.abort()
+
+    def drop(self) -> None:
+        """Give this connection up; another is made."""
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close(reply_code=541, reply_text="given up by the client")
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        opened: asyncio.Future[None] = self._loop.create_future()
+        lost: asyncio.Future[BaseException] = self._loop.create_future()
+
+        def failed(_: Any, error: BaseException) -> None:
+            if not opened.done():
+                opened.set_exception(BrokerError(explain(error, self._options)))
+
+        def closed(_: Any, error: BaseException) -> None:
+            if not lost.done():
+                lost.set_result(error)
+
+        connection = Connection(
+            parameters(self._options, self._name),
+            self._loop,
+            tls(self._options),
+            lambda _: settle(opened, None),
+            failed,
+            closed,
+        )
+        try:
+            async with asyncio.timeout(_DIAL_S):  # the broker may take it, and then say nothing
+                await opened
+        except TimeoutError as error:
+            connection.abort()
+            raise BrokerError(explain(error, self._options)) from None
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        connection.add_on_connection_blocked_callback(
+            lambda *_: self._told("blocked", "the broker is short of memory or disk and takes none")
+        )
+        connection.add_on_connection_unblocked_callback(
+            lambda *_: self._told("unblocked", "the broker takes messages again")
+        )
+        connection.last_words, connection.heard = self._last_words, self._heard
+        self._connection, self._lost = connection, lost
+        try:
+            await self._up()
+        except BaseException:
+            if connection.is_open:
+                connection.close()
+            self._connection = self._lost = None
+            self._down()
+            raise
+        self._told("connected", f"connected to the message broker at {self._options.address}")
+
+    async def _keep(self) -> None:
+        """Wait until the connection is lost, and make another, for ever."""
+        while not self._closing:
+            assert self._lost is not None
+            error = await asyncio.shield(self._lost)
+            self._connection = None
+            self._down()
+            if self._closing:
+                return
+            self._told("lost", explain_loss(error, self._options))
+            wait = _FIRST_WAIT_S
+            while True:
+                # Spread out, so that a thousand processes do not come back in one moment.
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                try:
+                    await self._connect()
+                    break
+                except Exception as failure:  # whatever it is, another try may do
+                    if not isinstance(failure, BrokerError | LinkLost | AMQPError):
+                        logger.exception("a defect in civitas: a connection could not be set up")
+                    wait = min(wait * 2, _LONGEST_WAIT_S)
+                    self._told("retrying", f"{failure}; trying again within {wait:.1f} s")
+
+
+def explain_loss(error: BaseException, options: AMQPOptions) -> str:
+    """Why a connection was lost, in one line."""
+    if isinstance(error, AMQPConnectionError):
+        reason = str(error) or type(error).__name__
+    elif isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    else:
+        reason = explain(error, options)
+    return f"the connection to the message broker at {options.address} is lost: {reason}"

@@ -1,0 +1,172 @@
+"""Messages on their way to the broker: kept until it has confirmed each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
+
+__all__ = ["CONFIRMED", "FULL", "REFUSED", "RETURNED", "TOO_LARGE", "Outbox"]
+
+logger = logging.getLogger("civitas.amqp")
+
+# How it went.
+CONFIRMED: Final = "confirmed"
+RETURNED: Final = "returned"  # there is no queue for it
+REFUSED: Final = "refused"  # the broker would not take it: the queue is full
+FULL: Final = "full"  # too much waits for the broker already
+TOO_LARGE: Final = "too large"  # for this broker
+
+LIMIT: Final = 100_000
+"""How many messages may wait for the broker."""
+
+_REFUSABLE = frozenset((SEND, REQUEST))
+"""What may be refused: there are no more answers than messages that were taken."""
+
+_WINDOW = 5_000
+"""How many may be under way to it."""
+
+
+class Outbox:
+    """Publishes in order, and again what was not confirmed when the connection was lost.
+
+    Args:
+        exchange: where to
+        settled: called once with each letter and how it went
+
+    Attributes:
+        largest: how many bytes a message may have, once the broker has told; None before
+    """
+
+    def __init__(self, exchange: str, settled: Callable[[Letter, str], None]) -> None:
+        self._exchange = exchange
+        self._settled = settled
+        self._channel: Channel | None = None
+        self._tag = 0
+        self._unconfirmed: dict[int, Letter] = {}
+        self._waiting: deque[Letter] = deque()
+        self._returned: set[str] = set()
+        self._held = 0
+        self.largest: int | None = None
+        self._empty: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._unconfirmed) + len(self._waiting)
+
+    def publish(self, letter: Letter) -> None:
+        """Send it, or keep it until it can be sent."""
+        if self.largest is not None and len(letter.body) > self.largest:
+            self._settled(letter, TOO_LARGE)
+            return
+        if (
+            self._channel is None
+            or self._waiting
+            or self._held
+            or len(self._unconfirmed) >= _WINDOW
+        ):
+            if len(self) >= LIMIT and letter.kind in _REFUSABLE:
+                self._settled(letter, FULL)
+                return
+            self._waiting.append(letter)
+        else:
+            self._emit(letter)
+
+    def refuse_larger(self, largest: int) -> None:
+        """The broker has ended the channel over a message of more bytes than this."""
+        self.largest = largest
+        kept = [*self._unconfirmed.values(), *self._waiting]
+        self._unconfirmed.clear()
+        self._waiting.clear()
+        self._waiting.extend(letter for letter in kept if len(letter.body) <= largest)
+        for letter in kept:
+            if len(letter.body) > largest:
+                self._settled(letter, TOO_LARGE)
+
+    def hold(self) -> None:
+        """Send nothing until `release`: somebody whom it might be for is just coming."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Go on."""
+        self._held -= 1
+        self._go_on()
+
+    def attach(self, channel: Channel) -> None:
+        """Publish on this channel from now on, first what is not confirmed."""
+        self._waiting.extendleft(reversed(self._unconfirmed.values()))
+        self._unconfirmed.clear()
+        self._returned.clear()
+        self._tag = 0
+        self._channel = channel
+        channel.add_on_return_callback(self._on_return)
+        self._go_on()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._channel = None
+
+    async def emptied(self) -> None:
+        """Wait until everything is confirmed."""
+        while len(self):
+            self._empty = asyncio.Event()
+            await self._empty.wait()
+
+    def confirmed(self, frame: Any) -> None:
+        """The broker's word on one letter, or on all up to it."""
+        method = frame.method
+        tag: int = method.delivery_tag
+        outcome = CONFIRMED if method.NAME == "Basic.Ack" else REFUSED
+        unconfirmed = self._unconfirmed
+        if not method.multiple:
+            letter = unconfirmed.pop(tag, None)
+            letters = [] if letter is None else [letter]
+        else:
+            letters = []
+            for each in list(unconfirmed):
+                if each > tag:
+                    break
+                letters.append(unconfirmed.pop(each))
+        returned = self._returned
+        for letter in letters:
+            if returned and letter.key in returned:
+                returned.discard(letter.key)
+                self._settled(letter, RETURNED)
+            else:
+                self._settled(letter, outcome)
+        if self._waiting:
+            self._go_on()
+        if self._empty is not None and not len(self):
+            self._empty.set()
+
+    def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
+        self._returned.add(properties.message_id)
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        while waiting and self._channel is not None and not self._held:
+            if len(self._unconfirmed) >= _WINDOW:
+                return
+            self._emit(waiting.popleft())
+
+    def _emit(self, letter: Letter) -> None:
+        assert self._channel is not None
+        self._tag += 1
+        self._unconfirmed[self._tag] = letter
+        try:
+            self._channel.basic_publish(
+                letter.exchange or self._exchange,
+                letter.routing_key,
+                letter.body,
+                letter.properties(),
+                letter.mandatory,
+            )
+        except AMQPError:
+            # The channel went away; what is unconfirmed is published again on the next.
+            self._channel = None

@@ -1,0 +1,223 @@
+"""An agent's place at the broker: its id is claimed, its queue is there and is consumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pika.channel import Channel
+
+from civitas.errors import BrokerError, DuplicateAgent
+from civitas.spaces.amqp.control import Control, Refused
+from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.names import Names
+
+__all__ = ["Registrar", "Registration"]
+
+_NOT_FOUND = 404
+_LOCKED = 405
+_OTHER_SETTINGS = 406
+
+_SPARE = 100
+"""How many more than its mailbox holds an agent is sent: they come to be refused."""
+
+_DRAIN_S = 0.02
+
+
+@dataclass(eq=False)
+class Registration:
+    """One agent at the broker.
+
+    Attributes:
+        id: the agent's
+        queue: where its messages wait
+        consumer: AMQP's name of its consumer, empty while it has none
+        backlog: how many messages waited when it came, and are still to be delivered
+        early: those of them that were
+        settled: whether it has come, or has failed to
+    """
+
+    id: str
+    queue: str
+    consumer: str = ""
+    backlog: int = 0
+    early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Registrar:
+    """Claims ids and keeps the agents' queues.
+
+    Args:
+        control: declares
+        intake: consumes
+        names: what things are called
+        mailbox: how many messages may wait for an agent that is away
+        keep_s: how long they wait
+        quorum: whether the queues are replicated
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        intake: Intake,
+        names: Names,
+        *,
+        mailbox: int,
+        keep_s: float,
+        quorum: bool,
+    ) -> None:
+        self._control = control
+        self._intake = intake
+        self._names = names
+        self._mailbox = mailbox
+        self._arguments: dict[str, Any] = {
+            "x-dead-letter-exchange": names.dead,
+            # An agent that was away for longer than its messages wait is nobody: its queue goes a
+            # while later, when all that came in time has gone to the dead letters.
+            "x-message-ttl": int(keep_s * 1000),
+            "x-expires": int(keep_s * 2000),
+            "x-max-length": mailbox,
+            "x-overflow": "reject-publish",
+        }
+        if quorum:
+            self._arguments["x-queue-type"] = "quorum"
+
+    async def renounce(self, id: str) -> None:
+        """Give an id back."""
+        name = self._names.claim_queue(id)
+        await self._control.call(lambda channel, done: channel.queue_delete(name, callback=done))
+
+    async def enter(
+        self,
+        registration: Registration,
+        deliver: Callable[[Tag, Any, Any, bytes], None],
+        cancelled: Callable[[], None],
+        concurrency: int,
+    ) -> None:
+        """Take an id for this process, as long as its connection lasts, and consume its queue.
+
+        Raises:
+            DuplicateAgent: another process has the id
+            LinkLost: the connection was lost
+            BrokerError: the broker would not
+        """
+        id = registration.id
+        registration.early.clear()
+        prefetch = self._mailbox + concurrency + _SPARE
+        count, classic = await self._declare(id, claims=True)
+        registration.backlog = min(count, prefetch)
+        bound = asyncio.ensure_future(self._bind(id))
+        try:
+            registration.consumer = await self._intake.consume(
+                registration.queue, deliver, prefetch, cancelled, classic=classic
+            )
+        finally:
+            await bound
+
+    async def make_room(self, id: str) -> None:
+        """Have a queue for an agent that is not here.
+
+        Raises:
+            LinkLost: the connection was lost
+            BrokerError: the broker would not
+        """
+        await self._declare(id, claims=False)
+        await self._bind(id)
+
+    async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
+        """Have a queue for an agent.
+
+        Returns:
+            how many messages wait in it, and whether it is known to be no replicated queue
+        """
+        arguments = self._arguments
+        queue = self._names.agent_queue(id)
+
+        def declare(channel: Channel, done: Callable[[Any], None]) -> None:
+            if claims:
+                # Without waiting: if it is refused, the channel ends before what follows.
+                channel.queue_declare(self._names.claim_queue(id), exclusive=True)
+            channel.queue_declare(queue, durable=True, arguments=arguments, callback=done)
+
+        classic = "x-queue-type" not in arguments
+        try:
+            try:
+                found = await self._control.call(declare)
+            except Refused as error:
+                if error.code != _OTHER_SETTINGS:
+                    raise
+                # Made by a space with another mailbox= or keep=: those settings hold.
+                found = await self._state(queue)
+                classic = False
+        except Refused as error:
+            if error.code == _LOCKED and claims:
+                raise DuplicateAgent(
+                    f"an agent {id!r} is in another process of this exchange, and ids are unique"
+                ) from None
+            raise BrokerError(f"agent {id!r} can have no queue at the broker: {error}") from error
+        return found.message_count, classic
+
+    async def _bind(self, id: str) -> None:
+        names = self._names
+        queue = names.agent_queue(id)
+
+        def bind(channel: Channel, done: Callable[[Any], None]) -> None:
+            channel.queue_bind(queue, names.exchange, names.everyone)
+            channel.queue_bind(queue, names.exchange, names.agent_key(id), callback=done)
+
+        try:
+            await self._control.call(bind)
+        except Refused as error:
+            raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
+
+    async def leave(self, registration: Registration) -> None:
+        """Delete an agent's queue, when all that is in it was delivered, and give its id back.
+
+        Raises:
+            LinkLost: the connection was lost
+        """
+        names, queue, id = self._names, registration.queue, registration.id
+
+        def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
+            channel.queue_unbind(
+                queue,
+                names.exchange,
+                names.agent_key(id),
+                callback=lambda _: channel.queue_unbind(
+                    queue, names.exchange, names.everyone, callback=done
+                ),
+            )
+
+        try:
+            await self._control.call(unbind)
+            while registration.consumer and (await self._state(queue)).message_count:
+                self._intake.flush()
+                await asyncio.sleep(_DRAIN_S)
+            if registration.consumer:
+                consumer, registration.consumer = registration.consumer, ""
+                await self._intake.cancel(consumer)
+            await self._control.call(
+                lambda channel, done: channel.queue_delete(queue, callback=done)
+            )
+        except Refused as error:
+            if error.code != _NOT_FOUND:  # somebody has deleted it
+                raise BrokerError(
+                    f"the queue of agent {id!r} cannot be deleted: {error}"
+                ) from error
+        await self.renounce(id)
+
+    async def is_consumed(self, id: str) -> bool:
+        """Whether the agent of that id is in some process now."""
+        try:
+            found = await self._state(self._names.agent_queue(id))
+        except Refused:
+            return False
+        return bool(found.consumer_count)
+
+    async def _state(self, queue: str) -> Any:
+        return await self._control.call(
+            lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
+        )

@@ -1,0 +1,257 @@
+"""A space for agents in many processes, over RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
+
+from civitas.action import is_async
+from civitas.approval import Approver
+from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError, SpaceClosed
+from civitas.spaces.amqp.entry import Inbox
+from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.options import AMQPOptions
+from civitas.spaces.delivery import CALLBACK, Delivery
+from civitas.spaces.loop import on_a_space
+from civitas.spaces.office import PostOffice
+from civitas.spaces.seat import Seat
+from civitas.spaces.space import MAILBOX, Space
+
+if TYPE_CHECKING:
+    from civitas.spaces.amqp.office import AMQPOffice
+
+__all__ = ["AMQPSpace"]
+
+logger = logging.getLogger("civitas.amqp")
+
+KEEP_S = 86_400.0
+"""How long messages wait for an agent that is away."""
+
+GRACE_S = 5.0
+"""How long `close` lets actions go on."""
+
+_LONGEST_KEEP_S = 2_000_000
+_LOOK_S = 0.01
+
+
+class AMQPSpace(Space):
+    """A space whose agents are in as many processes and on as many machines as you like.
+
+    Every space with the same exchange of the same broker is part of one: its agents reach each
+    other by id as in a `NativeSpace`. Messages are persistent and wait in the broker for an agent
+    that is away. Delivery is at least once: with `inbox=`, an action that had begun when its
+    process died is not run again, unless it is `idempotent`; its sender is told that it is in
+    doubt.
+
+    Args:
+        amqp_options: where the broker is; left out, what `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`,
+            `AMQP_PASSWORD` and `AMQP_VHOST` say
+        exchange: the name of the exchange; spaces of different ones know nothing of each other
+        inbox: a file that this process alone remembers messages in; in memory if left out
+        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
+        mailbox: how many messages may wait for one agent
+        keep: seconds that messages wait for an agent that is away; then they go to the dead
+            letters. Who was away for longer than that is nobody: what is sent then is lost
+        quorum: whether the agents' queues are replicated in a cluster
+        grace: seconds that `close` lets actions go on that have begun
+        on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
+            or `unblocked`, and a text; that is logged too
+
+    Raises:
+        MissingExtra: pika is not installed
+        ConfigError: an argument is not what it has to be
+
+    Example:
+        >>> space = AMQPSpace(amqp_options=AMQPOptions(hostname="localhost"))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        amqp_options: AMQPOptions | None = None,
+        exchange: str = "civitas",
+        inbox: str | os.PathLike[str] | None = None,
+        approver: Approver | None = None,
+        mailbox: int = MAILBOX,
+        keep: float = KEEP_S,
+        quorum: bool = False,
+        grace: float = GRACE_S,
+        on_connection: Callable[[str, str], Any] | None = None,
+    ) -> None:
+        super().__init__(approver=approver, mailbox=mailbox)
+        try:
+            import pika  # noqa: F401
+        except ImportError as error:
+            raise MissingExtra("AMQPSpace", "amqp") from error
+        if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
+            raise ConfigError(f"amqp_options= is an AMQPOptions, not {amqp_options!r}")
+        for name, value, low, high in (
+            ("keep", keep, 1, _LONGEST_KEEP_S),
+            ("grace", grace, 0, _LONGEST_KEEP_S),
+        ):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not low <= value <= high
+            ):
+                raise ConfigError(f"{name}= is {low} to {high} seconds, not {value!r}")
+        if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
+            raise ConfigError(f"inbox= is a file's path, not {inbox!r}")
+        if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
+            raise DefinitionError(f"on_connection= is a plain function, not {on_connection!r}")
+        self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
+        self._names = Names(exchange)
+        self._inbox_path = None if inbox is None else os.fspath(inbox)
+        self._keep_s = float(keep)
+        self._quorum = bool(quorum)
+        self._grace_s = float(grace)
+        self._on_connection = on_connection
+        self._inbox: Inbox | None = None
+        self._broker: AMQPOffice | None = None
+
+    def observe(
+        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
+    ) -> None:
+        """Have each message that this process sends or receives shown to `callback(message)`.
+
+        It is called on the space's loop, with a copy. It may not block; if it raises, that is
+        logged and it is called no more.
+
+        Args:
+            callback: a plain function
+            everywhere: whether it sees the messages of all processes, a moment later
+        """
+        if not everywhere:
+            super().observe(callback)
+            return
+        if not callable(callback) or is_async(callback):
+            raise DefinitionError(f"observe takes a plain function, not {callback!r}")
+        self._start()
+        office = self._broker
+        assert office is not None
+        office.enter(office.observe_everywhere, callback)
+
+    # -- what differs from a space in one process --------------------------------------------------
+
+    def _prepare(self) -> None:
+        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
+
+        path = self._inbox_path
+        self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
+
+    def _post_office(self) -> PostOffice:
+        from civitas.spaces.amqp.office import AMQPOffice
+
+        assert self._inbox is not None
+        self._broker = AMQPOffice(
+            self._thread,
+            self._mailbox,
+            self._options,
+            self._names,
+            self._inbox,
+            keep_s=self._keep_s,
+            quorum=self._quorum,
+            told=self._told,
+            evict=self._replaced,
+        )
+        return self._broker
+
+    def _settle_in(self, seat: Seat, *, waits: bool) -> None:
+        """Have the agent's messages come here, and then run its `after_add`."""
+        office = self._broker
+        assert office is not None
+        if on_a_space():
+            # The loop must not be held up. What is sent meanwhile may be for the one that comes.
+            office.enter(self._follow, seat)
+            return
+        claim = office.claim(seat)
+        try:
+            asyncio.run_coroutine_threadsafe(claim, office.loop).result()
+        except BaseException as error:
+            office.thread.call(self._vacate, seat)
+            if office.thread.closed or isinstance(error, CancelledError):
+                claim.close()  # it may not have begun
+                raise SpaceClosed("the space was closed before the agent was added") from None
+            raise
+        super()._settle_in(seat, waits=waits)
+
+    def _follow(self, seat: Seat) -> None:
+        office = self._broker
+        assert office is not None
+        office.outbox.hold()
+
+        async def claim() -> None:
+            try:
+                await office.claim(seat)
+            except Exception as error:
+                logger.error("agent %r could not be added: %s", seat.id, error)
+                self._vacate(seat)
+                return
+            finally:
+                office.outbox.release()
+            if seat.arriving is not None:
+                self._begin(seat, seat.arriving)
+
+        office.thread.spawn(claim())
+
+    def _gone(self, seat: Seat, left: Delivery) -> None:
+        async def release() -> None:
+            try:
+                await self._released(seat)
+            finally:
+                seat.office.settle(left, None, None)
+
+        seat.office.thread.spawn(release())
+
+    async def _released(self, seat: Seat) -> None:
+        if self._broker is not None:
+            await self._broker.departed(seat)
+
+    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
+        if self._broker is not None:
+            self._broker.departs(seat)
+        super()._vacate(seat, *spared)
+
+    def _replaced(self, seat: Seat, error: RequestError) -> None:
+        """Another process has the agent's id."""
+        with self._members:
+            if seat.office.seats.get(seat.id) is seat:
+                del seat.office.seats[seat.id]
+            if seat.agent._seat is seat:
+                seat.agent._seat = None
+        if seat.open:
+            seat.vacate(error, ())
+
+    async def _closing(self) -> None:
+        office = self._broker
+        assert office is not None
+        await self._finish(office)
+        await super()._closing()
+        await office.shut_down()
+
+    async def _finish(self, office: PostOffice) -> None:
+        """Let what has begun end, for a while, and begin nothing else."""
+        for seat in office.seats.values():
+            seat.concurrency = 0
+        until = office.loop.time() + self._grace_s
+
+        def busy() -> bool:
+            seats = list(office.seats.values())
+            return any(each.kind != CALLBACK for seat in seats for each in seat.active)
+
+        while busy() and office.loop.time() < until:  # noqa: ASYNC110 - nothing tells of the last
+            await asyncio.sleep(_LOOK_S)
+
+    def _told(self, what: str, text: str) -> None:
+        level = logging.INFO if what in ("connected", "unblocked") else logging.WARNING
+        logger.log(level, "%s", text)
+        if self._on_connection is not None:
+            try:
+                self._on_connection(what, text)
+            except Exception:
+                logger.exception("on_connection failed and is called no more")
+                self._on_connection = None

@@ -1,0 +1,177 @@
+"""A person as an agent: asked in words, by a schema, as H at a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from typing import Any
+
+import pytest
+
+from civitas import (
+    DualActAgent,
+    DualActConfig,
+    NativeSpace,
+    NobodyToAsk,
+    Person,
+    ReActAgent,
+    ScriptedModel,
+)
+from pseudo_terminal import CONTROL_D, Terminal
+
+WAIT = 30
+
+
+def person(*lines: str) -> tuple[Person, io.StringIO]:
+    shown = io.StringIO()
+    made = Person("Ann", stdin=io.StringIO("".join(f"{line}\n" for line in lines)), stdout=shown)
+    return made, shown
+
+
+def test_a_person_is_asked_and_answers() -> None:
+    ann, shown = person("It is 3.")
+    reply = ann.reply_sync("How many?")
+    assert (reply.text, reply.stop_reason) == ("It is 3.", "done")
+    assert shown.getvalue() == "How many?\nAnn> "
+
+
+def test_an_answer_by_a_schema_is_asked_for_until_it_follows() -> None:
+    ann, shown = person("three", "3")
+    assert ann.reply_sync("How many?", schema=int).value == 3
+    assert "is not JSON" in shown.getvalue()
+
+
+def test_a_closed_terminal_ends_the_reply() -> None:
+    ann, _ = person()
+    reply = ann.reply_sync("How many?")
+    assert reply.stop_reason == "error"
+    assert isinstance(reply.error, NobodyToAsk)
+
+
+def test_no_terminal_at_all_ends_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)  # as in a process whose standard input was closed
+    reply = Person("Ann", stdout=io.StringIO()).reply_sync("How many?")
+    assert isinstance(reply.error, NobodyToAsk)
+
+
+def test_what_is_shown_cannot_command_the_terminal() -> None:
+    ann, shown = person("ok", "ok")
+    asyncio.run(ann.observe("seen \x1b]0;title\x07"))
+    ann.reply_sync("one\r\x1b[2J\ntwo")
+    assert "\x1b" not in shown.getvalue()
+    assert shown.getvalue() == "seen \\x1b]0;title\\x07\none\\r\\x1b[2J\ntwo\nAnn> "
+
+
+class Prompts(io.StringIO):
+    """Tells when the person is asked for a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    def write(self, text: str) -> int:
+        if text == "Ann> ":
+            self.asked.set()
+        return super().write(text)
+
+
+def test_a_question_that_was_cancelled_leaves_its_line_to_the_next() -> None:
+    async def main() -> str:
+        read, write = os.pipe()
+        prompts = Prompts()
+        with os.fdopen(read) as stdin, os.fdopen(write, "wb", buffering=0) as keyboard:
+            ann = Person("Ann", stdin=stdin, stdout=prompts)
+            first = asyncio.create_task(ann.reply("first?"))
+            await prompts.asked.wait()
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            prompts.asked.clear()
+            second = asyncio.create_task(ann.reply("second?"))
+            await prompts.asked.wait()
+            keyboard.write(b"yes\n")
+            return (await second).text
+
+    assert asyncio.run(main()) == "yes"
+
+
+def dual(ann: Person, *works: Any) -> DualActAgent:
+    return DualActAgent(DualActConfig(ann, ReActAgent("R", ScriptedModel(works))))
+
+
+def test_a_person_decides_in_words() -> None:
+    ann, shown = person(
+        "what?", "c Count them.", "redirect Use your fingers.", "continue", "a fine"
+    )
+    agent = dual(ann, "many", "3")
+    reply: Any = agent.reply_sync("How many?")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 2)
+    assert [(d.action.value, d.new_instruction) for d in reply.decisions] == [
+        ("CONTINUE", "Count them."),
+        ("REDIRECT", "Use your fingers."),
+        ("TERMINATE", ""),
+    ]
+    assert reply.decisions[-1].reasoning == "fine"
+    said = shown.getvalue()
+    assert said.count("What is that?") == 2
+    assert "JSON" not in said
+    assert "| many" in said
+
+
+def test_a_person_may_be_r() -> None:
+    ann, _ = person("There are 3.")
+    go = json.dumps({"action": "CONTINUE", "new_instruction": "Count.", "reasoning": ""})
+    done = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": ""})
+    human = ReActAgent("H", ScriptedModel([go, done]))
+    assert DualActAgent(DualActConfig(human, ann)).reply_sync("How many?").text == "There are 3."
+
+
+def test_a_person_who_closes_the_terminal_ends_it_with_the_last_conclusion() -> None:
+    ann, _ = person("c Count.")
+    reply = dual(ann, "3").reply_sync("How many?")
+    assert (reply.text, reply.stop_reason) == ("3", "error")
+    assert "the terminal" in reply.detail or "closed" in reply.detail
+
+
+def test_a_person_in_a_space_is_asked_by_say() -> None:
+    ann, _ = person("Hello!")
+    with NativeSpace() as space:
+        space.add(ann)
+        me = space.add(ReActAgent("me", ScriptedModel([])))
+        assert me.ask("Ann", "say", content="Hi").result(WAIT) == "Hello!"
+
+
+PROGRAM = """
+from civitas import DualActAgent, DualActConfig, Person, ReActAgent, ScriptedModel
+worker = ReActAgent("worker", ScriptedModel(["I guess 7.", "I counted: 3."]))
+reply = DualActAgent(DualActConfig(Person("you"), worker)).reply_sync("How many files?")
+print("END", reply.stop_reason, reply.r_runs, reply.text)
+"""
+
+
+def test_a_person_is_h_at_a_pseudo_terminal() -> None:
+    with Terminal("-c", PROGRAM) as terminal:
+        terminal.until("you> ")
+        assert "| How many files?" in terminal.seen
+        terminal.type("c Count the files.\n")
+        terminal.until("you> ")
+        assert "| I guess 7." in terminal.seen
+        terminal.type("r Do not guess.\n")
+        terminal.until("you> ")
+        assert "| I counted: 3." in terminal.seen
+        terminal.type("a\n")
+        terminal.until("END terminated 2 I counted: 3.")
+        assert terminal.end() == 0
+
+
+def test_a_person_who_closes_the_pseudo_terminal_ends_the_program_in_order() -> None:
+    with Terminal("-c", PROGRAM) as terminal:
+        terminal.until("you> ")
+        terminal.type("c Count the files.\n")
+        terminal.until("you> ")
+        terminal.type(CONTROL_D)  # end of file, at the beginning of a line after the empty one
+        terminal.type(CONTROL_D)
+        terminal.until("END error 1 I guess 7.")
+        assert terminal.end() == 0

@@ -1,0 +1,105 @@
+"""An agent elsewhere in a space, as one that replies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from civitas import (
+    Agent,
+    AgentNotFound,
+    AMQPOptions,
+    AMQPSpace,
+    DualActAgent,
+    DualActConfig,
+    NativeSpace,
+    NotInSpace,
+    ReActAgent,
+    RemoteAgent,
+    RequestTimeout,
+    ScriptedModel,
+)
+
+WAIT = 20
+
+
+@pytest.fixture(params=("native", "amqp"))
+def spaces(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
+    """Where the agent is, and where the one is that speaks with it: over a broker, two spaces."""
+    if request.param == "native":
+        with NativeSpace() as space:
+            yield space, space
+        return
+    options = AMQPOptions(port=request.getfixturevalue("broker").port)
+    exchange = f"test.{uuid4().hex}"
+    with (
+        AMQPSpace(amqp_options=options, exchange=exchange, grace=0) as there,
+        AMQPSpace(amqp_options=options, exchange=exchange, grace=0) as here,
+    ):
+        yield there, here
+
+
+def decide(action: str, instruction: str = "") -> str:
+    return json.dumps({"action": action, "new_instruction": instruction, "reasoning": ""})
+
+
+def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, Any]) -> None:
+    there, here = spaces
+    model = ScriptedModel(["Hello.", "Fine."])
+    there.add(ReActAgent("worker", model))
+    me = here.add(Agent("me"))
+    remote = RemoteAgent(me, "worker")
+    asyncio.run(remote.observe("It rains."))
+    assert remote.reply_sync("Hi").text == "Hello."
+    assert remote.reply_sync("How are you?").stop_reason == "done"
+    assert [messages[-1]["content"] for messages in model.received] == [
+        "It rains.\n\nHi",
+        "How are you?",
+    ]
+
+
+@pytest.mark.parametrize("far", ("H", "R"))
+def test_either_of_a_dual_act_may_be_elsewhere(spaces: tuple[Any, Any], far: str) -> None:
+    there, here = spaces
+    human = ReActAgent("H", ScriptedModel([decide("CONTINUE", "Count."), decide("TERMINATE")]))
+    worker = ReActAgent("R", ScriptedModel(["3"]))
+    there.add(human if far == "H" else worker)
+    me = here.add(Agent("me"))
+    remote = RemoteAgent(me, far)
+    config = DualActConfig(*((remote, worker) if far == "H" else (human, remote)))
+    reply: Any = DualActAgent(config).reply_sync("How many?")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 1)
+
+
+def test_what_ends_without_a_value_raises_as_request_does(spaces: tuple[Any, Any]) -> None:
+    there, here = spaces
+    me = here.add(Agent("me"))
+    with pytest.raises(AgentNotFound):
+        RemoteAgent(me, "nobody").reply_sync("Hi")
+    there.add(Agent("mute"))
+    with pytest.raises(Exception, match='"say" not found on "mute"'):
+        RemoteAgent(me, "mute").reply_sync("Hi")
+
+    async def never(*_: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    there.add(ReActAgent("slow", ScriptedModel([never])))
+    with pytest.raises(RequestTimeout):
+        RemoteAgent(me, "slow", timeout=0.05).reply_sync("Hi")
+    with pytest.raises(NotInSpace):
+        RemoteAgent(Agent("alone"), "worker").reply_sync("Hi")
+
+
+def test_an_r_that_is_not_there_is_for_h_to_judge() -> None:
+    model = ScriptedModel([decide("CONTINUE", "Count."), decide("TERMINATE")])
+    with NativeSpace() as space:
+        me = space.add(Agent("me"))
+        dual = DualActAgent(DualActConfig(ReActAgent("H", model), RemoteAgent(me, "nobody")))
+        assert dual.reply_sync("How many?").stop_reason == "terminated"
+    assert "AgentNotFound" in model.received[1][-1]["content"]

@@ -1,0 +1,600 @@
+"""Commands that mean harm, or do not want to end: none outlives its request, all say what happened.
+
+A process of a test is known by a mark of that test in its arguments or its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Agent, NativeSpace
+from civitas.agents import Host
+from civitas.approval import Rule, RuleApprover
+from civitas.errors import ActionError, CommandError, RequestCancelled
+
+YES = RuleApprover([Rule()])
+# Not the environment's own: this repository may lie below /tmp, which the sandbox hides.
+PYTHON = f'"{os.path.realpath(sys.executable)}" -I -S -c'
+
+
+class Marked:
+    """The processes that have this test's mark."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+
+    def pids(self) -> list[int]:
+        """Those that are alive: the arguments of one that has ended are gone."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    text = Path(f"/proc/{name}/cmdline").read_bytes()
+                    if text:
+                        text += Path(f"/proc/{name}/environ").read_bytes()
+                except OSError:
+                    continue
+                if self.mark.encode() in text:
+                    found.append(int(name))
+        return found
+
+
+def wait_for_the_end(pid: int) -> None:
+    """Wait until a process has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    select.select([handle], [], [])
+    os.close(handle)
+
+
+class Machine:
+    """A host with a folder, and somebody who has commands executed."""
+
+    def __init__(self, space: NativeSpace, root: Path, marked: Marked) -> None:
+        self.space, self.root, self.marked = space, root, marked
+        self.agent = space.add(Agent("me"))
+        self.hosts = 0
+
+    def host(self, **options: Any) -> str:
+        """Add a host with these options."""
+        self.hosts += 1
+        return str(self.space.add(Host(f"Host{self.hosts}", self.root, YES, **options)).id)
+
+    def __call__(self, command: str, *, host: str | None = None, **options: Any) -> str:
+        """What a command gives, whose processes all have the mark."""
+        text = f"export MARK={self.marked.mark}\n{command}"
+        asked = self.agent.ask(host or self.host(**options), "shell_command", command=text)
+        return str(asked.result(timeout=50))
+
+    def fails(self, command: str, error: str, text: str, **options: Any) -> str:
+        """The command ends in that error."""
+        with pytest.raises(ActionError) as caught:
+            self(command, **options)
+        assert caught.value.type == error
+        assert text in caught.value.text
+        return caught.value.text
+
+    def is_well(self) -> None:
+        """Nothing is left, and a good command works."""
+        assert self.marked.pids() == []
+        assert self("echo good") == "good\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    (tmp_path / "secret").write_text("the secret outside")
+    (tmp_path / "root").mkdir()
+    with NativeSpace() as space:
+        yield Machine(space, tmp_path / "root", Marked())
+
+
+@pytest.fixture
+def bwrap() -> bool:
+    """Whether bubblewrap works here: some containers do not let it. It has to be there."""
+    assert shutil.which("bwrap"), "the tests need bubblewrap: apt install bubblewrap"
+    return subprocess.run(("bwrap", "--ro-bind", "/", "/", "true"), check=False).returncode == 0
+
+
+either = pytest.mark.parametrize("sandbox", ("none", "auto"))
+
+# -- what is left behind ---------------------------------------------------------------------------
+
+DAEMON = """
+import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.chdir("/"); os.umask(0)
+os.closerange(0, 100)
+time.sleep(1000)
+"""
+# It is never the same process for long.
+HOPPER = """
+import os, time
+os.setsid()
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    if os.fork(): os._exit(0)
+    os.setsid()
+"""
+# Bounded, so that a failure leaves a machine that can be used.
+BOMB = """
+import os, time
+def fork():
+    if os.fork() == 0:
+        os.setsid()
+for _ in range(7): fork()
+time.sleep(1000)
+"""
+BOMB_OF_ONE_GROUP = BOMB.replace("os.setsid()", "pass")
+
+LEFT_BEHIND = {
+    "background": "sleep 1000 &",
+    "output open": "(sleep 1000; echo late) &",
+    "session": "setsid sleep 1000 &",
+    "double fork": "(setsid sh -c 'sleep 1000 & sleep 1000' &)",
+    "daemon": f"{PYTHON} '{DAEMON}'",
+    "nohup": "nohup setsid nohup sleep 1000 >/dev/null 2>&1 &",
+    "deaf": "(trap '' TERM INT HUP QUIT USR1; setsid sh -c 'while :; do sleep 1; done') &",
+    "handles closed": "setsid sleep 1000 <&- >&- 2>&- &",
+    "stopped": "setsid sh -c 'kill -STOP $$; sleep 1000' &",
+    "group of its own": "set -m 2>/dev/null; (sleep 1000 & sleep 1000 | sleep 1000) &",
+    "no environment": "env -i $(command -v setsid) /bin/sh -c 'sleep 1000; : '$MARK &",
+    "many": "i=0; while [ $i -lt 60 ]; do setsid sleep 1000 & i=$((i+1)); done",
+    "many deep": "deep() { [ $1 -eq 0 ] || (deep $(($1-1)) & exec sleep 1000); }; deep 30 &",
+    "hopper": f"{PYTHON} '{HOPPER}' &",
+    "bomb": f"{PYTHON} '{BOMB}' >/dev/null 2>&1 &",
+    "on exit": "trap 'setsid sleep 1000 &' EXIT",
+    "low priority": "setsid nice -n 19 sh -c 'while :; do :; done' &",
+}
+
+
+@either
+@pytest.mark.parametrize("command", LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
+def test_what_is_left_behind_ends_with_the_command(
+    machine: Machine, sandbox: str, command: str
+) -> None:
+    assert machine(f"{command}\necho done", sandbox=sandbox) == "done\n"
+    machine.is_well()
+
+
+# -- what does not end -----------------------------------------------------------------------------
+
+ENDLESS = {
+    "sleep": "sleep 1000",
+    "spin": "while :; do :; done",
+    "deaf": "trap '' TERM INT HUP; while :; do sleep 1; done",
+    "stops itself": "kill -STOP $$",
+    "stops its parent": "kill -STOP $PPID; sleep 1000",
+    "closes its output": "exec >&- 2>&-; sleep 1000",
+    "in a session": "setsid -w sleep 1000",
+    "session, stopped, and deaf": "trap '' TERM; setsid -w sh -c 'kill -STOP $$'",
+    "waits for a daemon": f"{PYTHON} '{DAEMON}'; sleep 1000",
+    "bomb": f"{PYTHON} '{BOMB}'; sleep 1000",
+    "bomb of one group": f"{PYTHON} '{BOMB_OF_ONE_GROUP}'; sleep 1000",
+    "pipe": "mkfifo pipe; cat pipe",
+    "tells the supervisor to go": "kill -TERM $PPID; kill -HUP $PPID; kill -INT $PPID; sleep 1000",
+    "terminal": "(: </dev/tty); setsid -w sh -c '(: </dev/tty); sleep 1000'",
+}
+
+
+@either
+@pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS.keys())
+def test_what_does_not_end_is_killed_at_its_time_limit(
+    machine: Machine, sandbox: str, command: str
+) -> None:
+    text = "the command was killed after 0.7 s"
+    machine.fails(command, "CommandTimeout", text, sandbox=sandbox, command_timeout=0.7)
+    machine.is_well()
+
+
+@either
+def test_what_prints_for_ever_is_cut(machine: Machine, sandbox: str) -> None:
+    command = "yes & cat /dev/zero & while :; do echo x >&2; done"
+    text = "the command was killed after 3 s; it had printed: "
+    said = machine.fails(command, "CommandTimeout", text, sandbox=sandbox, command_timeout=3)
+    assert len(said) < 1200
+    machine.is_well()
+
+
+@either
+@pytest.mark.parametrize("kind", ("daemon", "double fork", "bomb", "hopper", "stopped"))
+@pytest.mark.parametrize("how", ("cancel", "close"))
+def test_what_left_ends_with_its_request(
+    machine: Machine, sandbox: Any, kind: str, how: str
+) -> None:
+    over = threading.Event()
+
+    class Told(Host):
+        def after_action(self, message: Any, return_value: Any, error: Any) -> None:
+            over.set()
+
+    os.mkfifo(machine.root / "begun")
+    machine.space.add(Told("Told", machine.root, YES, sandbox=sandbox))
+    command = f"export MARK={machine.marked.mark}\n{LEFT_BEHIND[kind]}\necho >begun; sleep 1000"
+    asked = machine.agent.ask("Told", "shell_command", command=command)
+    assert (machine.root / "begun").read_text() == "\n"
+    assert machine.marked.pids() != []
+    if how == "cancel":
+        asked.cancel()
+        with pytest.raises(RequestCancelled):
+            asked.result(timeout=30)
+    else:
+        machine.space.close()
+    assert over.wait(30)
+    assert machine.marked.pids() == []
+    if how == "cancel":
+        machine.is_well()
+
+
+PROGRAM = """
+import os, sys
+from civitas import Agent, NativeSpace
+from civitas.agents import Host
+from civitas.approval import Rule, RuleApprover
+
+root, sandbox, command = sys.argv[1:]
+with NativeSpace() as space:
+    space.add(Host("Host", root, RuleApprover([Rule()]), sandbox=sandbox))
+    asked = space.add(Agent("me")).ask("Host", "shell_command", command=command)
+    with open(os.path.join(root, "begun")) as begun:
+        begun.read()
+    # A fork holds every handle that the program held.
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    asked.result(timeout=300)
+"""
+
+
+@either
+@pytest.mark.parametrize("kind", ("background", "daemon", "double fork", "bomb", "hopper"))
+def test_nothing_outlives_a_program_that_is_killed(
+    machine: Machine, sandbox: str, kind: str
+) -> None:
+    os.mkfifo(machine.root / "begun")
+    command = f"export MARK={machine.marked.mark}\n{LEFT_BEHIND[kind]}\necho >begun; sleep 1000"
+    # The command is the program's argument too: the program is one of those that must go.
+    program = subprocess.Popen(
+        (sys.executable, "-W", "ignore", "-c", PROGRAM, machine.root, sandbox, command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert program.stdin
+    assert program.stdout
+    fork = int(program.stdout.readline())
+    assert {program.pid, fork} < set(machine.marked.pids())
+    program.kill()
+    program.wait()
+    # While the fork lives, which still holds every pipe.
+    while others := {*machine.marked.pids()} - {fork}:
+        for pid in others:
+            wait_for_the_end(pid)
+    assert machine.marked.pids() == [fork]
+    program.stdin.close()
+    program.stdout.close()
+    wait_for_the_end(fork)
+    machine.is_well()
+
+
+# -- what is done to those who watch ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ("background", "daemon", "double fork", "bomb", "hopper"))
+def test_who_kills_the_parent_gains_nothing(machine: Machine, kind: str) -> None:
+    command = f"{LEFT_BEHIND[kind]}\nkill -KILL $PPID; sleep 1000"
+    text = "the command killed the process that waits for its end"
+    machine.fails(command, "CommandError", text, sandbox="none")
+    machine.is_well()
+
+
+def test_who_stops_all_that_watch_is_killed_all_the_same(machine: Machine) -> None:
+    command = "kill -STOP $(ps -o ppid= -p $PPID) $PPID; sleep 1000"
+    text = "the command was killed after 0.7 s"
+    machine.fails(command, "CommandTimeout", text, sandbox="none", command_timeout=0.7)
+    machine.is_well()
+
+
+@either
+def test_no_handle_of_the_program_is_passed_on(machine: Machine, sandbox: str) -> None:
+    with (machine.root.parent / "secret").open() as secret:
+        os.set_inheritable(secret.fileno(), True)
+        opened = machine("for f in /proc/$$/fd/*; do readlink $f; done; true", sandbox=sandbox)
+    assert re.fullmatch(r"/dev/null\n(pipe:\[\d+\]\n)\1", opened)
+    machine.is_well()
+
+
+@either
+def test_the_parents_environment_is_no_more_than_the_commands(
+    machine: Machine, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-secret-key")
+    assert "secret-key" not in machine("env; cat /proc/$PPID/environ", sandbox=sandbox)
+    machine.is_well()
+
+
+@either
+def test_signals_are_as_a_program_expects_them(machine: Machine, sandbox: str) -> None:
+    blocked = machine("grep -E 'Sig(Blk|Ign)' /proc/self/status", sandbox=sandbox).split()
+    # Two belong to the C library, which lets nobody set them: they are as whoever began the tests
+    # left them.
+    libc = 0b11 << 31
+    assert [int(mask, 16) & ~libc for mask in blocked[1::2]] == [0, 0]
+    machine.is_well()
+
+
+BLOCKED = """
+import asyncio, signal, sys
+from civitas.agents.host import run
+
+signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+print(asyncio.run(run("grep SigBlk /proc/self/status", ".", 30)), end="")
+print(asyncio.run(run("setsid sleep 1000 & echo good", ".", 30)), end="")
+"""
+
+
+def test_a_program_that_blocks_every_signal(machine: Machine) -> None:
+    ended = subprocess.run(
+        (sys.executable, "-c", BLOCKED, machine.marked.mark),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=machine.root,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == "SigBlk:\t0000000000000000\ngood\n"
+    machine.is_well()
+
+
+# -- bad commands ----------------------------------------------------------------------------------
+
+
+@either
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    (
+        ("echo \0", "null byte"),
+        ("x" * 5_000_000, "argument list too long"),
+    ),
+    ids=("nul", "long"),
+)
+def test_what_no_shell_can_be_given(
+    machine: Machine, sandbox: str, command: str, reason: str
+) -> None:
+    machine.fails(command, "CommandError", reason, sandbox=sandbox)
+    machine.is_well()
+
+
+@either
+@pytest.mark.parametrize(
+    ("command", "output"),
+    (
+        ("", ""),
+        ("#", ""),
+        ("exit 255", "[exit code 255]"),
+        ("kill -SEGV $$", "[killed by SIGSEGV]"),
+        ("kill -KILL $$", "[killed by SIGKILL]"),
+        ("cat", ""),
+        ("read line || echo end", "end\n"),
+        ("cat <&0 | wc -c", "0\n"),
+        ("(stty -a </dev/tty) 2>/dev/null || echo none", "none\n"),
+        ("printf '\\033[2J\\377\\n'", "\x1b[2J\ufffd\n"),
+        ("echo '$HOME' \"$(echo é)\"", "$HOME é\n"),
+        ("ulimit -f", f"{2**30 // 512}\n"),
+    ),
+)
+def test_what_odd_commands_give(machine: Machine, sandbox: str, command: str, output: str) -> None:
+    assert machine(command, sandbox=sandbox) == output
+    machine.is_well()
+
+
+@either
+def test_a_file_grows_to_its_limit_and_no_further(machine: Machine, sandbox: str) -> None:
+    host = machine.host(sandbox=sandbox, max_file_bytes=2**20)
+    assert machine("exec cat /dev/zero >big", host=host) == "[killed by SIGXFSZ]"
+    assert (machine.root / "big").stat().st_size == 2**20
+    machine("ulimit -f unlimited; cat /dev/zero >big2", host=host, command_timeout=1)
+    assert (machine.root / "big2").stat().st_size == 2**20
+    machine("head -c 3000000 /dev/zero >big", sandbox=sandbox, max_file_bytes=None)
+    assert (machine.root / "big").stat().st_size == 3_000_000
+    machine.is_well()
+
+
+def test_a_folder_that_is_gone(machine: Machine) -> None:
+    for sandbox in ("none", "auto"):
+        host = machine.host(sandbox=sandbox)
+        machine.root.rename(machine.root.with_name("moved"))
+        text = "the command could not be started: no such file or directory"
+        machine.fails("echo", "CommandError", text, host=host)
+        machine.root.with_name("moved").rename(machine.root)
+    machine.is_well()
+
+
+# -- the sandbox -----------------------------------------------------------------------------------
+
+
+def refused_or(bwrap: bool, test: Callable[[], None]) -> None:
+    """Where the system does not let bubblewrap work, asking for it is an error that says so."""
+    if bwrap:
+        test()
+        return
+    with pytest.raises(CommandError, match=r'bwrap does not work here \(.*choose sandbox="none"'):
+        Host("Host", sandbox="bwrap")
+
+
+# Beside the folder there may be nothing at all: the tests' folders are usually below /tmp.
+READ_ONLY = "Read-only file system|Permission denied|onexistent|cannot create"
+CONFINED = {
+    "write outside": ("echo x >../secret", ""),
+    "delete outside": ("rm -f ../secret", ""),
+    "through a link": ("ln -s .. out; echo x >out/secret", ""),
+    "replace the folder": ("cd ..; mv root moved; rm -rf root", "busy|Read-only|denied"),
+    "system": ("echo x >/etc/civitas-was-here", READ_ONLY),
+    "home": ("echo x >~/civitas-was-here", READ_ONLY),
+    "temporary": ("echo x >/tmp/civitas-was-here; echo x >/dev/shm/civitas-was-here", ""),
+    "other processes": ("kill -KILL {pid}", "No such process"),
+    "their memory": ("cat /proc/{pid}/environ", "No such file"),
+    "mounts": ("mount -o remount,bind,rw /", "denied|superuser|permitted"),
+    "mounts of its own": (
+        "unshare -Ur mount -o remount,bind,rw /; echo x >/etc/civitas-was-here",
+        READ_ONLY,
+    ),
+    "the kernel's objects": ("find /sys -type f -writable 2>/dev/null | head; echo none", "^none"),
+    "unmounts": ("umount -l /run", "denied|superuser|permitted"),
+    "the kernel's settings": ("f=/proc/sys/vm/swappiness; v=$(cat $f); echo $v >$f", READ_ONLY),
+    "the kernel's memory": ("cat /dev/mem /dev/kmsg", "No such file"),
+    "the init of its own": ("kill -KILL 1; kill -KILL $PPID; echo still here", "still here"),
+    "sockets of services": ("ls -A /run | grep -c -E 'docker|dbus|user'", "^0"),
+    "privileges": ("grep CapEff /proc/self/status", "0000000000000000"),
+}
+
+
+@pytest.mark.parametrize(("command", "says"), CONFINED.values(), ids=CONFINED.keys())
+def test_in_bubblewrap_a_command_gets_nowhere(
+    machine: Machine, bwrap: bool, command: str, says: str
+) -> None:
+    def test() -> None:
+        output = machine(command.format(pid=os.getpid()), sandbox="bwrap")
+        assert re.search(says, output)
+        assert (machine.root.parent / "secret").read_text() == "the secret outside"
+        for folder in ("/etc", "~", "/tmp", "/dev/shm"):
+            assert not Path(folder, "civitas-was-here").expanduser().exists()
+        machine.is_well()
+
+    refused_or(bwrap, test)
+
+
+def test_in_bubblewrap_a_command_works_in_its_folder(machine: Machine, bwrap: bool) -> None:
+    def test() -> None:
+        host = machine.host(sandbox="bwrap")
+        (machine.root / "sub").mkdir()
+        command = 'pwd; echo x >sub/file; cat sub/file; d=$(mktemp -d); echo y >"$d/y"; echo $d'
+        first, second, third = machine(command, host=host).splitlines()
+        assert (first, second) == (str(machine.root), "x")
+        assert (machine.root / "sub" / "file").read_text() == "x\n"
+        assert third.startswith("/tmp/")
+        assert not Path(third).exists()
+        machine.is_well()
+
+    refused_or(bwrap, test)
+
+
+@pytest.mark.parametrize("root", ("/", "/tmp", "/dev/shm"))
+def test_a_folder_that_the_sandbox_would_hide(machine: Machine, bwrap: bool, root: str) -> None:
+    def test() -> None:
+        machine.space.add(Host("There", root, YES, sandbox="bwrap"))
+        with ExitStack() as made:
+            name = "etc"
+            if root != "/":
+                file = made.enter_context(tempfile.NamedTemporaryFile(dir=root))
+                name = os.path.basename(file.name)
+            asked = machine.agent.ask("There", "shell_command", command=f"pwd; ls -d {name}")
+            assert asked.result(timeout=30) == f"{root}\n{name}\n"
+        machine.is_well()
+
+    refused_or(bwrap, test)
+
+
+@pytest.mark.parametrize("network", (False, True))
+@pytest.mark.parametrize("kind", ("tcp", "abstract"))
+def test_bubblewrap_has_the_network_that_was_asked_for(
+    machine: Machine, bwrap: bool, network: bool, kind: str
+) -> None:
+    def test() -> None:
+        family = socket.AF_INET if kind == "tcp" else socket.AF_UNIX
+        with socket.socket(family) as server:
+            server.bind(("127.0.0.1", 0) if kind == "tcp" else f"\0{machine.marked.mark}")
+            server.listen()
+            address = server.getsockname()
+            code = f"import socket; socket.socket({int(family)}).connect({address!r}); print(1)"
+            (machine.root / "connect.py").write_text(code)
+            # Whatever the interpreter is: it may be where the sandbox has no view of it.
+            output = machine("python3 -I connect.py", sandbox="bwrap", network=network)
+            assert output == "1\n" if network else "ConnectionRefusedError" in output
+        machine.is_well()
+
+    refused_or(bwrap, test)
+
+
+WITHOUT = """
+import asyncio
+from civitas.agents import Host
+from civitas.errors import CommandError
+
+try:
+    Host("Host", sandbox="bwrap")
+except CommandError as error:
+    print(error)
+for _ in range(3):
+    print(asyncio.run(Host("Host").shell_command("echo here")), end="")
+"""
+
+
+def test_a_sandbox_that_is_not_there(machine: Machine) -> None:
+    # In a process of its own: the log is written once in each.
+    ended = subprocess.run(
+        (sys.executable, "-c", WITHOUT),
+        env={"PATH": str(machine.root), "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=machine.root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == (
+        'bwrap is not installed: install bubblewrap (on Debian and Ubuntu: "apt install '
+        'bubblewrap"), or choose sandbox="none"\nhere\nhere\nhere\n'
+    )
+    assert ended.stderr == (
+        "bwrap is not installed: commands run without a sandbox, as the user of this program\n"
+    )
+    machine.is_well()
+
+
+def test_a_sandbox_that_does_not_work(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = machine.root / "bwrap"
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{machine.root}:/usr/bin:/bin")
+    with pytest.raises(CommandError, match=r"does not work here \(bwrap: No permissions to create"):
+        Host("Host", sandbox="bwrap")
+    assert machine("echo here") == "here\n"
+    machine.is_well()
+
+
+def test_options_that_mean_nothing(machine: Machine) -> None:
+    with pytest.raises(ValueError, match='sandbox is "auto", "bwrap" or "none", not \'docker\''):
+        machine.host(sandbox="docker")
+    with pytest.raises(ValueError, match="max_file_bytes is not negative, as -5 is"):
+        machine.host(max_file_bytes=-5)
+    machine.is_well()
+
+
+def test_who_approved_by_name_approved_nothing_else(machine: Machine) -> None:
+    rules = RuleApprover([Rule(action="shell_command", args={"command": "echo good"})])
+    machine.space.add(Host("Strict", machine.root, rules))
+    for command in ("echo good; touch made", "echo good\ntouch made", "echo good ", " echo good"):
+        with pytest.raises(Exception, match="not permitted"):
+            machine.agent.ask("Strict", "shell_command", command=command).result(timeout=10)
+    good = machine.agent.ask("Strict", "shell_command", command="echo good")
+    assert good.result(timeout=10) == "good\n"
+    assert os.listdir(machine.root) == []

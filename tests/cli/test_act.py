@@ -1,0 +1,610 @@
+"""`civitas act` as a person, a program and a script use it, with models of a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.openai_server import HANG, OpenAIServer, call, status, streamed
+from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, uncoloured
+
+SEARCH = ("search_in_file", {"file_name": "notes.txt", "search_term": "milk"})
+WRITE = ("write_file", {"file_name": "new.txt", "content": "hello\n"})
+ENVIRONMENT = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": ""}
+CONNECT = """
+import socket
+try:
+    socket.create_connection(("127.0.0.1", {port}), 5).close()
+    print("connected")
+except OSError as error:
+    print(error)
+"""
+
+
+def does(*listed: tuple[str, dict[str, Any]]) -> Any:
+    """An answer of the server that calls actions."""
+    return streamed(
+        [call(name, json.dumps(args), f"call_{n}") for n, (name, args) in enumerate(listed)]
+    )
+
+
+def decides(action: str, instruction: str = "", reasoning: str = "") -> Any:
+    return streamed(
+        json.dumps({"action": action, "new_instruction": instruction, "reasoning": reasoning})
+    )
+
+
+def act(
+    *args: str, cwd: Path, environment: dict[str, str] | None = None, stdin: Any = None
+) -> subprocess.CompletedProcess[str]:
+    """The command as a script runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "civitas", "act", *args],
+        capture_output=True,
+        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        text=True,
+        timeout=50,
+        cwd=cwd,
+        env={**os.environ, **ENVIRONMENT, **(environment or {})},
+    )
+
+
+@pytest.fixture
+def outside_of_tmp() -> Iterator[Path]:
+    """A folder that is not in the sandbox's own /tmp, where all may be written."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="civitas-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
+    return tmp_path
+
+
+def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) -> Terminal:
+    environment = {**ENVIRONMENT, **options.pop("environment", {})}
+    return Terminal(
+        "-m", "civitas", "act", "Do it", "--model", f"{server.url}#m", *args,
+        cwd=folder, environment=environment, **options,
+    )  # fmt: skip
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("It is in line 2.")) as server:
+        done = act("Where is milk?", "--model", f"{server.url}#m", cwd=folder)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    *lines, last = done.stdout.splitlines()
+    assert lines == [
+        '→ search_in_file(file_name="notes.txt", search_term="milk")',
+        "  line 2: milk, oat",
+        "It is in line 2.",
+        "",
+        "done: the model has answered",
+    ]
+    assert last.startswith("1 step, ")
+    assert last.endswith(" s, 20 tokens (14 in, 6 out)")
+
+
+def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
+    (folder / "long.txt").write_text("".join(f"{n}\n" for n in range(100)))
+    read = ("read_file", {"file_name": "long.txt"})
+    with OpenAIServer(does(read), streamed("Numbers.")) as server:
+        done = act("Read it", "--model", f"{server.url}#m", cwd=folder)
+        heard = server.requests[1].body["messages"][-1]["content"]
+    assert "  11\n  … 88 more lines\nNumbers.\n" in done.stdout
+    assert heard.endswith("\n99\n")
+
+
+def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> None:
+    done = act('Search for "milk" in notes.txt', cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        '→ search_in_file(file_name="notes.txt", search_term="milk")\n'
+        "  line 2: milk, oat\n"
+        "\n"
+        "done: what the last action gave is the answer\n"
+    )
+
+
+def width(line: str) -> int:
+    """How many columns of a terminal a line takes."""
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in line)
+
+
+@pytest.mark.parametrize("columns", (40, 80))
+@pytest.mark.parametrize("colours", (True, False))
+def test_what_is_shown_is_not_obeyed_and_fits(folder: Path, columns: int, colours: bool) -> None:
+    name = "é\x1b[2J\u202egpj.txt"
+    (folder / name).write_text("字" * 100 + "\n\x1b]0;title\x07[bold red]\r\tend\n")
+    steps = [does(("list_files", {})), does(("read_file", {"file_name": name}))]
+    with OpenAIServer(*steps, streamed("It says \x1b[31m字 [/bold] :smile:")) as server:
+        environment = {} if colours else {"NO_COLOR": "1"}
+        with at_terminal(server, folder, columns=columns, environment=environment) as terminal:
+            assert terminal.end() == 0
+    shown = uncoloured(terminal.raw)
+    assert "\x1b" not in shown
+    assert all(c.isprintable() or c in "\r\n" for c in shown)
+    assert ("\x1b[1;36m" in terminal.raw) is colours
+    assert all(width(line) <= columns for line in shown.splitlines())
+    joined = "".join(line.strip() for line in shown.splitlines()).replace(" ", "")
+    for text in (
+        r"é\x1b[2J\u202egpj.txt",
+        "字" * 100,
+        r"\x1b]0;title\x07[boldred]\rend",
+        r"Itsays\x1b[31m字[/bold]:smile:",
+    ):
+        assert text in joined
+
+
+def test_without_rich_it_says_which_extra_is_missing(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['rich'] = None; sys.modules['rich.console'] = None\n"
+        "from civitas.cli.main import main\nmain(sys.argv[1:])\n"
+    )
+    with OpenAIServer(streamed("Hello.")) as server:
+        command = [sys.executable, "-c", code, "act", "Greet", "--model", f"{server.url}#m"]
+        done, as_json = (
+            subprocess.run(
+                [*command, *more], capture_output=True, text=True, timeout=50, cwd=folder,
+                stdin=subprocess.DEVNULL,
+            )
+            for more in ([], ["--json"])
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.endswith("needs the extra 'cli': pip install 'civitas[cli]'\n")
+    assert as_json.returncode == 0, as_json.stderr
+
+
+# -- permission ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "written"), (("y", True), ("n", False), ("", False)))
+def test_a_change_is_asked_about_with_its_exact_arguments(
+    folder: Path, key: str, written: bool
+) -> None:
+    with OpenAIServer(does(WRITE), streamed("Well.")) as server:
+        with at_terminal(server, folder) as terminal:
+            terminal.until("Permit this? [y/N/always] ")
+            said = terminal.seen
+            assert not (folder / "new.txt").exists()
+            terminal.type(f"{key}\n")
+            assert terminal.end() == 0
+        heard = server.requests[1].body["messages"][-1]["content"]
+    # First the step, then the question about it.
+    assert said.replace("\r", "") == (
+        '→ write_file(file_name="new.txt", content="hello\\n")\n'
+        'files proposes: /files.write_file file_name:"new.txt" content:"hello\\n"\n'
+        "Permit this? [y/N/always] "
+    )
+    assert (folder / "new.txt").exists() is written
+    assert ("not permitted" in heard) is not written
+    assert ("✗" in terminal.seen) is not written
+
+
+def test_questions_come_one_by_one_each_after_its_step(folder: Path) -> None:
+    other = ("write_file", {"file_name": "other.txt", "content": "x"})
+    with (
+        OpenAIServer(does(WRITE, other), streamed("Well.")) as server,
+        at_terminal(server, folder) as terminal,
+    ):
+        terminal.until("Permit this? [y/N/always] ")
+        assert "other.txt" not in terminal.seen
+        terminal.type("n\n")
+        terminal.until("Permit this? [y/N/always] ")
+        assert "new.txt" not in terminal.seen
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert not (folder / "new.txt").exists()
+    assert (folder / "other.txt").read_text() == "x"
+
+
+def test_what_was_typed_before_the_question_is_no_answer_to_it(folder: Path) -> None:
+    with (
+        OpenAIServer(does(WRITE), streamed("Well.")) as server,
+        at_terminal(server, folder) as terminal,
+    ):
+        terminal.type("y\ny\n")  # long before there is anything to ask
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+    assert "not permitted" in terminal.seen
+    assert not (folder / "new.txt").exists()
+
+
+def test_a_closed_terminal_refuses(folder: Path) -> None:
+    with (
+        OpenAIServer(does(WRITE), streamed("Well.")) as server,
+        at_terminal(server, folder) as terminal,
+    ):
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type(CONTROL_D)
+        assert terminal.end() == 0
+    assert "no answer: refused" in terminal.seen
+    assert not (folder / "new.txt").exists()
+
+
+def test_without_a_terminal_what_asks_is_refused_and_that_is_said(folder: Path) -> None:
+    yes = folder / "yes"
+    yes.write_text("y\ny\n")
+    for name in ("yes", os.devnull):
+        with (
+            OpenAIServer(does(WRITE, SEARCH), streamed("Well.")) as server,
+            open(folder / name) as stdin,
+        ):
+            done = act("Do it", "--model", f"{server.url}#m", cwd=folder, stdin=stdin)
+        assert done.returncode == 0
+        assert done.stderr == (
+            "refused, since standard input is no terminal to ask at: "
+            '/files.write_file file_name:"new.txt" content:"hello\\n"\n'
+        )
+        assert '✗ "write_file" not permitted' in done.stdout
+        assert "line 2: milk, oat" in done.stdout
+        assert not (folder / "new.txt").exists()
+
+
+def test_closed_standard_input_is_no_terminal(folder: Path) -> None:
+    with OpenAIServer(does(WRITE), streamed("Well.")) as server:
+        line = f'exec "{sys.executable}" -m civitas act "Do it" --model "{server.url}#m" <&-'
+        done = subprocess.run(
+            ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=50, cwd=folder
+        )
+    assert (done.returncode, "refused" in done.stderr) == (0, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_reading_is_asked_about_if_one_says_so(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        asked = act("Do it", "--model", f"{server.url}#m", "--ask-read", cwd=folder)
+    assert "/files.search_in_file" in asked.stderr
+    assert "milk, oat" not in asked.stdout
+
+
+def test_nothing_outside_of_the_folder_is_read(folder: Path) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    read = ("read_file", {"file_name": "../notes.txt"})
+    with OpenAIServer(does(read), streamed("Well.")) as server:
+        done = act("Do it", "--model", f"{server.url}#m", "--root", "inner", cwd=folder)
+    assert '"../notes.txt" leads out of the folder' in done.stdout
+    assert "milk" not in done.stdout
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def test_json_is_one_object_a_line_and_the_last_the_reply(folder: Path) -> None:
+    (folder / "long.txt").write_text("x" * 50_000)
+    read = ("read_file", {"file_name": "long.txt"})
+    steps = [does(SEARCH), does(read), does(WRITE), streamed("Two \x1b[31mé.")]
+    with OpenAIServer(*steps) as server:
+        done = act("Do it", "--model", f"{server.url}#m", "--json", cwd=folder)
+    assert done.returncode == 0
+    assert "refused" in done.stderr
+    assert done.stdout.isascii()
+    assert "\x1b" not in done.stdout
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    began = [event for event in events if event["kind"] == "call_started"]
+    assert [(event["action"], event["args"]) for event in began] == [SEARCH, read, WRITE]
+    ended = [event for event in events if event["kind"] == "call_ended"]
+    assert json.loads(ended[0]["result"]) == [[2, "milk, oat"]]
+    assert len(ended[1]["result"]) < 11_000
+    assert (ended[2]["result"], ended[2]["error"]) == (None, '"write_file" not permitted')
+    assert "".join(e["text"] for e in events if e["kind"] == "text") == "Two \x1b[31mé."
+    assert any(event["kind"] == "message" for event in events)
+    last = events[-1]
+    assert last["kind"] == "done"
+    assert (last["text"], last["stop_reason"], last["steps"]) == ("Two \x1b[31mé.", "done", 3)
+    assert (last["input_tokens"], last["output_tokens"]) == (28, 12)
+    assert last["exit_code"] == 0
+
+
+def test_json_asks_on_standard_error(folder: Path) -> None:
+    # Both come to one terminal; what is no JSON is the question.
+    with (
+        OpenAIServer(does(WRITE), streamed("Well.")) as server,
+        at_terminal(server, folder, "--json") as terminal,
+    ):
+        terminal.until("Permit this? [y/N/always] ")
+        assert '"call_started"' in terminal.seen
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert (folder / "new.txt").exists()
+
+
+RUN = "echo kept >in.txt; (echo lost >../out.txt) 2>/dev/null"
+
+
+@pytest.mark.parametrize(("options", "network"), (((), False), (("--network",), True)))
+def test_a_command_is_confined_to_the_folder(
+    outside_of_tmp: Path, options: tuple[str, ...], network: bool
+) -> None:
+    folder = outside_of_tmp / "root"
+    folder.mkdir()
+    connects = f"{RUN}\npython3 -I connect.py"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        (folder / "connect.py").write_text(CONNECT.format(port=port))
+        command = ("run_command", {"command": connects})
+        with (
+            OpenAIServer(does(command), streamed("Well.")) as server,
+            at_terminal(server, folder, *options) as terminal,
+        ):
+            shown = terminal.until("Permit this? [y/N/always]")
+            assert "not confined" not in shown
+            terminal.type("y\n")
+            assert terminal.end() == 0
+    assert (folder / "in.txt").read_text() == "kept\n"
+    assert not (outside_of_tmp / "out.txt").exists()
+    assert ("connected" in terminal.seen) is network
+
+
+def test_where_there_is_no_bubblewrap_the_question_says_so(folder: Path) -> None:
+    bare = folder / "bin"
+    bare.mkdir()
+    command = ("run_command", {"command": "echo done"})
+    with (
+        OpenAIServer(does(command, WRITE), streamed("Well.")) as server,
+        at_terminal(server, folder, environment={"PATH": str(bare)}) as terminal,
+    ):
+        shown = terminal.until("Permit this? [y/N/always]")
+        assert shown.index("(not confined: bubblewrap is not") < shown.index("files proposes")
+        terminal.type("y\n")
+        # Of what is confined without it, it says nothing.
+        assert "not confined" not in terminal.until("Permit this? [y/N/always]")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+    assert "  done\r\n" in uncoloured(terminal.raw)
+
+
+# -- how it ends -----------------------------------------------------------------------------------
+
+
+def test_interrupted_it_kills_the_command_and_says_what_was_done(folder: Path) -> None:
+    os.mkfifo(folder / "alive")
+    # Both the shell and what it started hold the pipe open for as long as they live.
+    command = ("run_command", {"command": "exec 3>alive; echo begun >&3; sleep 300 & wait"})
+    with (
+        OpenAIServer(does(SEARCH), does(command)) as server,
+        at_terminal(server, folder) as terminal,
+    ):
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type("y\n")
+        with (folder / "alive").open() as alive:
+            assert alive.readline() == "begun\n"
+            terminal.type(CONTROL_C)
+            assert terminal.end() == 130
+            assert alive.read() == ""
+    assert "stopped before it had ended: run_command" in terminal.seen
+    assert "until then 1 step, " in terminal.seen
+    assert "civitas: interrupted" in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+def test_interrupted_while_it_asks(folder: Path) -> None:
+    with OpenAIServer(does(WRITE)) as server, at_terminal(server, folder) as terminal:
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type(CONTROL_C)
+        assert terminal.end() == 130
+    assert "Fatal" not in terminal.seen
+    assert not (folder / "new.txt").exists()
+
+
+@pytest.mark.parametrize("options", ((), ("--json",)))
+def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, ...]) -> None:
+    with OpenAIServer(does(SEARCH), HANG) as server:
+        with at_terminal(server, folder, *options) as terminal:
+            server.wait_for_request()
+            server.wait_for_request()
+            terminal.type(CONTROL_C)
+            assert terminal.end() == 130
+        server.wait_for_close()
+    assert ('{"kind": "interrupted"' in terminal.seen) is bool(options)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "said"),
+    (
+        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations is reached"),
+        ((does(SEARCH),), (), "stopped: the model did the same over and over"),
+        ((does(SEARCH),), ("--max-tokens", "10"), "stopped: the limit of what it may spend"),
+        ((HANG,), ("--max-seconds", "0.5"), "stopped: its time is over"),
+        ((status(400, "no such model"),), (), "failed: "),
+    ),
+    ids=("iterations", "progress", "tokens", "seconds", "error"),
+)
+def test_a_run_without_an_answer_is_exit_code_1(
+    folder: Path, answers: tuple[Any, ...], options: tuple[str, ...], said: str
+) -> None:
+    with OpenAIServer(*answers) as server:
+        done = act("Do it", "--model", f"{server.url}#m", *options, cwd=folder)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert done.stderr == ""
+
+
+def test_tokens_are_limited_over_all_calls(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        limited = ("--max-tokens", "10000")
+        done = act("Do it", "--model", f"{server.url}#m", *limited, cwd=folder)
+    assert (done.returncode, done.stdout.count("20 tokens")) == (0, 1)
+
+
+def test_a_model_that_cannot_be_is_exit_code_1(folder: Path) -> None:
+    done = act("Do it", "--model", "nobody", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("civitas: there is no model 'nobody'")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    (
+        ((), "Missing argument 'TASK'"),
+        ((" ",), "TASK is empty"),
+        (("x", "--max-iterations", "0"), "--max-iterations"),
+        (("x", "--max-seconds", "0"), "--max-seconds"),
+        (("x", "--root", "nowhere"), 'the root folder "nowhere" is not there'),
+        (("x", "--root", "notes.txt"), 'the root folder "notes.txt" is no folder'),
+        (("x", "--review", "me", "--model", "http://127.0.0.1:1/v1#m"), "--review me: standard"),
+    ),
+)
+def test_wrong_usage_is_exit_code_2(folder: Path, args: tuple[str, ...], said: str) -> None:
+    done = act(*args, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def in_environment(folder: Path, url: str) -> dict[str, str]:
+    return {"CIVITAS_MODEL": f"{url}#environment", "CIVITAS_ROOT": str(folder / "environment")}
+
+
+def on_command_line(folder: Path, url: str) -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("wins", "environment", "args"),
+    (
+        ("table", None, ()),
+        ("environment", in_environment, ()),
+        ("line", in_environment, ("--model", "{url}#line", "--root", "line")),
+    ),
+)
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
+    folder: Path,
+    wins: str,
+    environment: Callable[[Path, str], dict[str, str]] | None,
+    args: tuple[str, ...],
+) -> None:
+    for name in ("top", "table", "environment", "line"):
+        (folder / name).mkdir()
+        (folder / name / f"in_{name}").write_text("")
+    with OpenAIServer(does(("list_files", {})), streamed("Well.")) as server:
+        (folder / "civitas.toml").write_text(
+            f'model = "{server.url}#top"\nroot = "top"\n'
+            f'[act]\nmodel = "{server.url}#table"\nroot = "table"\n'
+        )
+        given = environment(folder, server.url) if environment else None
+        options = [arg.format(url=server.url) for arg in args]
+        done = act("Do it", "--yes-read", *options, cwd=folder, environment=given)
+        assert server.requests[0].body["model"] == wins
+    assert f"in_{wins}\n" in done.stdout
+
+
+def test_the_top_level_of_the_file_is_for_every_command(folder: Path) -> None:
+    with OpenAIServer(streamed("Well.")) as server:
+        (folder / "civitas.toml").write_text(f'model = "{server.url}#top"\n')
+        assert act("Do it", cwd=folder).returncode == 0
+        assert server.requests[0].body["model"] == "top"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "asks"),
+    (
+        ('model = "{url}#m"', (), True),
+        ('[act]\nroot = "."', ("--model", "{url}#m"), True),
+        ('model = "{url}#m"', ("--yes-read",), False),
+        ('model = "nobody"\nroot = "nowhere"', ("--model", "{url}#m", "--root", "."), False),
+    ),
+)
+def test_a_file_cannot_have_files_read_without_asking(
+    folder: Path, text: str, options: tuple[str, ...], asks: bool
+) -> None:
+    # It may have come with the folder, from who knows whom.
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        (folder / "civitas.toml").write_text(text.format(url=server.url))
+        done = act("Do it", *(each.format(url=server.url) for each in options), cwd=folder)
+    assert ("refused" in done.stderr) is asks
+    assert ("milk, oat" in done.stdout) is not asks
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    (
+        ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
+        ("key = 7", "civitas.toml: 'key' is a text"),
+        ("agents = ['a:b']", "civitas.toml: there is no key 'agents'"),
+        ("[chat]\nagents = 'a:b'", "civitas.toml: 'chat.agents' is a list of texts, not 'a:b'"),
+        ("[chat]\nagents = ['']", "civitas.toml: 'chat.agents' is a list of texts, not ['']"),
+        ("[act]\nmax = 1", "civitas.toml: there is no key 'act.max'; there are model, root"),
+        ("model = 3", "civitas.toml: 'model' is a text, not 3"),
+        ("[act]\nroot = ''", "civitas.toml: 'act.root' is a text, not ''"),
+        ("act = 'x'", "civitas.toml: 'act' is a table, [act], not 'x'"),
+        ("model = ", "civitas.toml is no TOML"),
+    ),
+)
+def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
+    (folder / "civitas.toml").write_text(text)
+    done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_file_that_cannot_be_read_is_said(folder: Path) -> None:
+    (folder / "civitas.toml").write_bytes(b"\xff")
+    done = act("Do it", cwd=folder)
+    assert (done.returncode, "civitas.toml cannot be read" in done.stderr) == (2, True)
+
+
+# -- review ----------------------------------------------------------------------------------------
+
+
+def test_a_person_reviews_at_the_terminal(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
+        with at_terminal(server, folder, "--review", "me") as terminal:
+            terminal.until("you> ")
+            assert "| Line 1." in terminal.seen
+            assert terminal.seen.index("line 2: milk, oat") < terminal.seen.index("You review")
+            terminal.type("r Look again.\n")
+            terminal.until("you> ")
+            assert "the review asks for another way: Look again." in terminal.seen
+            assert "| Line 2." in terminal.seen
+            terminal.type("a\n")
+            assert terminal.end() == 0
+        assert "Look again." in json.dumps(server.requests[2].body["messages"])
+    assert "done: the review accepted it" in terminal.seen
+
+
+def test_a_model_reviews(folder: Path) -> None:
+    reviews = [decides("CONTINUE", "Look at notes.txt"), decides("TERMINATE", "", "it looked")]
+    works = [streamed("I guess."), does(SEARCH), streamed("Line 2.")]
+    with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
+        models = ("--model", f"{worker.url}#m", "--review", f"{reviewer.url}#h")
+        done = act("Where is milk?", *models, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == [
+        "I guess.",
+        "the review asks for more: Look at notes.txt",
+        '→ search_in_file(file_name="notes.txt", search_term="milk")',
+        "  line 2: milk, oat",
+        "Line 2.",
+        "the review accepts: it looked",
+        "",
+        "done: the review accepted it",
+    ]
+
+
+def test_a_review_has_the_same_limits(folder: Path) -> None:
+    with OpenAIServer(streamed("Well.")) as server:
+        both = ("--model", f"{server.url}#m", "--review", f"{server.url}#h")
+        done = act("Do it", *both, "--max-tokens", "10", cwd=folder)
+        assert server.requests == []
+    assert done.returncode == 1
+    assert "the limit of what it may spend" in done.stdout

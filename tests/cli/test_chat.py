@@ -1,0 +1,880 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.cli.main import main
+from models.openai_server import (
+    HANG,
+    Answer,
+    OpenAIServer,
+    Request,
+    call,
+    delta,
+    events,
+    streamed,
+    text,
+)
+from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal
+
+WAIT = 30
+CHAT = (sys.executable, "-m", "civitas", "chat")
+# prompt_toolkit writes it when it begins to read a line.
+READY = "\x1b[?2004h"
+NO_MODEL = "http://127.0.0.1:9/v1#m"
+SETTINGS = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": "", "CIVITAS_AGENTS": ""}
+
+AGENTS = '''
+import threading
+from civitas import Agent, action
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @action
+    async def shout(self) -> str:
+        return "one\\ntwo\\x1b[2J" + "x" * 5000
+
+    @action
+    async def told(self, path: str) -> None:
+        """Say and ask for something when a pipe says so, long after this has ended."""
+        threading.Thread(target=self._wait, args=(path,), daemon=True).start()
+
+    @action
+    async def fail(self, left: int) -> None:
+        if not left:
+            raise ValueError("no luck")
+        self.send({"to": str(self.id), "action": {"name": "fail", "args": {"left": 0}}})
+
+    def _wait(self, path):
+        with open(path) as pipe:
+            what = pipe.read()
+        if what == "say":
+            self.send({"to": "You", "action": {"name": "say", "args": {"content": "by the way"}}})
+        else:
+            self.send({"to": "Host", "action": {"name": "list_files"}})
+
+made = Calculator("My calculator")
+
+def make():
+    return Calculator("Made")
+
+def wrong():
+    return 7
+
+def failing():
+    raise ValueError("no luck")
+
+number = 7
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The current folder of a chat, which is its root too."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    (tmp_path / "notes.txt").write_text("Milk, bread\n")
+    return tmp_path
+
+
+def environment(**more: str) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    return {**clean, **SETTINGS, **more}
+
+
+class Chat(Terminal):
+    """A chat at a pseudo-terminal."""
+
+    def line(self, line: str, ready: str = READY) -> str:
+        """Write a line when it is time for one; what is shown until the next may be written."""
+        self.type(f"{line}\r")
+        return self.until(ready)
+
+    def leave(self) -> int:
+        """Ctrl-D."""
+        self.type(CONTROL_D)
+        return self.end()
+
+
+@contextmanager
+def chat(
+    folder: Path, *args: str, model: str = NO_MODEL, columns: int = 100, **more: str
+) -> Iterator[Chat]:
+    given = ("-m", "civitas", "chat", "--model", model, *args)
+    settings = {**SETTINGS, "XDG_STATE_HOME": str(folder / "state"), **more}
+    with Chat(*given, cwd=folder, columns=columns, environment=dict(settings)) as terminal:
+        terminal.until("> " if more.get("TERM") == "dumb" else READY)
+        yield terminal
+
+
+def answers(**by: Any) -> Callable[[Request], Any]:
+    """Answers of a server to each agent, by its id in the system prompt."""
+    left = {id: [*given] if isinstance(given, list) else [given] for id, given in by.items()}
+
+    def answer(request: Request) -> Any:
+        system = request.body["messages"][0]["content"]
+        (id,) = (id for id in left if f"You are {id}" in system or f"You are '{id}'" in system)
+        return left[id].pop(0)
+
+    return answer
+
+
+def either(said: str) -> Callable[[Request], Any]:
+    """An answer in pieces to who wants it so."""
+    return lambda request: (streamed if request.body.get("stream") else text)(said)
+
+
+def gated(given: Answer, pieces: int, gate: threading.Event) -> Answer:
+    """An answer of which no more than so many pieces come before the gate is open."""
+    whole = list(given.pieces)
+    return Answer((*whole[:pieces], gate, *whole[pieces:]))
+
+
+def piped(
+    folder: Path, lines: str | bytes, *args: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*CHAT, "--model", NO_MODEL, *args],
+        input=lines.encode() if isinstance(lines, str) else lines,
+        capture_output=True,
+        timeout=WAIT,
+        cwd=folder,
+        env=environment(**more),
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+# -- at a terminal ---------------------------------------------------------------------------------
+
+
+def test_a_text_is_said_to_all_and_the_chat_agent_answers(folder: Path) -> None:
+    with (
+        OpenAIServer(
+            answers(
+                Chatty=[streamed("Hello, You."), streamed("Again.")],
+                FunctionAI=streamed("At your service."),
+            )
+        ) as server,
+        chat(folder, model=f"{server.url}#m") as terminal,
+    ):
+        shown = terminal.line("Good morning")
+        assert shown.count("Chatty → You  response  Hello, You.\r\n") == 1
+        assert shown.count("FunctionAI → You  response  At your service.\r\n") == 1
+        assert "Chatty → You  response  Again." in terminal.line('/Chatty.say content:"More"')
+        assert terminal.leave() == 0
+    said = [message["content"] for message in server.requests[-1].body["messages"][1:]]
+    assert said == ["Good morning", "Hello, You.", "More"]
+
+
+def test_an_action_that_asks_first_is_approved_at_the_terminal(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.type("/Host.list_files\r")
+        assert "You proposes: /Host.list_files\r\n" in terminal.until("[y/N/always]")
+        assert "notes.txt" in terminal.line("y")
+        terminal.line("/Host.list_files")
+        shown = terminal.line("n")
+        assert '"Host.list_files" not permitted' in shown
+        terminal.line("/Host.list_files")
+        assert "notes.txt" in terminal.line("always")
+        # Not asked again for this, and asked for anything else.
+        assert "notes.txt" in terminal.line("/Host.list_files")
+        terminal.type('/Host.list_files folder_name:"."\r')
+        terminal.until("[y/N/always]")
+        assert "not permitted" in terminal.line("")
+        assert terminal.leave() == 0
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.type("/Host.list_files\ry\ry\r")
+        terminal.until("[y/N/always]")
+        assert "not permitted" in terminal.line("n")
+
+
+def test_ctrl_c_cancels_the_reply_and_not_the_program(folder: Path) -> None:
+    with (
+        OpenAIServer(HANG, streamed("Here I am.")) as server,
+        chat(folder, model=f"{server.url}#m") as terminal,
+    ):
+        terminal.type('/Chatty.say content:"Are you there?"\r')
+        server.wait_for_request()
+        terminal.type(CONTROL_C)
+        assert "Chatty → You  error" in terminal.until(READY)
+        server.wait_for_close()
+        assert "Here I am." in terminal.line('/Chatty.say content:"And now?"')
+        assert terminal.leave() == 0
+
+
+def test_ctrl_c_at_a_question_refuses_and_goes_on(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.type("/Host.list_files\r")
+        terminal.until("[y/N/always]")
+        terminal.type(CONTROL_C)
+        assert "cancelled" in terminal.until(READY)
+        # A line that was begun is taken back.
+        terminal.type("nonsense" + CONTROL_C)
+        terminal.until(READY)
+        assert "column 3: expected" in terminal.line("/A")
+        assert terminal.leave() == 0
+
+
+def test_agents_actions_and_arguments_are_completed(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:made") as terminal:
+        # Only what a candidate adds is drawn.
+        for keys, shown in (("/My\t", "calculator"), ("a\t", "dd"), ("a\t", ":"), ("20 b\t", ":")):
+            terminal.type(keys)
+            terminal.until(shown)
+        assert "My calculator → You  response  data:42" in terminal.line("22")
+        for keys, shown in (("/*.he\t", "lp"), ("act\t", 'ion_name:"')):
+            terminal.type(keys)
+            terminal.until(shown)
+        assert "Add two integers." in terminal.line('add"')
+
+
+def test_what_others_do_is_shown_above_the_line_that_is_written(folder: Path) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+        terminal.line('/Calculator.told path:"pipe"')
+        terminal.type("/Calculator.add a:1")
+        terminal.until("a:1")
+        pipe.write_text("say")
+        assert "Calculator → You  say  by the way" in terminal.until("by the way")
+        terminal.type(" b:2\r")
+        terminal.until("data:3")
+
+
+def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
+        terminal.type("/Calculator.fail left:1\r")
+        shown = terminal.until("error  ValueError: no luck")
+        assert "(warning: action 'fail' of agent 'Calculator' failed" in shown
+        assert "Traceback" not in shown
+
+
+def test_a_question_that_comes_while_a_line_is_written_gives_it_back(folder: Path) -> None:
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+        terminal.line('/Calculator.told path:"pipe"')
+        terminal.type("/Calculator.add a:1")
+        terminal.until("a:1")
+        pipe.write_text("ask")
+        shown = terminal.until("[y/N/always]")
+        assert "Calculator proposes: /Host.list_files" in shown
+        terminal.line("y")
+        terminal.type(" b:2\r")
+        terminal.until("data:3")
+
+
+def test_what_is_shown_has_nothing_that_a_terminal_obeys(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
+        terminal.type("/Calculator.shout\r")
+        terminal.until("response")
+        assert r"  one\ntwo\x1b[2Jxxx" in terminal.until("(1,011 more characters)")
+
+
+@pytest.mark.parametrize(("more", "coloured"), (({}, True), ({"NO_COLOR": "1"}, False)))
+def test_colours_are_left_out_where_they_are_not_wanted(
+    folder: Path, more: dict[str, str], coloured: bool
+) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator", **more) as terminal:
+        terminal.type("/Calculator.add a:1 b:2\r")
+        terminal.until("data:3")
+        assert ("\x1b[32mresponse\x1b[0m" in terminal.raw) is coloured
+        assert "\x1b[3" not in terminal.raw or coloured
+
+
+def test_a_narrow_terminal_is_wide_enough(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator", columns=40) as terminal:
+        assert "data:300000" in terminal.line("/Calculator.add" + " " * 40 + "a:100000 b:200000")
+        assert "column 3" in terminal.line("/A")
+        assert terminal.leave() == 0
+
+
+def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['prompt_toolkit'] = None\n"
+        "from civitas.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
+    )
+    with Terminal("-c", code, "--model", NO_MODEL, cwd=folder) as terminal:
+        shown = terminal.until("civitas[cli]")
+        assert "civitas chat at a terminal needs the extra 'cli'" in shown
+        assert terminal.end() == 1
+
+
+# -- answers as they come --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    ((100, {}), (40, {}), (40, {"NO_COLOR": "1"}), (40, {"TERM": "dumb"})),
+    ids=("wide", "narrow", "no colours", "dumb"),
+)
+def test_an_answer_comes_piece_by_piece_and_stands_there_once(
+    folder: Path, columns: int, more: dict[str, str]
+) -> None:
+    prompt = "> " if "TERM" in more else READY
+    gate = threading.Event()
+    answer = "Good morning to you, 字 and \x1b[2J\nall the others.\n"
+    shown = r"Good morning to you, 字 and \x1b[2J\nall the others."
+    with (
+        OpenAIServer(gated(streamed(answer), 8, gate)) as server,
+        chat(folder, model=f"{server.url}#m", columns=columns, **more) as terminal,
+    ):
+        terminal.type('/Chatty.say content:"Hello"\r')
+        # The rest has not left the server.
+        terminal.until("Good morning to")
+        gate.set()
+        terminal.until("others.\r\n")
+        terminal.until(prompt)
+        seen = terminal.seen
+        assert seen.count("Chatty → You  response  ") == 1
+        assert seen.count(shown) == 1
+        assert "\x1b[2J" not in terminal.raw
+
+
+def test_ctrl_c_ends_an_answer_in_its_midst(folder: Path) -> None:
+    begun = events(delta("I will"), delta(" tell"), hang=True)
+    with (
+        OpenAIServer(begun, streamed("Yes.")) as server,
+        chat(folder, model=f"{server.url}#m") as terminal,
+    ):
+        terminal.type('/Chatty.say content:"Tell me"\r')
+        terminal.until("response  I will tell")
+        terminal.type(CONTROL_C)
+        shown = terminal.until(READY)
+        assert shown.startswith("\r\nChatty → You  error  ")
+        server.wait_for_close()
+        assert "response  Yes." in terminal.line('/Chatty.say content:"Are you there?"')
+        assert terminal.leave() == 0
+
+
+def test_a_model_that_breaks_off_leaves_what_came_and_says_why(folder: Path) -> None:
+    broken = events(delta("I will"), delta(" tell"), cut=True)
+    with (
+        OpenAIServer(broken) as server,
+        chat(folder, model=f"{server.url}#m") as terminal,
+    ):
+        shown = terminal.line('/Chatty.say content:"Tell me"')
+    assert "Chatty → You  response  I will tell\r\nChatty → You  error  " in shown
+
+
+def test_a_long_answer_is_cut(folder: Path) -> None:
+    with (
+        OpenAIServer(streamed("x" * 4007)) as server,
+        chat(folder, model=f"{server.url}#m") as terminal,
+    ):
+        shown = terminal.line('/Chatty.say content:"Go on"')
+    assert shown.count("x") == 4000
+    assert "x… (7 more characters)\r\n" in shown
+
+
+def test_who_is_at_work_is_told_while_nothing_has_come(folder: Path) -> None:
+    with (
+        OpenAIServer(HANG) as server,
+        chat(folder, model=f"{server.url}#m", columns=40) as terminal,
+    ):
+        terminal.type("Hello\r")
+        terminal.until("Chatty, FunctionAI are at work, 1 s")
+        terminal.type(CONTROL_C)
+        terminal.until(READY)
+        # The line about it is gone before anything else is shown.
+        assert "\r\x1b[K" in terminal.raw.rpartition("are at work")[2]
+
+
+def test_a_dumb_terminal_is_told_nothing_that_is_taken_back(folder: Path) -> None:
+    gate = threading.Event()
+    with (
+        OpenAIServer(gated(streamed("There."), 0, gate)) as server,
+        chat(folder, "--agent", "my_agents:made", model=f"{server.url}#m", TERM="dumb") as terminal,
+    ):
+        terminal.type('/Chatty.say content:"Hello"\r')
+        server.wait_for_request()
+        gate.set()
+        terminal.until("There.")
+        terminal.until("> ")
+        assert "data:3" in terminal.line('/"My calculator".add a:1 b:2', "> ")
+        assert "at work" not in terminal.raw
+        assert "\x1b[K" not in terminal.raw
+        assert "\x1b[32m" not in terminal.raw
+
+
+def test_what_is_typed_meanwhile_is_the_next_line(folder: Path) -> None:
+    gate = threading.Event()
+    with (
+        OpenAIServer(gated(streamed("Good morning."), 5, gate)) as server,
+        chat(folder, "--agent", "my_agents:Calculator", model=f"{server.url}#m") as terminal,
+    ):
+        terminal.type('/Chatty.say content:"Hello"\r')
+        terminal.until("Good morn")
+        terminal.type("/Calculator.add a:1 b:2")
+        gate.set()
+        # Not in the midst of the answer.
+        assert terminal.until("\r\n") == "ing.\r\n"
+        terminal.until("b:2")
+        assert "data:3" in terminal.line("")
+
+
+def test_what_others_do_in_the_midst_of_an_answer_is_shown_and_it_goes_on(folder: Path) -> None:
+    gate = threading.Event()
+    adds = streamed([call("Calculator_add", '{"a": 1, "b": 2}')])
+    server = OpenAIServer(
+        answers(
+            Chatty=gated(streamed("Good morning to you."), 5, gate),
+            FunctionAI=[gated(adds, 0, gate), streamed("It is 3.")],
+        )
+    )
+    with (
+        server,
+        chat(folder, "--agent", "my_agents:Calculator", model=f"{server.url}#m") as terminal,
+    ):
+        terminal.type("Hello\r")
+        terminal.until("Good morn")
+        gate.set()
+        shown = terminal.until(READY)
+        assert shown.count("FunctionAI → Calculator  add  a:1 b:2\r\n") == 1
+        assert shown.count("FunctionAI → You  response  It is 3.\r\n") == 1
+        whole = "".join(
+            line.partition("response  ")[2].removeprefix("…")
+            for line in terminal.seen.split("\r\n")
+            if "Chatty → You" in line
+        )
+        assert whole == "Good morning to you."
+        # How it knows what they offer is no news.
+        assert "help" not in terminal.seen
+
+
+def test_a_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path) -> None:
+    first, second = threading.Event(), threading.Event()
+    lists = streamed([call("Host_list_files", "{}")])
+    server = OpenAIServer(
+        answers(
+            Chatty=gated(streamed("Good morning to you."), 5, second),
+            FunctionAI=[gated(lists, 0, first), streamed("There are two.")],
+        )
+    )
+    with server, chat(folder, model=f"{server.url}#m") as terminal:
+        terminal.type("Hello\r")
+        terminal.until("Good morn")
+        first.set()
+        shown = terminal.until("[y/N/always]")
+        assert "\r\nFunctionAI proposes: /Host.list_files\r\n" in shown
+        second.set()
+        terminal.type("y\r")
+        shown = terminal.until(READY)
+        assert "response  …ing to you.\r\n" in shown
+        assert "FunctionAI → You  response  There are two.\r\n" in shown
+        assert terminal.leave() == 0
+
+
+def test_an_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+        assert "Calculator → You  response  data:3\r\n" in terminal.line("/Calculator.add a:1 b:2")
+
+
+def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
+    folder: Path, weights: Path
+) -> None:
+    with chat(folder, model="local") as terminal:
+        assert "FunctionAI wants a larger model than this one" in terminal.raw
+        shown = terminal.line("Name one large city.")
+        assert shown.count("Chatty → You  response  ") == 1
+        assert "FunctionAI" not in shown.partition("Name one")[2]
+        assert "say" in terminal.line("/FunctionAI.help")
+        assert terminal.leave() == 0
+
+
+# -- history ---------------------------------------------------------------------------------------
+
+UP = "\x1b[A"
+
+
+def test_lines_are_there_the_next_time_for_nobody_else(folder: Path) -> None:
+    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+        assert "data:3" in terminal.line("/Calculator.add a:1 b:2")
+        assert terminal.leave() == 0
+    kept = folder / "state" / "civitas" / "chat-history"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.read_text() == '"/Calculator.add a:1 b:2"\n'
+    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+        terminal.type(UP)
+        terminal.until("a:1 b:2")
+        assert "data:3" in terminal.line("")
+
+
+def test_nothing_is_kept_where_one_says_so(folder: Path) -> None:
+    with chat(folder, "--no-history") as terminal:
+        terminal.line("/Nobody.x")
+        terminal.type(UP)
+        terminal.until("/Nobody.x")
+    assert not (folder / "state").exists()
+
+
+def test_answers_to_questions_are_not_kept(folder: Path) -> None:
+    with chat(folder) as terminal:
+        terminal.type("/Host.list_files\r")
+        terminal.until("[y/N/always]")
+        terminal.line("y")
+        assert terminal.leave() == 0
+    kept = folder / "state" / "civitas" / "chat-history"
+    assert kept.read_text() == '"/Host.list_files"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    (
+        (b"not JSON\n", "line 1 is no JSON text"),
+        (b'"a"\n\xff\n', "line 2 is no JSON text"),
+        (b"[]\n", "line 1 is no JSON text"),
+        (None, "it is no regular file"),
+    ),
+)
+def test_a_history_that_is_none_is_said_and_left_as_it_is(
+    folder: Path, content: bytes | None, said: str
+) -> None:
+    kept = folder / "state" / "civitas" / "chat-history"
+    kept.parent.mkdir(parents=True)
+    if content is None:
+        kept.mkdir()
+    else:
+        kept.write_bytes(content)
+    with chat(folder, columns=400) as terminal:
+        assert f"chat-history: {said}" in terminal.raw
+        terminal.line("/Nobody.x")
+        terminal.line("/Nobody.y")
+        assert terminal.raw.count("no history") == 1
+        assert terminal.leave() == 0
+    assert content is None or kept.read_bytes() == content
+
+
+def test_a_history_that_cannot_be_written_is_said_once(folder: Path) -> None:
+    (folder / "state").write_text("a file")
+    with chat(folder, columns=400) as terminal:
+        terminal.line("/Nobody.x")
+        terminal.line("/Nobody.y")
+        assert terminal.raw.count("no history: ") == 1
+        assert terminal.leave() == 0
+
+
+def test_a_line_of_which_only_a_part_was_written_is_dropped(folder: Path) -> None:
+    kept = folder / "state" / "civitas" / "chat-history"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('"/Nobody.x"\n"/Nob')
+    with chat(folder) as terminal:
+        assert "no history" not in terminal.raw
+        terminal.type(UP)
+        terminal.until("/Nobody.x")
+        terminal.line("y")
+    assert kept.read_text() == '"/Nobody.x"\n"/Nobody.xy"\n'
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
+    folder: Path,
+) -> None:
+    (folder / "inner").mkdir()
+    (folder / "inner" / "in.txt").write_text("")
+    with OpenAIServer(either("Hello.")) as server:
+        (folder / "civitas.toml").write_text(
+            f'model = "{server.url}#top"\n[chat]\nmodel = "{server.url}#table"\nroot = "inner"\n'
+        )
+        said = '/Chatty.say content:"Hello"'
+        for given, environment_ in (
+            ((), {}),
+            ((), {"CIVITAS_MODEL": f"{server.url}#environment", "CIVITAS_ROOT": "."}),
+            (("--model", f"{server.url}#line"), {"CIVITAS_MODEL": f"{server.url}#environment"}),
+        ):
+            done = subprocess.run(
+                [*CHAT, *given],
+                input=f"{said}\n",
+                capture_output=True,
+                text=True,
+                timeout=WAIT,
+                cwd=folder,
+                env=environment(**environment_),
+            )
+            assert done.returncode == 0, done.stderr
+        assert [r.body["model"] for r in server.requests] == ["table", "environment", "line"]
+        given = ("-m", "civitas", "chat", "--no-history")
+        with Chat(*given, cwd=folder, environment=dict(SETTINGS)) as terminal:
+            shown = terminal.until(READY)
+            assert f"civitas.toml says that the model is {server.url}#table." in shown
+            terminal.type("/Host.list_files\r")
+            terminal.until("[y/N/always]")
+            assert 'data:["in.txt"]' in terminal.line("y")
+
+
+@pytest.mark.parametrize(
+    ("file", "environment_", "sent"),
+    (
+        ('model = "{url}#m"\nkey = "of-the-file"', {}, "of-the-file"),
+        ('model = "{url}#m"\nkey = "of-the-file"', {"CIVITAS_KEY": "mine"}, "of-the-file"),
+        # Whoever wrote the file is not to be sent what is mine, nor another server what is theirs.
+        ('model = "{url}#m"', {"CIVITAS_KEY": "mine"}, "none"),
+        ('key = "of-the-file"', {"CIVITAS_MODEL": "{url}#m"}, "none"),
+        ("", {"CIVITAS_MODEL": "{url}#m", "CIVITAS_KEY": "mine"}, "mine"),
+    ),
+)
+def test_a_key_goes_with_the_model_that_is_named_beside_it(
+    folder: Path, file: str, environment_: dict[str, str], sent: str
+) -> None:
+    with OpenAIServer(either("Hello.")) as server:
+        (folder / "civitas.toml").write_text(file.format(url=server.url))
+        more = {name: value.format(url=server.url) for name, value in environment_.items()}
+        for arguments, lines in (
+            (("chat",), b'/Chatty.say content:"Hello"\n'),
+            (("act", "Do it"), b""),
+        ):
+            done = subprocess.run(
+                [*CHAT[:-1], *arguments],
+                input=lines,
+                capture_output=True,
+                timeout=WAIT,
+                cwd=folder,
+                env=environment(**more),
+            )
+            assert done.returncode == 0, done.stderr
+        keys = {request.headers["authorization"] for request in server.requests}
+    assert keys == {f"Bearer {sent}"}
+
+
+@pytest.mark.parametrize(("key", "there"), (("y", True), ("n", False), ("", False)))
+def test_agents_that_the_file_names_are_asked_about(folder: Path, key: str, there: bool) -> None:
+    (folder / "civitas.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
+    given = ("-m", "civitas", "chat", "--model", NO_MODEL, "--no-history")
+    with Chat(*given, cwd=folder, environment=dict(SETTINGS)) as terminal:
+        shown = terminal.until("Permit this? [y/N] ")
+        assert "civitas.toml would have this run, from this folder: my_agents:Calculator" in shown
+        terminal.type(f"{key}\n")
+        shown = terminal.until(READY)
+        assert ("Calculator" in shown) is there
+        assert ("data:3" in terminal.line("/Calculator.add a:1 b:2")) is there
+
+
+def test_agents_that_the_file_names_are_not_run_without_a_question(folder: Path) -> None:
+    (folder / "civitas.toml").write_text('[chat]\nagents = ["my_agents:Calculator"]\n')
+    (folder / "my_agents.py").write_text("open('run', 'w')\n" + AGENTS)
+    done = piped(folder, "/Calculator.add a:1 b:2\n")
+    assert done.returncode == 2
+    assert "name them by --agent" in " ".join(done.stderr.split())
+    assert not (folder / "run").exists()
+    # What the command line or the environment names goes before.
+    done = piped(folder, "/Calculator.add a:1 b:2\n", CIVITAS_AGENTS="my_agents:Calculator")
+    assert "data:3" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    (
+        ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
+        ("[chat]\nx = 1", "there is no key 'chat.x'; there are model, root, key, agents"),
+        ("[act]\nroot = 1", "civitas.toml: 'act.root' is a text, not 1"),
+        ("chat = 1", "civitas.toml: 'chat' is a table, [chat], not 1"),
+        ("model = ", "civitas.toml is no TOML"),
+        ("root = 'nowhere'", "--root, CIVITAS_ROOT or civitas.toml: the root folder"),
+    ),
+)
+def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
+    (folder / "civitas.toml").write_text(text)
+    done = piped(folder, "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+
+
+# -- without a terminal ----------------------------------------------------------------------------
+
+
+def test_lines_may_come_from_elsewhere(folder: Path) -> None:
+    done = piped(
+        folder,
+        "/Calculator.add a:1 b:2\n\n/Calculator.add a:3 b:4",
+        "--agent",
+        "my_agents:Calculator",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "You → Calculator  add  a:1 b:2",
+        "Calculator → You  response  data:3",
+        "You → Calculator  add  a:3 b:4",
+        "Calculator → You  response  data:7",
+    ]
+    assert done.stderr == ""
+
+
+def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
+    done = piped(
+        folder, "/*.add a:1 b:2\n", "--agent", "my_agents:made", "--agent", "my_agents:make"
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "Made → You  response  data:3",
+        "My calculator → You  response  data:3",
+        "You → *  add  a:1 b:2",
+    ]
+    nobody = piped(folder, "/*.nothing\n")
+    assert nobody.returncode == 1
+    assert nobody.stderr == 'civitas: nobody here has the action "nothing"\n'
+
+
+def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:
+    done = piped(folder, '/Host.list_files\ny\n/Host.read_file file_name:"notes.txt"\nalways\n')
+    assert done.returncode == 1
+    assert done.stdout.count("not permitted") == 2
+    assert "refused, since there is no terminal to ask at: /Host.list_files\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    (
+        ("/A\n", "civitas: column 3: expected"),
+        (b'/A.b c:"\xff"\n', "civitas: column 9: expected text"),
+        ("/Calculator.add a:NaN\n", "civitas: column 19: expected a JSON value"),
+    ),
+)
+def test_a_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
+    folder: Path, lines: str | bytes, said: str
+) -> None:
+    lines = lines.encode() if isinstance(lines, str) else lines
+    more = lines + b"/Calculator.add a:1 b:2\n"
+    done = piped(folder, more, "--agent", "my_agents:Calculator")
+    assert done.returncode == 1
+    assert done.stderr.startswith(said)
+    assert "data:3" in done.stdout
+
+
+def test_a_failure_is_shown_and_is_exit_code_1(folder: Path) -> None:
+    done = piped(folder, "/Nobody.at_home\n")
+    assert done.returncode == 1
+    assert 'Nobody → You  error  no agent "Nobody" in this space\n' in done.stdout
+
+
+@pytest.mark.parametrize("closed", ("<&-", "</dev/null"))
+def test_without_any_input_it_ends(folder: Path, closed: str) -> None:
+    command = f'"$0" -m civitas chat --model http://127.0.0.1:9/v1#m {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        capture_output=True,
+        timeout=WAIT,
+        cwd=folder,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
+    process = subprocess.Popen(
+        [*CHAT, "--model", NO_MODEL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stdin is not None
+    process.stdin.write(b"/*.help\n" * 3)
+    process.stdin.close()
+    assert process.stderr is not None
+    with process.stderr:
+        said = process.stderr.read().decode()
+    assert process.wait(WAIT) == 1
+    assert said == ""
+
+
+def test_interrupted_while_it_reads_it_is_exit_code_130(folder: Path) -> None:
+    process = subprocess.Popen(
+        [*CHAT, "--model", NO_MODEL, "--agent", "my_agents:Calculator"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"/Calculator.add a:1 b:2\n")
+    process.stdin.flush()
+    while b"data:3" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert said.strip() == b"civitas: interrupted"
+
+
+# -- whom it is with -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    (("Calculator", "Calculator"), ("made", '"My calculator"'), ("make", "Made")),
+)
+def test_agents_of_ones_own_are_there(folder: Path, name: str, id: str) -> None:
+    done = piped(folder, f"/{id}.add a:1 b:2\n", "--agent", f"my_agents:{name}")
+    assert done.returncode == 0, done.stderr
+    assert "data:3" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    (
+        ("my_agents", 2, "'my_agents' is not of the form MODULE:NAME"),
+        ("my agents:x", 2, "not of the form MODULE:NAME"),
+        ("nowhere:Agent", 2, "'nowhere:Agent': there is no module 'nowhere'"),
+        ("my_agents:nobody", 2, "the module 'my_agents' has no 'nobody'"),
+        ("my_agents:number", 2, "'my_agents:number' is a int: neither an agent, nor a class"),
+        ("my_agents:threading", 2, "neither an agent, nor a class"),
+        ("pathlib:Path", 2, "is a class, but not of agents"),
+        ("my_agents:wrong", 1, "--agent my_agents:wrong: it made a int, not an agent"),
+        (
+            "my_agents:failing",
+            1,
+            "--agent my_agents:failing: calling it failed: ValueError: no luck",
+        ),
+        ("broken:x", 1, "--agent broken:x: importing broken failed: ZeroDivisionError"),
+        ("needy:x", 1, "importing needy failed: ModuleNotFoundError: No module named 'not_here'"),
+    ),
+)
+def test_what_is_no_agent_is_said_by_its_name(
+    folder: Path,
+    name: str,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "needy.py").write_text("import not_here\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as ended:
+        main(["chat", "--model", NO_MODEL, "--agent", name])
+    sys.modules.pop("my_agents", None)
+    assert ended.value.code == code
+    # In a box of click's or not, it is the same text.
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_two_of_an_id_are_refused(folder: Path) -> None:
+    twice = ("--agent", "my_agents:make") * 2
+    done = piped(folder, "", *twice)
+    assert done.returncode == 1
+    assert "civitas: an agent 'Made' is in the space already" in done.stderr

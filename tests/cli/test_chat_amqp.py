@@ -1,0 +1,221 @@
+"""`civitas chat --amqp`: a person among agents of other processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from benchmarks.broker import Broker
+
+from civitas import Agent, AMQPOptions, AMQPSpace, action
+from models.openai_server import OpenAIServer, Request, streamed, text
+from pseudo_terminal import CONTROL_D, Terminal
+
+WAIT_S = 30
+# prompt_toolkit writes it when it begins to read a line.
+READY = "\x1b[?2004h"
+SETTINGS = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": "", "CIVITAS_AGENTS": ""}
+
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @action
+    async def say(self, content: str) -> str:
+        return f"{len(content)} characters"
+
+    @action
+    async def greet(self, who: str) -> None:
+        self.send({"to": who, "action": {"name": "say", "args": {"content": "by\x1b[2J the way"}}})
+
+
+@pytest.fixture
+def exchange() -> str:
+    return f"test.{uuid4().hex}"
+
+
+@pytest.fixture
+def elsewhere(broker: Broker, exchange: str) -> Iterator[AMQPSpace]:
+    """A space of another process than the chat's."""
+    with AMQPSpace(amqp_options=AMQPOptions(port=broker.port), exchange=exchange) as space:
+        yield space
+
+
+class Chat(Terminal):
+    def line(self, line: str) -> str:
+        self.type(f"{line}\r")
+        return self.until(READY)
+
+    def leave(self) -> int:
+        self.type(CONTROL_D)
+        return self.end()
+
+
+@pytest.fixture
+def chat(broker: Broker, exchange: str, tmp_path: Path) -> Callable[..., Chat]:
+    def chat(*args: str, columns: int = 100, **environment: str) -> Chat:
+        given = {**SETTINGS, "AMQP_PORT": str(broker.port), "XDG_STATE_HOME": str(tmp_path)}
+        return Chat(
+            *("-m", "civitas", "chat", "--amqp", "--exchange", exchange, *args),
+            cwd=tmp_path,
+            columns=columns,
+            environment={**given, **environment},
+        )
+
+    return chat
+
+
+@pytest.fixture
+def piped(
+    broker: Broker, exchange: str, tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def piped(lines: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "civitas", "chat", *args],
+            cwd=tmp_path,
+            env={**os.environ, **SETTINGS, "AMQP_PORT": str(broker.port), **environment},
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+
+    return piped
+
+
+def test_a_person_talks_with_agents_of_other_processes(
+    chat: Callable[..., Chat], elsewhere: AMQPSpace
+) -> None:
+    calculator = elsewhere.add(Calculator("Calculator"))
+    with chat() as terminal:
+        assert "Here are Calculator. Write to all" in terminal.until(READY)
+        assert "Calculator → You  response  data:3" in terminal.line("/Calculator.add a:1 b:2")
+        assert "Calculator → You  response  5 characters" in terminal.line("Hello")
+        # Completed from the help of an agent that is elsewhere.
+        for keys, shown in (("/Ca\t", "lculator"), ("a\t", "dd"), ("a\t", ":"), ("1 b\t", ":")):
+            terminal.type(keys)
+            terminal.until(shown)
+        assert "data:8" in terminal.line("7")
+        # What others say by themselves is shown, and not obeyed.
+        shown = terminal.line('/Calculator.greet who:"You"')
+        if "the way" not in shown:
+            shown = terminal.until("the way")
+        assert r"Calculator → You  say  by\x1b[2J the way" in shown
+        # One that comes later is heard, and one that has left is not waited for.
+        elsewhere.add(Calculator("Late"))
+        shown = terminal.line("Good morning")
+        assert "Late → You  response  12 characters" in shown
+        elsewhere.remove(calculator)
+        shown = terminal.line("Good evening")
+        assert "Late → You  response  12 characters" in shown
+        assert "Calculator" not in shown
+        assert 'error  no agent "Calculator"' in terminal.line("/Calculator.add a:1 b:2")
+        assert terminal.leave() == 0
+
+
+def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
+    with chat(columns=40) as terminal:
+        assert "Nobody else is here yet." in terminal.until(READY)
+        assert "nobody else is here" in terminal.line("Hello")
+        assert terminal.leave() == 0
+
+
+def test_two_people_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
+    with chat("--name", "Ann") as ann, chat("--name", "Bob") as bob:
+        ann.until(READY)
+        bob.until("Here are Ann.")
+        bob.until(READY)
+        bob.type('/Ann.say content:"Hi, Ann"\r')
+        assert "Bob → Ann  say  Hi, Ann" in ann.until("Hi, Ann")
+        bob.until("Ann → Bob  response")
+        assert ann.leave() == bob.leave() == 0
+
+
+def test_a_name_is_of_one_alone(chat: Callable[..., Chat], elsewhere: AMQPSpace) -> None:
+    elsewhere.add(Agent("You"))
+    with chat() as terminal:
+        assert terminal.end() == 1
+        assert "civitas: an agent 'You' is in another process" in terminal.seen
+
+
+def test_whom_the_command_line_names_comes_too(
+    chat: Callable[..., Chat], elsewhere: AMQPSpace, tmp_path: Path
+) -> None:
+    me = elsewhere.add(Agent("me"))
+    (tmp_path / "mine.py").write_text("from civitas import Agent\nclass Mine(Agent): pass\n")
+    (tmp_path / "civitas.toml").write_text('root = "nowhere"\n[chat]\nagents = ["no:Agent"]\n')
+
+    def answer(request: Request) -> Any:
+        return (streamed if request.body.get("stream") else text)("Good day.")
+
+    with OpenAIServer(answer) as server:
+        model = ("--model", f"{server.url}#m")
+        with chat(*model, "--root", ".", "--agent", "mine:Mine") as terminal:
+            assert "Here are Chatty, FunctionAI, Host, Mine, me." in terminal.until(READY)
+            # Who is elsewhere may ask; the person here is asked for permission.
+            asked = me.ask("Host", "list_files")
+            terminal.until("[y/N/always]")
+            terminal.type("y\r")
+            assert "mine.py" in asked.result(WAIT_S)
+            assert me.ask("Chatty", "say", content="Hi").result(WAIT_S) == "Good day."
+            terminal.until(READY)
+            assert terminal.leave() == 0
+
+
+def test_a_connection_that_is_lost_and_made_again_is_told(
+    chat: Callable[..., Chat], broker: Broker
+) -> None:
+    with chat(NO_COLOR="1") as terminal:
+        terminal.until(READY)
+        broker.ctl("close_all_connections", "a test")
+        terminal.until("(warning: the connection to the message broker")
+        terminal.until(f"(connected to the message broker at localhost:{broker.port})")
+        terminal.until(READY)  # the line that is written is back
+        assert terminal.leave() == 0
+
+
+def test_lines_may_come_from_elsewhere(piped: Any, exchange: str, elsewhere: AMQPSpace) -> None:
+    elsewhere.add(Calculator("Calculator"))
+    lines = "Hello\n/Calculator.add a:1 b:2\n/*.add a:3 b:4\n"
+    done = piped(lines, "--amqp", "--exchange", exchange)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "You → *  say  Hello",
+        "Calculator → You  response  5 characters",
+        "You → Calculator  add  a:1 b:2",
+        "Calculator → You  response  data:3",
+        "You → *  add  a:3 b:4",
+        "Calculator → You  response  data:7",
+    ]
+    done = piped("/Nobody.add a:1 b:2\n", "--amqp", "--exchange", exchange)
+    assert done.returncode == 1
+    assert 'Nobody → You  error  no agent "Nobody" in this space' in done.stdout
+
+
+def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:
+    for environment, part in (
+        ({"AMQP_PORT": "9"}, "start RabbitMQ"),
+        ({"AMQP_PASSWORD": "no"}, "AMQP_PASSWORD"),
+        ({"AMQP_VHOST": "no"}, "AMQP_VHOST"),
+    ):
+        done = piped("", "--amqp", **environment)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert part in done.stderr
+        assert done.stderr.count("\n") == 1
+    for args in (("--exchange", "x"), ("--name", "Ann"), ("--amqp", "--exchange", "amq.topic")):
+        done = piped("", *args)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "exchange" in done.stderr
+    done = piped("", "--amqp", "--name", "*")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is no id" in done.stderr

@@ -1,0 +1,78 @@
+"""What a shell completes, asked of a real bash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def printed(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "civitas", "completion", *args],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+
+def bash(program: str, folder: Path) -> str:
+    """What bash prints, with the script loaded and `civitas` on its path."""
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "civitas"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m civitas "$@"\n')
+    command.chmod(0o755)
+    (folder / "script").write_text(printed("bash").stdout)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"source ./script\n{program}"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=folder,
+        env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
+    lines = (
+        "civitas ",
+        "civitas act --m",
+        "civitas chat --model lo",
+        "civitas models fetch qwen3-4",
+    )
+    program = "complete -p civitas\n"
+    for line in lines:
+        words = line.split(" ")
+        program += (
+            f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}\n"
+            'COMPREPLY=(); _civitas_completion civitas; echo "${COMPREPLY[@]}"\n'
+        )
+    registered, commands, options, models, weights = bash(program, tmp_path).splitlines()
+    assert registered == "complete -o nosort -F _civitas_completion civitas"
+    assert commands.split() == [
+        *("act", "chat", "completion", "dead-letters", "models", "serve"),
+    ]
+    assert options.split() == ["--model", "--max-iterations", "--max-seconds", "--max-tokens"]
+    assert models.split()[:2] == ["local", "local:smollm2-135m"]
+    assert weights == "qwen3-4b"
+
+
+@pytest.mark.parametrize(
+    ("shell", "begins"), (("zsh", "#compdef civitas"), ("fish", "function _civitas_completion"))
+)
+def test_other_shells_have_their_scripts(shell: str, begins: str) -> None:
+    done = printed(shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(begins)
+    assert f"_CIVITAS_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_a_shell_that_is_none_is_exit_code_2() -> None:
+    done = printed("cmd")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'bash', 'zsh', 'fish'" in done.stderr

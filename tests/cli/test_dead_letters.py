@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pika
+import pytest
+from benchmarks.broker import Broker
+
+from civitas import Agent, AMQPOptions, AMQPSpace
+
+WAIT_S = 30
+TIME = "2026-01-31T09:00:00Z"
+
+Bury = Callable[..., None]
+
+
+@pytest.fixture
+def exchange() -> str:
+    return f"test.{uuid4().hex}"
+
+
+@pytest.fixture
+def options(broker: Broker) -> AMQPOptions:
+    return AMQPOptions(port=broker.port)
+
+
+@pytest.fixture
+def bury(options: AMQPOptions, exchange: str) -> Iterator[Bury]:
+    """Puts what it is given among the dead letters, as a space does; there is an agent, Bob."""
+    with (
+        AMQPSpace(amqp_options=options, exchange=exchange) as space,
+        pika.BlockingConnection(pika.ConnectionParameters(port=options.port)) as connection,
+    ):
+        space.add(Agent("Bob"))
+        channel = connection.channel()
+
+        def bury(message: Any, reason: str = "in doubt", agent: str = "Bob") -> None:
+            body = message if isinstance(message, bytes) else json.dumps(message).encode()
+            headers = {"agent": agent, "reason": reason, "time": TIME}
+            properties = pika.BasicProperties(message_id="m", type="send", headers=headers)
+            channel.basic_publish(f"{exchange}.dead", "", body, properties)
+
+        yield bury
+
+
+@pytest.fixture
+def run(
+    options: AMQPOptions, exchange: str, tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "civitas", "dead-letters", *args],
+            cwd=tmp_path,
+            env={**os.environ, "AMQP_PORT": str(options.port), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+
+    return run
+
+
+def to_bob(name: str) -> dict[str, Any]:
+    return {"from": "Ann", "to": "Bob", "action": {"name": name, "args": {}}}
+
+
+def test_letters_are_listed_shown_sent_and_removed(run: Any, exchange: str, bury: Bury) -> None:
+    here = ("--exchange", exchange)
+    assert run(*here).stdout == "There are no dead letters.\n"
+    bury(to_bob("help"), 'in doubt: "Bob.help" had begun when its process ended')
+    bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', and came to 'Bob'")
+    listed = run(*here)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    first, second = (row for row in listed.stdout.splitlines() if not row.startswith(" "))
+    size = len(json.dumps(to_bob("help")))
+    assert listed.stdout.startswith(
+        f"{first}\n"
+        "  send to Bob from Ann\n"
+        f'  "help", {size} bytes\n'
+        f'  {TIME}: in doubt: "Bob.help" had begun when its'
+    )
+    assert run("list", *here).stdout == listed.stdout
+    shown = run("show", first, *here)
+    assert shown.stdout.startswith(f"{first}\n  send to Bob from Ann\n")
+    assert '    "from": "Ann",\n' in shown.stdout
+    sent = run("resend", "--all", *here)
+    assert sent.returncode == 1
+    assert sent.stdout == f"{first} is sent to Bob\n"
+    assert sent.stderr == (f"civitas: {second} stays: it is to 'Carl', and came to 'Bob'\n")
+    dropped = run("drop", second, *here)
+    assert (dropped.returncode, dropped.stdout) == (0, f"{second} is removed\n")
+    assert run("resend", "--all", *here).stdout == "There are no dead letters.\n"
+    for verb in ("show", "resend", "drop"):
+        gone = run(verb, second, *here)
+        assert (gone.returncode, gone.stdout) == (1, "")
+        assert gone.stderr == (
+            f"civitas: there is no dead letter {second}: `civitas dead-letters` lists them\n"
+        )
+
+
+def test_programs_are_given_json(run: Any, exchange: str, bury: Bury) -> None:
+    bury(to_bob("help"))
+    bury(b"\xff no JSON")
+    found = json.loads(run("--json", "--exchange", exchange).stdout)
+    assert found["more"] == 0
+    first, second = found["letters"]
+    assert first == {
+        "key": first["key"],
+        "agent": "Bob",
+        "time": TIME,
+        "reason": "in doubt",
+        "type": "send",
+        "message_id": "m",
+        "bytes": len(json.dumps(to_bob("help"))),
+        "message": to_bob("help"),
+    }
+    shown = json.loads(run("show", second["key"], "--json", "--exchange", exchange).stdout)
+    assert (shown["message"], shown["body"]) == (None, "\\xff no JSON")
+    # What stands before the command holds for it.
+    sent = run("--json", "--exchange", exchange, "resend", "--all")
+    stays = json.loads(sent.stdout)["stay"]
+    assert json.loads(sent.stdout)["sent"] == [first["key"]]
+    assert stays[second["key"]].startswith("it is no message: it is no JSON")
+    assert sent.returncode == 1
+    dropped = run("drop", second["key"], "--json", "--exchange", exchange)
+    assert json.loads(dropped.stdout) == {"dropped": second["key"]}
+
+
+def test_letters_fit_and_are_not_obeyed(run: Any, exchange: str, bury: Bury) -> None:
+    evil = {
+        "from": "\x1b[2JAnn",
+        "to": "Bob",
+        "action": {"name": "a\nb\x07", "args": {"é": "\x9b"}},
+    }
+    bury(evil, "because \x1b]0;title\x07 of " + "long words " * 20)
+    bury(b"\x1b[2J\r")
+    for columns in ("40", "80"):
+        listed = run("--exchange", exchange, COLUMNS=columns)
+        assert listed.returncode == 0
+        shown = [run("show", k, "--exchange", exchange).stdout for k in listed.stdout.split()[:1]]
+        for text in (listed.stdout, *shown):
+            assert all(c.isprintable() or c == "\n" for c in text)
+        assert max(len(line) for line in listed.stdout.splitlines()) <= int(columns)
+        assert r"\x1b[2JAnn" in listed.stdout
+
+
+def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions) -> None:
+    def fault(*args: str, **environment: str) -> str:
+        done = run(*args, **environment)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("civitas: ")
+        assert done.stderr.count("\n") == 1
+        return str(done.stderr)
+
+    assert f"no exchange '{exchange}'" in fault("--exchange", exchange)
+    assert "start RabbitMQ" in fault(AMQP_PORT="9")
+    assert "AMQP_PASSWORD" in fault("drop", "x", AMQP_PASSWORD="wrong")
+    assert "AMQP_VHOST" in fault("show", "x", AMQP_VHOST="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("args", "port", "text"),
+    (
+        (("resend",), "", "either the KEY of one, or --all"),
+        (("resend", "x", "--all"), "", "either the KEY of one, or --all"),
+        (("show",), "", "KEY"),
+        (("--exchange", "amq.direct"), "", "not starting with amq."),
+        ((), "many", "AMQP_PORT is 1 to 65535"),
+    ),
+)
+def test_wrong_usage_says_what_is_right(
+    run: Any, args: tuple[str, ...], port: str, text: str
+) -> None:
+    done = run(*args, **({"AMQP_PORT": port} if port else {}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert text in done.stderr

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from benchmarks.broker import Broker
+
+from civitas import Agent, AMQPOptions, AMQPSpace
+from civitas.errors import ActionError, AgentNotFound, SpaceClosed
+from cli.broker_programs import Program, civitas
+
+WAIT_S = 30
+
+AGENTS = '''
+import asyncio
+from civitas import Agent, action
+
+class Calculator(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @action
+    async def slow(self, pipe: str) -> str:
+        """Wait until a pipe says something."""
+        print("begun", flush=True)
+        return await asyncio.to_thread(lambda: open(pipe).read())
+
+    @action
+    async def fail(self) -> None:
+        raise ValueError("no \\x1b[2J luck")
+
+    @action
+    async def leave(self) -> None:
+        self.space.remove(self)
+
+made = Calculator("My calculator")
+
+def make(id="Made"):
+    return Calculator(id)
+
+def wrong():
+    return 7
+
+class Other:
+    pass
+
+def failing():
+    raise ValueError("no luck")
+
+number = 7
+'''
+
+
+@pytest.fixture
+def exchange() -> str:
+    return f"test.{uuid4().hex}"
+
+
+@pytest.fixture
+def me(broker: Broker, exchange: str) -> Iterator[Agent]:
+    """An agent in another process than those that are served."""
+    with AMQPSpace(amqp_options=AMQPOptions(port=broker.port), exchange=exchange) as space:
+        yield space.add(Agent("me"))
+
+
+@pytest.fixture
+def serve(tmp_path: Path, broker: Broker, exchange: str) -> Callable[..., Program]:
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+
+    def serve(*args: str, **environment: str) -> Program:
+        args = ("serve", *args, "--exchange", exchange)
+        return civitas(*args, cwd=tmp_path, port=broker.port, **environment)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "id"),
+    (
+        ("Calculator", (), "Calculator"),
+        ("Calculator", ("--id", "Ann's sums"), "Ann's sums"),
+        ("made", (), "My calculator"),
+        ("make", (), "Made"),
+        ("make", ("--id", "other"), "other"),
+    ),
+)
+@pytest.mark.parametrize("stop", (signal.SIGINT, signal.SIGTERM))
+def test_an_agent_is_served_until_it_is_stopped(
+    serve: Callable[..., Program],
+    me: Agent,
+    broker: Broker,
+    exchange: str,
+    name: str,
+    args: tuple[str, ...],
+    id: str,
+    stop: signal.Signals,
+) -> None:
+    with serve(f"my_agents:{name}", *args) as program:
+        assert program.line() == (
+            f"{id} is served at localhost:{broker.port}, exchange {exchange}. Ctrl-C ends it."
+        )
+        assert me.ask(id, "add", a=1, b=2).result(WAIT_S) == 3
+        program.signal(stop)
+        assert program.end() == 0
+        assert program.line() == f"{id} has stopped."
+        assert f"connected to the message broker at localhost:{broker.port}" in program.errors[0]
+        assert len(program.errors) == 1
+    with pytest.raises(AgentNotFound):
+        me.ask(id, "add", a=1, b=2).result(WAIT_S)
+
+
+def test_what_is_being_handled_is_finished(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with serve("my_agents:Calculator") as program:
+        program.line()
+        slow = me.ask("Calculator", "slow", pipe="pipe")
+        assert program.line() == "begun"
+        waits = me.request(
+            {"to": "Calculator", "action": {"name": "add", "args": {"a": 1, "b": 2}}}, wait=True
+        )
+        program.signal(signal.SIGTERM)
+        assert program.line() == ("Calculator finishes slow, within 30 s. Ctrl-C ends it at once.")
+        (tmp_path / "pipe").write_text("done")
+        assert slow.result(WAIT_S) == "done"
+        assert program.end() == 0
+    # What it had not begun waits for the next.
+    with serve("my_agents:Calculator") as program:
+        assert waits.result(WAIT_S) == 3
+
+
+@pytest.mark.parametrize(("args", "again", "code"), (((), True, 130), (("--grace", "0"), False, 0)))
+def test_a_second_signal_or_no_grace_ends_it_at_once(
+    serve: Callable[..., Program],
+    me: Agent,
+    tmp_path: Path,
+    args: tuple[str, ...],
+    again: bool,
+    code: int,
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with serve("my_agents:Calculator", *args) as program:
+        program.line()
+        slow = me.ask("Calculator", "slow", pipe="pipe")
+        assert program.line() == "begun"
+        program.signal(signal.SIGINT)
+        assert "finishes slow" in program.line()
+        if again:
+            program.signal(signal.SIGINT)
+            assert program.end() == code
+            slow.cancel()
+            return
+        with pytest.raises(SpaceClosed):
+            slow.result(WAIT_S)
+        # A thread cannot be stopped: it is let go when what it reads has ended.
+        (tmp_path / "pipe").write_text("done")
+        assert program.end() == code
+
+
+def test_what_fails_is_shown_with_nothing_that_a_terminal_obeys(
+    serve: Callable[..., Program], me: Agent
+) -> None:
+    with serve("my_agents:Calculator") as program:
+        program.line()
+        me.send({"to": "Calculator", "action": {"name": "fail"}})
+        with pytest.raises(ActionError, match="no"):
+            me.ask("Calculator", "fail").result(WAIT_S)
+        program.signal(signal.SIGTERM)
+        assert program.end() == 0
+    assert any(r"ValueError: no \x1b[2J luck" in line for line in program.errors)
+    assert all(line.isprintable() for line in program.errors)
+
+
+def test_an_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me: Agent) -> None:
+    with serve("my_agents:Calculator") as program:
+        program.line()
+        me.send({"to": "Calculator", "action": {"name": "leave"}})
+        assert program.end() == 1
+        assert program.errors[-1] == "civitas: Calculator is in its space no longer"
+
+
+def test_an_inbox_is_of_one_process(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path
+) -> None:
+    with serve("my_agents:Calculator", "--inbox", "in.box") as first:
+        first.line()
+        assert (tmp_path / "in.box").exists()
+        with serve("my_agents:Calculator", "--id", "second", "--inbox", "in.box") as second:
+            assert second.end() == 1
+        assert second.errors[-1].startswith("civitas: ")
+        assert "in.box" in second.errors[-1]
+
+
+def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> None:
+    with serve("my_agents:Calculator") as first:
+        first.line()
+        with serve("my_agents:Calculator") as second:
+            assert second.end() == 1
+        assert second.errors[-1] == (
+            "civitas: an agent 'Calculator' is in another process of this exchange, and ids are "
+            "unique"
+        )
+        assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "environment", "code", "text"),
+    (
+        (("no_such:Agent",), {}, 2, "there is no module 'no_such'"),
+        (("my_agents:Nobody",), {}, 2, "has no 'Nobody'"),
+        (("my_agents",), {}, 2, "not of the form MODULE:NAME"),
+        (("my_agents:number",), {}, 2, "is a int: neither an agent"),
+        (("my_agents:Other",), {}, 2, "is a class, but not of agents"),
+        (("my_agents:wrong",), {}, 1, "it made a int, not an agent"),
+        (("my_agents:failing",), {}, 1, "ValueError: no luck"),
+        (("my_agents:made", "--id", "x"), {}, 2, "whose id is 'My calculator': leave --id out"),
+        (("my_agents:Calculator", "--id", "*"), {}, 1, "is no id"),
+        (("my_agents:Calculator", "--grace", "-1"), {}, 2, "-1"),
+        (("my_agents:Calculator", "--exchange", "a b"), {}, 2, "exchange="),
+        (("my_agents:Calculator", "--inbox", "."), {}, 2, "directory"),
+        (("my_agents:Calculator", "--inbox", "no/such/folder"), {}, 1, "no/such/folder"),
+        (("my_agents:Calculator",), {"AMQP_PORT": "9"}, 1, "start RabbitMQ"),
+        (("my_agents:Calculator",), {"AMQP_PORT": "x"}, 2, "AMQP_PORT is 1 to 65535"),
+        (("my_agents:Calculator",), {"AMQP_PASSWORD": "no"}, 1, "set AMQP_USERNAME and AMQP_P"),
+        (("my_agents:Calculator",), {"AMQP_VHOST": "no"}, 1, "has no virtual host 'no'"),
+    ),
+)
+def test_what_is_wrong_is_said_in_a_line(
+    tmp_path: Path,
+    broker: Broker,
+    args: tuple[str, ...],
+    environment: dict[str, str],
+    code: int,
+    text: str,
+) -> None:
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "civitas", "serve", *args],
+        cwd=tmp_path,
+        env={**os.environ, "AMQP_PORT": str(broker.port), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    *usage, last = done.stderr.splitlines()
+    assert text in last
+    assert last.startswith("civitas: " if code == 1 else "Error: ")
+    assert bool(usage) is (code == 2)

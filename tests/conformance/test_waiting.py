@@ -1,0 +1,107 @@
+"""A request with `wait=True` waits for an agent that is not there, until its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from civitas import Agent
+from civitas.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
+from conformance.conftest import WAIT_S, message
+from conformance.gate import Doer, Holder
+
+
+def test_for_an_agent_that_never_was(space: Any) -> None:
+    me = space.add(Agent("me"))
+    request = me.request(message("later", "note", name="a"), wait=True)
+    me.ask("me", "help").result(timeout=WAIT_S)
+    assert not request.done()
+    later = space.add(Holder("later"))
+    assert request.result(timeout=WAIT_S) == "a"
+    assert later.begun == ["a"]
+
+
+def test_for_an_agent_that_was_removed(space: Any) -> None:
+    me = space.add(Agent("me"))
+    space.add(Holder("comes back"))
+    assert me.ask("comes back", "note", name="first").result(timeout=WAIT_S) == "first"
+    space.remove("comes back")
+    request = me.request(message("comes back", "note", name="second"), wait=True)
+    with pytest.raises(AgentNotFound):
+        me.ask("comes back", "note", name="not waited for").result(timeout=WAIT_S)
+    assert not request.done()
+    again = space.add(Holder("comes back"))
+    assert request.result(timeout=WAIT_S) == "second"
+    assert again.begun == ["second"]
+
+
+def test_for_one_that_is_there(space: Any) -> None:
+    me = space.add(Agent("me"))
+    space.add(Holder("there"))
+    request = me.request(message("there", "note", name="a"), wait=True)
+    assert request.result(timeout=WAIT_S) == "a"
+
+
+def test_until_the_deadline_and_then_it_is_not_run(space: Any) -> None:
+    me = space.add(Agent("me"))
+    request = me.request(message("later", "note", name="late"), timeout=0.3, wait=True)
+    with pytest.raises(RequestTimeout, match=r'"later\.note" in 0\.3 s'):
+        request.result(timeout=WAIT_S)
+    later = space.add(Holder("later"))
+    assert me.ask("later", "note", name="new").result(timeout=WAIT_S) == "new"
+    assert later.begun == ["new"]
+
+
+def test_until_it_is_cancelled_or_dropped(space: Any) -> None:
+    me = space.add(Agent("me"))
+    request = me.request(message("later", "note", name="cancelled"), wait=True)
+    request.cancel()
+    with pytest.raises(RequestCancelled):
+        request.result(timeout=WAIT_S)
+    dropped = me.request(message("later", "note", name="dropped"), wait=True)
+    del dropped
+    kept = me.request(message("later", "note", name="kept"), wait=True)
+    later = space.add(Holder("later"))
+    assert kept.result(timeout=WAIT_S) == "kept"
+    assert later.begun == ["kept"]
+
+
+def test_until_the_space_is_closed(space: Any) -> None:
+    me = space.add(Agent("me"))
+    request = me.request(message("later", "note", name="a"), timeout=None, wait=True)
+    space.close()
+    with pytest.raises(SpaceClosed):
+        request.result(timeout=WAIT_S)
+
+
+def test_in_the_order_in_which_they_were_asked(space: Any) -> None:
+    me = space.add(Agent("me"))
+    names = [str(n) for n in range(50)]
+    asked = [me.request(message("later", "note", name=name), wait=True) for name in names]
+    later = space.add(Holder("later"))
+    assert [request.result(timeout=WAIT_S) for request in asked] == names
+    assert later.begun == names
+
+
+def test_in_an_action_that_awaits_it(space: Any) -> None:
+    async def ask(agent: Agent, _: Any) -> Any:
+        return await agent.request(message("later", "note", name="a"), wait=True)
+
+    space.add(Doer("doer", do=ask))
+    me = space.add(Agent("me"))
+    request = me.ask("doer", "do")
+    space.add(Holder("later"))
+    assert request.result(timeout=WAIT_S) == "a"
+
+
+def test_on_another_loop(space: Any) -> None:
+    me = space.add(Agent("me"))
+
+    async def both() -> Any:
+        request = me.request(message("later", "note", name="a"), wait=True)
+        await asyncio.to_thread(space.add, Holder("later"))
+        return await request
+
+    assert asyncio.run(both()) == "a"

@@ -1,0 +1,68 @@
+"""The faults: each breaks a trial under way, and returns when it is mended."""
+
+from __future__ import annotations
+
+import threading
+
+import pika
+
+from faults.trial import Trial
+from faults.worker import ID
+
+
+def kill_worker(trial: Trial) -> None:
+    """The worker is killed, and started again."""
+    trial.worker.kill()
+    trial.look_into_inbox()
+    trial.worker.start()
+
+
+def kill_broker(trial: Trial) -> None:
+    """The broker is killed, and started again."""
+    trial.broker.kill()
+    trial.lost()
+    trial.broker.start()
+
+
+def stop_broker(trial: Trial, seconds: float) -> None:
+    """The broker is stopped for a while."""
+    trial.broker.stop()
+    trial.lost()
+    threading.Event().wait(seconds)
+    trial.broker.start()
+
+
+def close_connections(trial: Trial) -> None:
+    """The broker closes every connection."""
+    trial.broker.ctl("close_all_connections", "a fault")
+    trial.lost()
+    trial.worker.wait_to_say("is lost")
+
+
+def cut(trial: Trial) -> None:
+    """The network resets every connection."""
+    trial.proxy.cut()
+    trial.lost()
+
+
+def stall(trial: Trial) -> None:
+    """The network passes nothing on until both sides have given up."""
+    trial.proxy.stall()
+    trial.lost()
+    trial.worker.wait_to_say("is lost")
+    trial.proxy.resume()
+
+
+def delete_queue(trial: Trial) -> None:
+    """Somebody deletes the queue that the worker consumes."""
+    parameters = pika.ConnectionParameters("127.0.0.1", trial.broker.port)
+    with pika.BlockingConnection(parameters) as connection:
+        connection.channel().queue_delete(trial.names.agent_queue(ID))
+    trial.worker.wait_to_say("is gone from the broker")
+
+
+def fill_disk(trial: Trial) -> None:
+    """The disk that the worker's inbox is on is full for a while."""
+    trial.worker.tell("fill")
+    trial.worker.wait_to_say("until its inbox can be written")
+    trial.worker.tell("free")

@@ -1,0 +1,139 @@
+"""What is sent to the worker: requests, and messages whose answers come back as messages."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import defaultdict
+from concurrent.futures import Future
+from itertools import count
+from typing import Any
+
+from civitas import Agent, AMQPSpace, RequestError, action
+from civitas.spaces.request import Request
+
+WAIT_S = 45
+IN_DOUBT = "in doubt"
+
+ACTIONS = {
+    "plain": ("work", "work_in_thread"),
+    "idempotent": ("work_idempotent",),
+    "detached": ("work_detached",),
+}
+
+
+class Sender(Agent):
+    """Hands the answers that come as messages to the load."""
+
+    def __init__(self, load: Load) -> None:
+        super().__init__("sender")
+        self._load = load
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Take an answer."""
+        self._load.ended(int(original_message_id or -1), data)
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Take an error."""
+        self._load.ended(int(original_message_id or -1), error)
+
+
+class Load:
+    """Keeps `window` messages under way until at least `total` are sent and `enough` is called.
+
+    Attributes:
+        outcomes: for each key, all that came back: the value, or the error's text
+        requests: the keys of those that were requests
+    """
+
+    def __init__(self, space: AMQPSpace, kind: str, total: int, window: int, seed: int) -> None:
+        self.outcomes: dict[int, list[Any]] = defaultdict(list)
+        self.requests: set[int] = set()
+        self.sent = 0
+        self._actions = ACTIONS[kind]
+        self._total = total
+        self._random = random.Random(seed)
+        self._window = threading.Semaphore(window)
+        self._changed = threading.Condition()
+        self._enough = threading.Event()
+        self._asked: list[Future[None]] = []
+        self._agent = space.add(Sender(self))
+        self._loop = asyncio.new_event_loop()
+        self._taking = threading.Thread(target=self._loop.run_forever)
+        self._taking.start()
+        self._sending = threading.Thread(target=self._send)
+        self._sending.start()
+
+    @property
+    def in_flight(self) -> int:
+        return self.sent - len(self.outcomes)
+
+    def reach(self, number: int, in_flight: int = 0) -> None:
+        """Wait until so many have an outcome, and so many have none."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: len(self.outcomes) >= number and self.in_flight >= in_flight, WAIT_S
+            ), f"{len(self.outcomes)} of {self.sent} ended, not {number}"
+
+    def enough(self) -> None:
+        """Send no more than `total`."""
+        self._enough.set()
+
+    def finish(self, patience: float | None = None) -> None:
+        """Send no more, and wait until everything has an outcome.
+
+        Args:
+            patience: seconds without a new outcome after which nothing is waited for any more
+        """
+        self.enough()
+        if patience is None:
+            self._sending.join(WAIT_S)
+            self.reach(self.sent)
+            return
+        with self._changed:
+            while len(self.outcomes) < max(self.sent, self._total):
+                count = len(self.outcomes)
+                if not self._changed.wait_for(lambda: len(self.outcomes) > count, patience):  # noqa: B023
+                    break
+
+    def join(self) -> None:
+        """Wait for its threads: the space is closed, and every request has ended."""
+        self._sending.join(WAIT_S)
+        for asked in self._asked:
+            asked.result(WAIT_S)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._taking.join()
+            self._loop.close()
+
+    def ended(self, key: int, outcome: Any) -> None:
+        with self._changed:
+            self.outcomes[key].append(outcome)
+            self._changed.notify_all()
+        self._window.release()
+
+    def _send(self) -> None:
+        for key in count():
+            if key >= self._total and self._enough.is_set():
+                break
+            if not self._window.acquire(timeout=WAIT_S):
+                break  # `finish` says what is missing
+            name = self._random.choice(self._actions)
+            message = {"to": "worker", "action": {"name": name, "args": {"key": key}}}
+            if self._random.random() < 0.5:
+                self.requests.add(key)
+                asked = self._agent.request(message, timeout=WAIT_S, wait=True)
+                waiting = asyncio.run_coroutine_threadsafe(self._outcome(key, asked), self._loop)
+                self._asked.append(waiting)
+            else:
+                self._agent.send({"id": str(key), **message})
+            self.sent = key + 1
+
+    async def _outcome(self, key: int, request: Request) -> None:
+        try:
+            self.ended(key, await request)
+        except RequestError as error:
+            self.ended(key, str(error))

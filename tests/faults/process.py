@@ -1,0 +1,80 @@
+"""The worker's process, started, told and killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+WAIT_S = 30
+TESTS = Path(__file__).resolve().parent.parent
+
+
+def wait_for(condition: Any, what: str, timeout: float = WAIT_S) -> None:
+    """Wait on a condition in another process, of which nothing gives notice."""
+    tick = threading.Event()
+    for _ in range(int(timeout * 100)):
+        if condition():
+            return
+        tick.wait(0.01)
+    raise AssertionError(f"it did not come about in {timeout} s: {what}")
+
+
+class Process:
+    """Runs `faults.worker`; its log is kept in a file, also over a restart."""
+
+    def __init__(self, settings: dict[str, Any], log: Path) -> None:
+        self._log = log
+        self._command = (sys.executable, "-m", "faults.worker", json.dumps(settings))
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=TESTS,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                bufsize=1,
+            )
+        self._hear("ready")
+
+    def tell(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._hear("done")
+
+    def wait(self) -> None:
+        """Wait until it has ended by itself."""
+        self._process.wait(WAIT_S)
+        self._process.communicate(timeout=WAIT_S)
+
+    def kill(self) -> None:
+        """Have it gone, at once."""
+        self._process.kill()
+        self._process.communicate()
+
+    def close(self) -> None:
+        """Have it close its space and end."""
+        self._process.communicate(timeout=WAIT_S)
+        assert self._process.returncode == 0, self.log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def said(self, text: str) -> bool:
+        return text in self.log
+
+    def wait_to_say(self, text: str) -> None:
+        wait_for(lambda: self.said(text), f"{text!r} in the worker's log")
+
+    def _hear(self, word: str) -> None:
+        assert self._process.stdout is not None
+        heard = self._process.stdout.readline()
+        assert heard == f"{word}\n", f"the worker said {heard!r}, not {word!r}: {self.log}"

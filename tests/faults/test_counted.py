@@ -1,0 +1,150 @@
+"""Each fault in the middle of a load, at a random moment: what came of every message, counted.
+
+The worker is a process of its own, which keeps its own record of what it did. The table of
+docs/reliability.md is what this prints, with every seed:
+
+    .venv/bin/python -m pytest -n 0 -m "" -v tests/faults/test_counted.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+
+from faults import breaking
+from faults.trial import Counts, Trial, trial
+
+pytestmark = [pytest.mark.timeout(120)]
+
+# Those that restart a broker, or wait until a connection counts as dead, take long.
+FEW, SLOW, FEWER, MANY = 3, 1, 2, 20
+LEAST = 1_000
+IN_FLIGHT = 0.05
+
+
+def seeds(few: int) -> Any:
+    """Twenty moments, of which the short run takes these few."""
+    late = (pytest.param(seed, marks=pytest.mark.long) for seed in range(few, MANY))
+    return pytest.mark.parametrize("seed", (*range(few), *late))
+
+
+@pytest.fixture
+def count(
+    fragile: Broker, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> Callable[..., Counts]:
+    """Run a fault, see that it hit enough of the load, and keep its counts for the table."""
+
+    def run(name: str, fault: Callable[[Trial], None], seed: int, **options: object) -> Counts:
+        with trial(fragile, tmp_path, seed, **options) as made:
+            counts = made.run(fault)
+        record_property("fault", name)
+        record_property("counts", asdict(counts))
+        assert counts.messages >= LEAST
+        assert counts.in_flight >= IN_FLIGHT * counts.messages
+        assert (counts.lost, counts.unanswered, counts.answered_again) == (0, 0, 0)
+        assert (counts.wrong, counts.left) == (0, 0)
+        return counts
+
+    return run
+
+
+def whole(counts: Counts) -> bool:
+    """Whether every message was handled once, and nothing is in doubt."""
+    return (counts.handled, counts.again, counts.in_doubt) == (counts.messages, 0, 0)
+
+
+@seeds(FEW)
+@pytest.mark.parametrize("kind", ("plain", "detached"))
+def test_a_killed_worker_leaves_in_doubt_what_it_had_begun_and_runs_nothing_again(
+    count: Callable[..., Counts], kind: str, seed: int
+) -> None:
+    counts = count(f"worker killed, {kind} actions", breaking.kill_worker, seed, kind=kind)
+    assert counts.again == 0
+    assert counts.in_doubt == counts.dead == counts.unrecorded
+    assert counts.handled + counts.in_doubt >= counts.messages
+
+
+@seeds(FEWER)
+def test_a_killed_worker_runs_idempotent_actions_again(
+    count: Callable[..., Counts], seed: int
+) -> None:
+    name = "worker killed, idempotent actions"
+    counts = count(name, breaking.kill_worker, seed, kind="idempotent")
+    assert counts.handled == counts.messages
+    assert (counts.again_ended, counts.in_doubt, counts.dead) == (0, 0, 0)
+    assert counts.again <= counts.unrecorded
+
+
+@seeds(FEWER)
+def test_a_killed_worker_without_an_inbox_loses_nothing(
+    count: Callable[..., Counts], seed: int
+) -> None:
+    counts = count("worker killed, no inbox", breaking.kill_worker, seed, inbox=False)
+    assert counts.handled == counts.messages
+    assert (counts.in_doubt, counts.dead) == (0, 0)
+
+
+@seeds(FEW)
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    (
+        ("connections closed by the broker", breaking.close_connections),
+        ("network cut", breaking.cut),
+        ("inbox disk full", breaking.fill_disk),
+    ),
+)
+def test_every_message_is_handled_once(
+    count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], seed: int
+) -> None:
+    assert whole(count(name, fault, seed))
+
+
+@seeds(SLOW)
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    (("broker killed", breaking.kill_broker), ("network stalled", breaking.stall)),
+)
+def test_every_message_is_handled_once_when_all_is_away_for_long(
+    count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], seed: int
+) -> None:
+    assert whole(count(name, fault, seed))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "seed"),
+    (
+        *((0.5, seed) for seed in range(SLOW)),
+        *(pytest.param(10, seed, marks=pytest.mark.long) for seed in range(MANY)),
+    ),
+)
+def test_every_message_sent_while_the_broker_is_away_is_handled_once(
+    count: Callable[..., Counts], seconds: float, seed: int
+) -> None:
+    fault = partial(breaking.stop_broker, seconds=seconds)
+    assert whole(count(f"broker stopped, {seconds:g} s", fault, seed))
+
+
+@seeds(FEW)
+def test_a_deleted_queue_takes_with_it_no_more_than_what_was_on_its_way_into_it(
+    fragile: Broker,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    seed: int,
+) -> None:
+    with trial(fragile, tmp_path, seed) as made:
+        counts = made.run(breaking.delete_queue, patience=5)
+    record_property("fault", "queue deleted")
+    record_property("counts", asdict(counts))
+    assert counts.messages >= LEAST
+    assert counts.in_flight >= IN_FLIGHT * counts.messages
+    assert (counts.again, counts.in_doubt, counts.answered_again, counts.left) == (0, 0, 0, 0)
+    # The broker has confirmed those. Requests among them end, in time, as RequestTimeout.
+    assert counts.lost <= 0.02 * counts.messages
+    assert counts.unanswered + counts.wrong == counts.lost
+    assert counts.handled == counts.messages - counts.lost

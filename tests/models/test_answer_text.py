@@ -1,0 +1,67 @@
+"""The text of an answer that a local model writes as JSON, while it is being written."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from civitas.models.choice import AnswerText, read_choice
+
+TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
+
+
+def in_packets(written: str, cuts: list[int]) -> list[str]:
+    places = [0, *sorted(cut % (len(written) + 1) for cut in cuts), len(written)]
+    return [written[a:b] for a, b in pairwise(places)]
+
+
+@given(TEXTS, st.booleans(), st.lists(st.integers(0, 400), max_size=12))
+def test_its_pieces_are_the_text_that_is_read_at_the_end(
+    text: str, ascii: bool, cuts: list[int]
+) -> None:
+    written = json.dumps({"answer": text}, ensure_ascii=ascii)
+    reader = AnswerText()
+    said = "".join(reader.add(packet) for packet in in_packets(written, cuts))
+    assert said == read_choice(written)
+    said.encode()
+
+
+@given(TEXTS, st.booleans(), st.integers(0, 400))
+def test_what_was_written_until_a_cut_is_how_the_text_begins(
+    text: str, ascii: bool, cut: int
+) -> None:
+    written = json.dumps({"answer": text}, ensure_ascii=ascii)
+    whole = read_choice(written)
+    assert isinstance(whole, str)
+    begun = AnswerText().add(written[:cut])
+    assert whole.startswith(begun)
+    assert all(len(AnswerText().add(packet)) == 0 for packet in (written[:cut][:10], ""))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    (
+        {"action": "add", "args": {"answer": "no"}},
+        {"answer": {"name": "Ann"}},
+        {"answer": 5},
+        {"answers": "no"},
+        "answer",
+    ),
+    ids=str,
+)
+def test_what_is_no_text_gives_none(chosen: Any) -> None:
+    reader = AnswerText()
+    assert "".join(map(reader.add, json.dumps(chosen))) == ""
+
+
+@given(st.lists(st.text('{}":\\ answeru0d8\n', max_size=6)))
+def test_whatever_is_written_it_does_not_fail(packets: list[str]) -> None:
+    reader = AnswerText()
+    "".join(map(reader.add, packets)).encode()
+    reader = AnswerText()
+    "".join(map(reader.add, ['{"answer": "', *packets])).encode()

@@ -1,0 +1,141 @@
+"""A program at a pseudo-terminal of its own, whose keys reach it as a person's do."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+WAIT_S = 30
+CONTROL_C = "\x03"
+CONTROL_D = "\x04"
+
+_CODES = re.compile(r"\x1b\[[?0-9;]*[a-zA-Z]|\x08")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def plain(text: str) -> str:
+    """A text without the codes that colour it or move the cursor."""
+    return _CODES.sub("", text)
+
+
+def uncoloured(text: str) -> str:
+    """A text without the codes that colour it."""
+    return _COLOURS.sub("", text)
+
+
+class Terminal:
+    """A program at a pseudo-terminal, which is in charge of the program's session.
+
+    Args:
+        args: the arguments of a Python interpreter, such as `-m civitas chat`
+        cwd: where it starts
+        columns: how wide the terminal is
+        environment: what is set beside what is set here; None unsets
+
+    Attributes:
+        raw: all that it wrote so far
+    """
+
+    def __init__(
+        self,
+        *args: str,
+        cwd: Path | None = None,
+        columns: int = 80,
+        environment: dict[str, str | None] | None = None,
+    ) -> None:
+        self.primary, secondary = pty.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        unset = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+        # This terminal answers no questions about its cursor.
+        given = {**unset, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
+        given |= environment or {}
+        self.process = subprocess.Popen(
+            [sys.executable, *args],
+            stdin=secondary,
+            stdout=secondary,
+            stderr=secondary,
+            start_new_session=True,
+            cwd=cwd,
+            env={k: v for k, v in given.items() if v is not None},
+            # So that it turns Control-C into a signal.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(secondary)
+        self.raw = ""
+        self._typed = 0  # how much there was when something was typed last
+        self._past = 0  # how much was waited for
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    @property
+    def seen(self) -> str:
+        """What was shown since something was typed last, without codes."""
+        return plain(self.raw[self._typed :])
+
+    def until(self, mark: str) -> str:
+        """Read until a mark is there, after the one before; give what is new up to it."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            new = self.raw[self._past :]
+            if mark in new:
+                shown = new[: new.index(mark) + len(mark)]
+                self._past += len(shown)
+                return plain(shown)
+            if mark in plain(new):  # there are codes in the midst of it
+                self._past = len(self.raw)
+                return plain(new)
+            if not self._read(end - time.monotonic()):
+                raise AssertionError(f"{mark!r} never came; there was {new!r}")
+
+    def type(self, keys: str) -> None:
+        """Type."""
+        self._typed = len(self.raw)
+        os.write(self.primary, keys.encode())
+
+    def end(self) -> int:
+        """Read to the end; give the exit code."""
+        end = time.monotonic() + WAIT_S
+        while self._read(end - time.monotonic()):
+            pass
+        return self.process.wait(WAIT_S)
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(WAIT_S)
+        os.close(self.primary)
+
+    def _read(self, seconds: float) -> bool:
+        """Whether something new came within so many seconds."""
+        if not select.select([self.primary], [], [], max(0, seconds))[0]:
+            return False
+        try:
+            got = os.read(self.primary, 65536)
+        except OSError:  # the program has closed its side
+            got = b""
+        self.raw += self._decoder.decode(got)
+        return bool(got)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

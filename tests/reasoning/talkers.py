@@ -1,0 +1,84 @@
+"""Participants of conversations: agents on written-down models, and one without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from civitas.models.protocol import Usage
+from civitas.models.scripted import ScriptedModel
+from civitas.reasoning.conversation.exchange import GO_ON
+from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.reply import Reply
+
+
+def agent(id: str | int, *answers: Any, **options: Any) -> ReActAgent:
+    """An agent whose model gives these answers."""
+    return ReActAgent(id, ScriptedModel(answers), **options)
+
+
+def heard(agent: ReActAgent) -> list[str]:
+    """What an agent remembers to have been told."""
+    return [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
+
+
+def answer(text: str, **more: Any) -> Reply:
+    """A reply with nothing but a text, at a price of one token in and one out."""
+    said = [{"role": "assistant", "content": text}]
+    given = {"stop_reason": "done", "usage": Usage(1, 1), "value": text, "steps": []} | more
+    return Reply(text=text, messages=said, **given)
+
+
+class Talker:
+    """A participant that is no Agent: it keeps what it hears, and says how often it spoke."""
+
+    def __init__(self, id: str | int) -> None:
+        self.id = id
+        self.heard: list[str] = []
+        self.asked = 0
+
+    async def reply(self, text: Any, **wanted: Any) -> Any:
+        self.asked += 1
+        number = self.asked
+        if text != GO_ON:
+            self.heard.append(text)
+        await asyncio.sleep(0)
+        return answer(f"{self.id} {number}")
+
+    async def observe(self, message: Any) -> None:
+        assert message["role"] == "user"
+        self.heard.append(message["content"])
+        await asyncio.sleep(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"heard": list(self.heard), "asked": self.asked}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.heard, self.asked = list(state["heard"]), state["asked"]
+
+
+class Gated(Talker):
+    """Speaks when it is let, and tells when it was cancelled."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.spoken = asyncio.Event()
+        self.cancelled = False
+        self.told: list[Any] = []
+
+    async def reply(self, text: Any, **wanted: Any) -> Any:
+        self.begun.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        said = await super().reply(text)
+        self.spoken.set()
+        return said
+
+    def interrupt(self, text: Any) -> bool:
+        self.told.append(text)
+        return True

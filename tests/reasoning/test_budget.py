@@ -1,0 +1,216 @@
+"""Replies within a budget: where they stop, what is not begun, who shares it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Budget,
+    Call,
+    Context,
+    DefinitionError,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    UnknownPrice,
+    Usage,
+    action,
+)
+from civitas.agent import Agent
+
+
+class Spender:
+    """Answers with a call for ever, at a stated cost."""
+
+    name = "scripted:spender"
+    context_tokens: int | None = None
+
+    def __init__(self, calls: int = 1, usage: Usage | None = None, max_tokens: int = 50) -> None:
+        self.asked = 0
+        self.calls = calls
+        self.usage = usage or Usage(100, 20)
+        self.max_tokens = max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return 20
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        self.asked += 1
+        calls = tuple(
+            Call(f"c{self.asked}.{n}", "work", {"n": self.asked}) for n in range(self.calls)
+        )
+        return ModelReply("", calls, self.usage, "calls")
+
+
+async def work(n: int) -> int:
+    """Work."""
+    await asyncio.sleep(0)
+    return n
+
+
+def agent(budget: Budget, model: Any = None, **options: Any) -> ReActAgent:
+    options.setdefault("actions", [work])
+    return ReActAgent("thinker", model or Spender(), budget=budget, max_iterations=100, **options)
+
+
+def test_model_calls_stop_the_reply_before_the_one_too_many() -> None:
+    budget = Budget(model_calls=3)
+    model = Spender()
+    thinker = agent(budget, model)
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, model.asked, len(reply.steps)) == ("budget", 3, 3)
+    assert "model calls" in reply.detail
+    assert reply.error is None
+    assert budget.spent.model_calls == 3
+    assert thinker.reply_sync("again").stop_reason == "budget"
+    assert model.asked == 3
+
+
+def test_tokens_are_held_to() -> None:
+    budget = Budget(tokens=1000)
+    model = Spender()
+    reply = agent(budget, model).reply_sync("go")
+    assert reply.stop_reason == "budget"
+    assert reply.usage.input_tokens + reply.usage.output_tokens == budget.spent.tokens <= 1000
+    assert model.asked > 2
+
+
+@pytest.mark.parametrize("parallel", (1, 3))
+def test_actions_are_counted_all_of_an_answer_or_none(parallel: int) -> None:
+    budget = Budget(actions=7)
+    done: list[int] = []
+
+    async def work(n: int) -> int:
+        """Work."""
+        done.append(n)
+        return n
+
+    thinker = agent(budget, Spender(parallel), actions=[work])
+    reply = thinker.reply_sync("go")
+    assert reply.stop_reason == "budget"
+    assert "actions" in reply.detail
+    assert len(done) == budget.spent.actions == 7 // parallel * parallel
+    last = reply.steps[-parallel:]
+    assert all("not executed" in (step.error or "") and not step.executed for step in last)
+    roles = [item["role"] for item in thinker.memory.get_memories()]
+    assert roles[-parallel:] == ["tool"] * parallel
+
+
+@pytest.mark.parametrize("where", ("model", "action"))
+def test_at_the_deadline_what_is_under_way_is_cancelled(where: str) -> None:
+    cancelled: list[str] = []
+
+    async def hang(what: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(what)
+            raise
+
+    class Slow(Spender):
+        async def complete(self, *args: Any, **more: Any) -> ModelReply:
+            if where == "model":
+                await hang("model")
+            return await super().complete(*args, **more)
+
+    async def work(n: int) -> None:
+        """Work."""
+        await hang("action")
+
+    thinker = agent(Budget(seconds=0.05), Slow(), actions=[work])
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, cancelled) == ("deadline", [where])
+    assert len(reply.steps) == (where == "action")
+    assert thinker.reply_sync("again").stop_reason == "deadline"
+
+
+def test_a_streamed_reply_keeps_to_it_too() -> None:
+    async def main() -> Any:
+        return [event async for event in agent(Budget(model_calls=2)).stream("go")][-1].reply
+
+    reply = asyncio.run(main())
+    assert (reply.stop_reason, len(reply.steps)) == ("budget", 2)
+
+
+def test_agents_that_share_one_never_pass_it_together() -> None:
+    budget = Budget(model_calls=50, actions=45)
+    models = [Spender() for _ in range(20)]
+    thinkers = [ReActAgent(f"a{n}", m, actions=[work], budget=budget) for n, m in enumerate(models)]
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(thinker.reply("go") for thinker in thinkers))
+
+    replies = asyncio.run(main())
+    assert sum(model.asked for model in models) == budget.spent.model_calls <= 50
+    assert budget.spent.actions <= 45
+    assert {reply.stop_reason for reply in replies} == {"budget"}
+
+
+def test_actions_find_it_and_give_parts_of_it_away() -> None:
+    budget = Budget(model_calls=4)
+
+    async def delegate(context: Context[Any]) -> str:
+        """Delegate."""
+        assert context.budget is budget
+        helper = ReActAgent("helper", Spender(), actions=[work], budget=budget.child(model_calls=2))
+        return (await helper.reply("go")).stop_reason
+
+    class Chief(Spender):
+        async def complete(self, *args: Any, **more: Any) -> ModelReply:
+            self.asked += 1
+            return ModelReply("", (Call(f"c{self.asked}", "delegate", {}),), self.usage)
+
+    reply = agent(budget, Chief(), actions=[delegate]).reply_sync("go")
+    assert [step.result["result"] for step in reply.steps] == ["budget", "budget"]
+    assert (reply.stop_reason, budget.spent.model_calls) == ("budget", 4)
+
+
+def test_in_a_space_an_action_finds_its_agents_budget() -> None:
+    class Worker(ReActAgent):
+        @action
+        async def left(self, context: Context[Any]) -> int | None:
+            """What is left."""
+            return None if context.budget is None else context.budget.left.model_calls
+
+    with NativeSpace() as space:
+        space.add(Worker("poor", Spender(), budget=Budget(model_calls=7)))
+        space.add(Worker("free", Spender()))
+        me = space.add(Agent("me"))
+        assert me.ask("poor", "left").result(20) == 7
+        assert me.ask("free", "left").result(20) is None
+
+
+def test_a_price_that_nobody_stated_is_an_error_before_the_first_call() -> None:
+    class Unknown(Spender):
+        name = "openai:a-model-of-next-year"
+
+    model = Unknown()
+    thinker = agent(Budget(usd=1.0), model)
+    with pytest.raises(UnknownPrice, match="nobody has stated the price of"):
+        thinker.reply_sync("go")
+    assert (model.asked, thinker.memory.get_memories()) == (0, [])
+
+
+def test_what_is_no_budget_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="budget= needs an object with reserve"):
+        agent(100)  # type: ignore[arg-type]
+
+
+def test_a_scripted_model_states_what_its_replies_take() -> None:
+    from civitas import ScriptedModel
+
+    usage = Usage(0, 40)
+    answer = ModelReply("", (Call("c", "work", {"n": 1}),), usage, "calls")
+    assert ScriptedModel([answer, "short"]).max_tokens == 40
+    assert ScriptedModel(["four", "three"]).max_tokens == 5
+    assert ScriptedModel([lambda *_: "?"]).max_tokens == 1000
+    assert ScriptedModel(["four"], max_tokens=7).max_tokens == 7
+    budget = Budget(tokens=2000)
+    answers = [replace(answer, calls=(Call("c", "work", {"n": n}),)) for n in range(99)]
+    reply = agent(budget, ScriptedModel(answers)).reply_sync("go")
+    assert reply.stop_reason == "budget"
+    assert 0 < budget.spent.tokens <= 2000

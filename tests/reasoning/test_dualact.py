@@ -1,0 +1,781 @@
+"""The dual act: who is asked what, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Agent,
+    Budget,
+    Call,
+    Conclusion,
+    ConclusionReached,
+    ConfigError,
+    DecisionAction,
+    DecisionMade,
+    DualActAgent,
+    DualActConfig,
+    HumanDecision,
+    Memory,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    Reply,
+    ScriptedModel,
+    Usage,
+)
+
+WAIT = 20
+
+
+def decide(action: str, instruction: str = "", reasoning: str = "because") -> str:
+    """A decision as a model spells it."""
+    return json.dumps({"action": action, "new_instruction": instruction, "reasoning": reasoning})
+
+
+GO = decide("CONTINUE", "Count the files.")
+DONE = decide("TERMINATE", reasoning="all is well")
+
+
+def two(
+    decisions: list[Any], works: list[Any], actions: Any = None, **config: Any
+) -> tuple[DualActAgent, ScriptedModel, ScriptedModel]:
+    options = {name: config.pop(name) for name in ("id", "budget") if name in config}
+    h, r = ScriptedModel(decisions), ScriptedModel(works)
+    human = ReActAgent("H", h)
+    reactive = ReActAgent("R", r, actions=actions)
+    return DualActAgent(DualActConfig(human, reactive, **config), **options), h, r
+
+
+def asked(model: ScriptedModel) -> list[str]:
+    """What a model was asked last, each time."""
+    return [messages[-1]["content"] for messages in model.received]
+
+
+# -- the tests of the specification ----------------------------------------------------------------
+
+
+def test_basic_execution() -> None:
+    dual, _, _ = two([GO, DONE], ["There are 3 files."])
+    reply = dual.reply_sync("How many files are there?")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("There are 3 files.", "terminated", 1)
+
+
+def test_multi_loop() -> None:
+    dual, _, r = two([GO, GO, GO, DONE], ["one", "two", "three"])
+    reply = dual.reply_sync("Count.")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("three", "terminated", 3)
+    assert [each.summary for each in reply.conclusions] == ["one", "two", "three"]
+    assert [each.action.value for each in reply.decisions] == ["CONTINUE"] * 3 + ["TERMINATE"]
+    assert len(r.received) == 3
+
+
+def test_max_loops() -> None:
+    dual, h, r = two([GO] * 9, ["a", "b", "c"], max_hr_loops=3)
+    reply = dual.reply_sync("Count.")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("c", "max_loops", 3)
+    # H judges the last conclusion too.
+    assert (len(h.received), len(r.received)) == (4, 3)
+    assert "did not accept after 3 runs" in reply.detail
+
+
+# -- the order -------------------------------------------------------------------------------------
+
+
+def test_h_is_given_the_task_first_and_may_end_it_there() -> None:
+    dual, h, r = two([decide("TERMINATE", reasoning="There is nothing to do.")], [])
+    reply = dual.reply_sync("Do nothing.")
+    assert (reply.text, reply.r_runs, reply.stop_reason) == (
+        "There is nothing to do.",
+        0,
+        "terminated",
+    )
+    assert "| Do nothing." in asked(h)[0]
+    assert r.received == []
+
+
+def test_r_is_first_where_that_is_said() -> None:
+    dual, h, r = two([DONE], ["There are 3 files."], first="reactive")
+    reply = dual.reply_sync("How many files are there?")
+    assert (reply.text, reply.r_runs, len(reply.decisions)) == ("There are 3 files.", 1, 1)
+    assert asked(r) == ["How many files are there?"]
+    assert "| There are 3 files." in asked(h)[0]
+
+
+def test_r_is_told_the_instruction_and_a_change_of_approach() -> None:
+    dual, _, r = two(
+        [GO, decide("REDIRECT", "Use list_files.", "guessing is no counting"), DONE], ["7", "3"]
+    )
+    dual.reply_sync("How many files are there?")
+    first, second = asked(r)
+    assert first.startswith("Count the files.\n")
+    assert "How many files are there?" in first
+    assert second.startswith("Change your approach; do not go on with what you did before.")
+    assert "Why: guessing is no counting" in second
+    assert "From now on: Use list_files." in second
+
+
+def test_without_an_instruction_r_is_given_the_task() -> None:
+    dual, _, r = two([decide("CONTINUE"), DONE], ["3"])
+    dual.reply_sync("How many files are there?")
+    assert asked(r) == ["How many files are there?"]
+
+
+def test_h_sees_what_r_really_called() -> None:
+    def count(folder: str) -> int:
+        """Count the files."""
+        if folder == "nowhere":
+            raise FileNotFoundError("there is no nowhere")
+        return 3
+
+    dual, h, _ = two(
+        [GO, DONE],
+        [
+            [
+                {"name": "count", "args": {"folder": "here"}},
+                {"name": "count", "args": {"folder": "nowhere"}},
+            ],
+            "There are 1000 files.",
+        ],
+        actions=[count],
+    )
+    reply = dual.reply_sync("How many files are there?")
+    shown = asked(h)[1]
+    assert "| There are 1000 files." in shown
+    assert '| count {"folder": "here"} gave: 3' in shown
+    assert '| count {"folder": "nowhere"} failed: there is no nowhere' in shown
+    assert [step.action for step in reply.steps] == ["count", "count"]
+    assert reply.conclusions[0].evidence[0]["result"] == "3"
+
+
+def test_long_evidence_is_cut_and_says_so() -> None:
+    def read() -> str:
+        """Read."""
+        return "x" * 1_000_000
+
+    dual, h, _ = two([GO, DONE], [{"name": "read"}, "read it"], actions=[read])
+    dual.reply_sync("Read.")
+    assert len(asked(h)[1]) < 5000
+    assert "[cut: the first 1000 of 1000000 characters]" in asked(h)[1]
+
+
+def test_usage_of_both_is_kept_apart() -> None:
+    dual, _, _ = two(
+        [ModelReply(GO, usage=Usage(10, 1)), ModelReply(DONE, usage=Usage(20, 2))],
+        [ModelReply("3", usage=Usage(100, 7))],
+    )
+    reply = dual.reply_sync("Count.")
+    assert (reply.human_usage, reply.reactive_usage) == (Usage(30, 3), Usage(100, 7))
+    assert reply.usage == Usage(130, 10)
+
+
+# -- decisions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    (
+        "decision: TERMINATE",
+        "TERMINATE",
+        f"```json\n{DONE}\n```",
+        f"{DONE}{DONE}",
+        f"I think: {DONE}",
+        '{"action": "TERMINATE"}',
+        '{"action": "terminate", "new_instruction": "", "reasoning": ""}',
+        '{"action": "TERMINATE", "new_instruction": "", "reasoning": "", "extra": 1}',
+        '{"action": ["TERMINATE"], "new_instruction": "", "reasoning": ""}',
+        '{"action": "TERMINATE", "new_instruction": null, "reasoning": ""}',
+        '["TERMINATE"]',
+        "null",
+        '"TERMINATE"',
+        '{"action": "TERMINATE", "action": "CONTINUE", "new_instruction": "", "reasoning": ""}',
+    ),
+)
+def test_an_unreadable_decision_is_never_taken_for_one(said: str) -> None:
+    dual, h, _ = two([GO, said, said, DONE], ["done something"])
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.text, reply.r_runs) == ("unreadable", "done something", 1)
+    assert len(reply.decisions) == 1
+    # Asked for once more, with the fault, and then no more.
+    assert len(h.received) == 3
+    assert "Your answer" in asked(h)[2]
+
+    dual, _, _ = two([GO, said, DONE], ["done something"])
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+
+
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_a_function_may_decide(form: str) -> None:
+    seen: list[tuple[Conclusion | None, Any]] = []
+
+    def plain(conclusion: Conclusion | None, original: Any) -> HumanDecision:
+        seen.append((conclusion, original))
+        if conclusion is None:
+            return HumanDecision(DecisionAction.CONTINUE, "Count.")
+        return HumanDecision(DecisionAction.TERMINATE, reasoning="fine")
+
+    async def later(conclusion: Conclusion | None, original: Any) -> HumanDecision:
+        await asyncio.sleep(0)
+        return plain(conclusion, original)
+
+    dual, h, _ = two([], ["3"])
+    dual.set_decision_func(plain if form == "sync" else later)
+    reply = dual.reply_sync("How many?")
+    assert (reply.text, reply.stop_reason) == ("3", "terminated")
+    assert [original for _, original in seen] == ["How many?"] * 2
+    assert seen[0][0] is None
+    assert seen[1][0] is not None
+    assert seen[1][0].summary == "3"
+    assert h.received == []
+
+
+# -- conclusions -----------------------------------------------------------------------------------
+
+
+def test_a_conclusion_in_its_parts_is_read() -> None:
+    said = {
+        "summary": "Counted.",
+        "steps": ["listed", "counted"],
+        "suggested_next_action": "count again",
+        "confidence": 0.9,
+        "artifacts": {"count": 3},
+    }
+    dual, h, _ = two([GO, DONE], [json.dumps(said)])
+    reply = dual.reply_sync("Count.")
+    (conclusion,) = reply.conclusions
+    assert conclusion.to_json() == {**said, "evidence": [], "error": None}
+    assert reply.text == "Counted."
+    for shown in ("| Counted.", "| - listed", "confidence: 0.9", "[R suggests: count again]"):
+        assert shown in asked(h)[1]
+
+
+@pytest.mark.parametrize("text", ("3 files", '{"count": 3}', "[1]", '{"summary": "x", "other": 1}'))
+def test_any_other_text_is_a_summary_without_confidence(text: str) -> None:
+    dual, h, _ = two([GO, DONE], [text])
+    (conclusion,) = dual.reply_sync("Count.").conclusions
+    assert conclusion == Conclusion(text)
+    assert conclusion.confidence is None
+    assert "confidence: not stated" in asked(h)[1]
+
+
+@pytest.mark.parametrize("confidence", (1.5, -0.1, "high", True))
+def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) -> None:
+    wrong = json.dumps({"summary": "Counted.", "confidence": confidence})
+    right = json.dumps({"summary": "Counted.", "confidence": 1})
+    dual, _, r = two([GO, DONE], [wrong, right])
+    (conclusion,) = dual.reply_sync("Count.").conclusions
+    assert conclusion.confidence == 1
+    assert "confidence is a number from 0 to 1" in asked(r)[1]
+
+    dual, h, _ = two([GO, DONE], [wrong, wrong])
+    (conclusion,) = dual.reply_sync("Count.").conclusions
+    assert conclusion.confidence is None
+    assert conclusion.error is not None
+    assert "unreadable" in conclusion.error
+    assert "came to no end of its own" in asked(h)[1]
+
+
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_a_function_may_extract_the_conclusion(form: str) -> None:
+    def plain(reply: Reply) -> Conclusion:
+        return Conclusion(reply.text.upper(), confidence=0.5)
+
+    async def later(reply: Reply) -> Conclusion:
+        return plain(reply)
+
+    dual, _, _ = two([GO, DONE], ["three"])
+    dual.set_conclusion_extractor(plain if form == "sync" else later)
+    assert dual.reply_sync("Count.").text == "THREE"
+
+
+def test_evidence_is_there_whoever_makes_the_conclusion() -> None:
+    dual, h, _ = two([GO, DONE], [{"name": "same"}, "one"], actions=[same])
+    dual.set_conclusion_extractor(lambda reply: Conclusion("my own words"))
+    dual.reply_sync("Count.")
+    assert "| my own words" in asked(h)[1]
+    assert "| same {} gave: 1" in asked(h)[1]
+
+
+def test_errors_of_r_go_to_h() -> None:
+    class Broken:
+        id = "broken"
+
+        async def reply(self, text: str) -> Reply:
+            raise ConnectionError("the worker is gone")
+
+        async def observe(self, message: Any) -> None: ...
+
+    model = ScriptedModel([GO, decide("TERMINATE", reasoning="it cannot be done")])
+    dual = DualActAgent(DualActConfig(ReActAgent("H", model), Broken()))
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.text) == ("terminated", "")
+    assert "ConnectionError: the worker is gone" in asked(model)[1]
+
+    dual, h, _ = two([GO, DONE], [{"name": "nothing"}] * 3)
+    dual.reply_sync("Count.")
+    assert "came to no end of its own: unreadable" in asked(h)[1]
+
+
+def test_an_h_that_fails_ends_it_with_the_last_conclusion() -> None:
+    for decisions, text in (([], ""), ([GO], "3")):
+        dual, _, _ = two(decisions, ["3"])
+        reply = dual.reply_sync("Count.")
+        assert (reply.stop_reason, reply.text) == ("error", text)
+        assert "H ('H'): ModelError: scripted: asked for reply" in reply.detail
+        assert reply.error is not None
+
+
+# -- configuration ---------------------------------------------------------------------------------
+
+
+def test_prompts_of_ones_own() -> None:
+    dual, h, r = two(
+        [GO, decide("REDIRECT", "Use {summary}.", "it was {wrong}"), DONE],
+        ["three {original_task}", "3"],
+        human_decision_prompt="Review the execution result:\n- Task: {original_task}\n"
+        "- Summary: {summary}\n- Steps: {steps}\n\nDecide: CONTINUE, TERMINATE, or REDIRECT?",
+        reactive_task_prompt='Do this: {instruction}\nFocus on: {focus_area} {"a": 1} {}',
+        conclusion_format_prompt="Say it in a word.",
+    )
+    dual.reply_sync("Count {x}.")
+    assert asked(h)[1].startswith(
+        "Review the execution result:\n- Task: | Count {x}.\n- Summary: | three {original_task}\n"
+    )
+    first, second = asked(r)
+    assert first == (
+        'Do this: Count the files.\nFocus on: because {"a": 1} {}\n\nSay it in a word.'
+    )
+    assert second.startswith("Change your approach")
+    assert 'Do this: Use {summary}.\nFocus on: it was {wrong} {"a": 1} {}' in second
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    (
+        ({"human": None}, "human= needs an agent that replies"),
+        ({"reactive": "R"}, "reactive= needs an agent that replies"),
+        ({"reactive": []}, "reactive="),
+        ({"reactive": ReActAgent}, "reactive= needs an agent that replies"),
+        ({"max_hr_loops": 0}, "max_hr_loops= is 1 or more, not 0"),
+        ({"max_hr_loops": 2.5}, "max_hr_loops="),
+        ({"first": "both"}, 'first= is "human" or "reactive"'),
+        ({"human_decision_prompt": "{sumary}"}, r"a place \{sumary\} that is not known; known: "),
+        ({"reactive_task_prompt": "{summary}"}, r"reactive_task_prompt= has a place \{summary\}"),
+        ({"conclusion_format_prompt": 7}, "conclusion_format_prompt= is a text"),
+        ({"review": "sometimes"}, "review= is 'every', 'on_error', 'no_progress'"),
+    ),
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, Any], told: str) -> None:
+    config = {"human": ReActAgent("H", "local"), "reactive": ReActAgent("R", "local"), **wrong}
+    with pytest.raises(ConfigError, match=told) as raised:
+        DualActConfig(**config)
+    assert isinstance(raised.value, ValueError)
+    assert isinstance(raised.value, TypeError)
+
+
+def test_its_parts() -> None:
+    human, reactive = ReActAgent("H", "local"), ReActAgent("R", "local")
+    dual = DualActAgent(DualActConfig(human=human, reactive=reactive))
+    assert dual.human_agent is human
+    assert dual.reactive_agent is reactive
+    assert (dual.id, dual.config.max_hr_loops) == ("dualact", 5)
+    for setter in (dual.set_decision_func, dual.set_conclusion_extractor):
+        with pytest.raises(ConfigError, match="is a function, not 7"):
+            setter(7)  # type: ignore[arg-type]
+
+
+def test_memories_are_apart_or_one() -> None:
+    for shared in (False, True):
+        dual, _, _ = two([GO, DONE], ["3"], shared_memory=shared)
+        dual.reply_sync("Count.")
+        human, reactive = dual.human_agent, dual.reactive_agent
+        assert (human.memory is reactive.memory) == shared
+        assert len(reactive.memory.get_memories()) == (6 if shared else 2)
+    with pytest.raises(ConfigError, match="shared_memory= needs agents with a memory"):
+        DualActConfig(Speaker(), ReActAgent("R", "local"), shared_memory=True)
+
+
+class Speaker:
+    """Talks without a model."""
+
+    id = "speaker"
+
+    async def reply(self, text: str) -> Reply:
+        return Reply(DONE, DONE, [], [], Usage(), "done")
+
+    async def observe(self, message: Any) -> None: ...
+
+
+def test_what_is_observed_both_remember_once() -> None:
+    for shared in (False, True):
+        dual, h, r = two([GO, DONE], ["3"], shared_memory=shared)
+        asyncio.run(dual.observe("It rains."))
+        dual.reply_sync("Count.")
+        for model in (h, r):
+            said = [message["content"] for message in model.received[0]]
+            assert said.count("It rains.") == 1
+
+
+# -- several R -------------------------------------------------------------------------------------
+
+
+def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
+    async def main() -> None:
+        second_done = asyncio.Event()
+
+        async def slow(*_: Any) -> str:
+            await second_done.wait()
+            return json.dumps({"summary": "north", "confidence": 0.4, "artifacts": {"n": 1}})
+
+        async def fast(*_: Any) -> str:
+            second_done.set()
+            return json.dumps({"summary": "south", "confidence": 0.8, "steps": ["looked"]})
+
+        h = ScriptedModel(
+            [
+                json.dumps(
+                    {
+                        "action": "CONTINUE",
+                        "new_instruction": ["Go north.", "Go south."],
+                        "reasoning": "",
+                    }
+                ),
+                DONE,
+            ]
+        )
+        models = [ScriptedModel([slow]), ScriptedModel([fast])]
+        workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
+        dual = DualActAgent(DualActConfig(ReActAgent("H", h), workers))
+        async with asyncio.timeout(WAIT):
+            reply = await dual.reply("Explore.")
+        assert (reply.text, reply.r_runs) == ("R0: north\nR1: south", 1)
+        (conclusion,) = reply.conclusions
+        assert (conclusion.confidence, conclusion.steps) == (0.4, ["R1: looked"])
+        assert conclusion.artifacts == {"R0": {"n": 1}}
+        assert [asked(model)[0].split("\n")[0] for model in models] == ["Go north.", "Go south."]
+        assert "There are 2 R." in asked(h)[0]
+
+    asyncio.run(main())
+
+
+def test_one_of_several_that_fails_does_not_take_the_others_along() -> None:
+    models = [ScriptedModel([]), ScriptedModel(["south"])]
+    workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
+    h = ScriptedModel([GO, DONE])
+    dual = DualActAgent(DualActConfig(ReActAgent("H", h), workers))
+    (conclusion,) = dual.reply_sync("Explore.").conclusions
+    assert "R1: south" in conclusion.summary
+    assert conclusion.error is not None
+    assert conclusion.error.startswith("R0: error: ModelError")
+
+
+# -- hooks and events ------------------------------------------------------------------------------
+
+
+def test_hooks_of_the_whole_of_h_and_of_r() -> None:
+    seen: list[tuple[str, Any]] = []
+    dual, _, _ = two([GO, GO, DONE], ["one", "two"])
+    for type in ("reply", "reasoning", "acting"):
+        for when in ("pre", "post"):
+            name = f"{when}_{type}"
+            dual.register_hook(
+                name, "see", lambda _, k, name=name: seen.append((name, k.get("loop")))
+            )
+    dual.reply_sync("Count.")
+    assert seen == [
+        ("pre_reply", None),
+        *[("pre_reasoning", 1), ("post_reasoning", 1), ("pre_acting", 1), ("post_acting", 1)],
+        *[("pre_reasoning", 2), ("post_reasoning", 2), ("pre_acting", 2), ("post_acting", 2)],
+        *[("pre_reasoning", 3), ("post_reasoning", 3)],
+        ("post_reply", None),
+    ]
+
+
+def test_hooks_may_change_decisions_instructions_and_conclusions() -> None:
+    dual, h, r = two([DONE, DONE], ["three"])
+
+    def insist(_: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        if kwargs["loop"] == 1:
+            return {"decision": HumanDecision(DecisionAction.CONTINUE, "Do it all the same.")}
+        return None
+
+    dual.register_hook("post_reasoning", "insist", insist)
+    dual.register_hook("pre_acting", "polite", lambda _, k: {"instruction": "Please count."})
+    dual.register_hook(
+        "post_acting", "loud", lambda _, k: {"conclusion": Conclusion(k["conclusion"].summary * 2)}
+    )
+    reply = dual.reply_sync("Count.")
+    assert (reply.text, reply.r_runs) == ("threethree", 1)
+    assert asked(r) == ["Please count."]
+    assert [each.action.value for each in reply.decisions] == ["CONTINUE", "TERMINATE"]
+    assert "| threethree" in asked(h)[1]
+
+
+@pytest.mark.parametrize("type", ("pre_reasoning", "post_reasoning", "pre_acting", "post_acting"))
+@pytest.mark.parametrize("fault", ("raises", "wrong"))
+def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None:
+    wrong: dict[str, Any] = {
+        "decision": 7,
+        "conclusion": 7,
+        "instruction": ["a", "b"],
+        "prompt": "",
+    }
+
+    def hook(_: Any, kwargs: dict[str, Any]) -> Any:
+        if fault == "raises":
+            raise ZeroDivisionError("oh")
+        return wrong
+
+    dual, _, _ = two([GO, DONE], ["three"])
+    dual.register_hook(type, "broken", hook)
+    reply = dual.reply_sync("Count.")
+    if fault == "raises" or type != "pre_reasoning":
+        assert reply.stop_reason == "error"
+        assert type in reply.detail
+
+
+def test_events_of_both_in_order() -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    dual, _, _ = two(
+        [GO, DONE], [{"name": "add", "args": {"a": 1, "b": 2}}, "It is 3."], actions=[add]
+    )
+
+    async def main() -> list[Any]:
+        return [event async for event in dual.stream("Add.")]
+
+    events = asyncio.run(main())
+    story = [(event.kind, event.agent) for event in events if event.kind not in ("message", "text")]
+    assert story == [
+        ("decision", "dualact"),
+        ("call_started", "R"),
+        ("call_ended", "R"),
+        ("conclusion", "dualact"),
+        ("decision", "dualact"),
+        ("done", "dualact"),
+    ]
+    texts = [event.text for event in events if event.kind == "text" and event.agent == "R"]
+    assert "".join(texts) == "It is 3."
+    assert [e.loop for e in events if isinstance(e, DecisionMade | ConclusionReached)] == [1, 1, 2]
+    assert events[-1].reply.text == "It is 3."
+
+
+# -- review ----------------------------------------------------------------------------------------
+
+
+def test_what_no_rule_catches_is_accepted() -> None:
+    dual, h, _ = two([GO], ["3"], review="on_error")
+    reply = dual.reply_sync("Count.")
+    assert (reply.text, reply.stop_reason, len(h.received)) == ("3", "terminated", 1)
+    assert reply.decisions[-1].reasoning == "accepted: on_error did not catch it"
+
+
+@pytest.mark.parametrize(
+    ("rule", "works", "reviewed"),
+    (
+        ("every", ["3"], True),
+        ("on_error", ["3"], False),
+        ("on_error", [{"name": "fail"}, "3"], True),
+        ("on_error", [{"name": "unknown"}, {"name": "unknown"}], True),
+        ("confidence", ['{"summary": "3", "confidence": 0.9}'], False),
+        ("confidence", ['{"summary": "3", "confidence": 0.4}'], True),
+        ("confidence", ["3"], True),
+        ("either", ['{"summary": "3", "confidence": 0.9}'], False),
+        ("either", [{"name": "fail"}, '{"summary": "3", "confidence": 0.9}'], True),
+        ("both", ["3"], False),
+        ("both", [{"name": "fail"}, "3"], True),
+        ("share", ["3"], False),
+        ("share", [{"name": "fine", "id": "1"}, "3"], True),
+    ),
+)
+def test_rules(rule: str, works: list[Any], reviewed: bool) -> None:
+    from civitas import after_budget_share, below_confidence, on_error
+
+    rules: dict[str, Any] = {
+        "confidence": below_confidence(0.5),
+        "either": on_error | below_confidence(0.5),
+        "both": on_error & below_confidence(0.5),
+        "share": after_budget_share(0.3),
+    }
+
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("no")
+
+    def fine() -> None:
+        """Be fine."""
+
+    dual, h, _ = two(
+        [GO, DONE],
+        works,
+        actions=[fail, fine],
+        review=rules.get(rule, rule),
+        budget=Budget(model_calls=8),
+    )
+    reply = dual.reply_sync("Count.")
+    assert reply.stop_reason == "terminated"
+    assert (len(h.received) == 2) == reviewed
+
+
+def test_no_progress_is_the_same_conclusion_again() -> None:
+    from civitas import no_progress
+
+    dual, h, _ = two([GO], ["3"], review=no_progress)
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+    assert len(h.received) == 1
+    dual, h, _ = two([GO, DONE], [{"name": "same"}] * 3, review="no_progress", actions=[same])
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+    assert len(h.received) == 2
+
+
+def same() -> int:
+    """Give the same."""
+    return 1
+
+
+# -- limits, cancelling, interrupting --------------------------------------------------------------
+
+
+def test_both_spend_of_one_budget() -> None:
+    budget = Budget(model_calls=3)
+    dual, h, r = two([GO, GO, DONE], ["a", "b"], budget=budget)
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.text) == ("budget", "a")
+    assert len(h.received) + len(r.received) == budget.spent.model_calls == 3
+    dual, h, r = two([GO, DONE], ["a"], budget=Budget(model_calls=1))
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.text, reply.r_runs) == ("budget", "", 1)
+
+
+def test_a_part_of_the_budget_may_be_ones_own() -> None:
+    budget = Budget(model_calls=10)
+    own = budget.child(model_calls=1)
+    human = ReActAgent("H", ScriptedModel([GO, DONE]))
+    reactive = ReActAgent("R", ScriptedModel([{"name": "same"}, "3"]), actions=[same], budget=own)
+    dual = DualActAgent(DualActConfig(human, reactive), budget=budget)
+    assert dual.reply_sync("Count.").stop_reason == "budget"
+    assert (human.budget, reactive.budget) == (budget, own)
+    with pytest.raises(ConfigError, match="budgets of their own"):
+        DualActAgent(DualActConfig(human, reactive), budget=Budget(model_calls=1))
+
+
+@pytest.mark.parametrize("who", ("H", "R", "function"))
+def test_cancelling_reaches_the_leaf(who: str) -> None:
+    async def main() -> None:
+        begun, ended = asyncio.Event(), []
+
+        async def hang(*_: Any) -> Any:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(who)
+
+        decisions, works = ([hang, DONE], ["3"]) if who == "H" else ([GO, DONE], [hang, "3"])
+        dual, _, _ = two(decisions, works)
+        if who == "function":
+            dual.set_decision_func(hang)
+        task = asyncio.create_task(dual.reply("Count."))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [who]
+
+    asyncio.run(main())
+
+
+def test_an_interruption_reaches_whoever_is_at_work() -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def hang(*_: Any) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        dual, _, r = two([GO, DONE], [hang, "3, in French"])
+        task = asyncio.create_task(dual.reply("Count."))
+        await begun.wait()
+        assert await dual.interrupt("In French, please.")
+        reply = await task
+        assert (reply.text, reply.stop_reason) == ("3, in French", "terminated")
+        assert asked(r)[-1] == "In French, please."
+
+    asyncio.run(main())
+
+
+def test_what_is_said_before_reaches_h() -> None:
+    dual, h, _ = two([DONE], [])
+    assert not dual.interrupt("Be quick.")
+    dual.reply_sync("Count.")
+    assert "The user says meanwhile:\n| Be quick." in asked(h)[0]
+
+
+# -- wherever a ReActAgent goes --------------------------------------------------------------------
+
+
+def test_in_a_space_it_is_asked_by_say() -> None:
+    dual, _, _ = two([GO, DONE], ["3"])
+    with NativeSpace() as space:
+        space.add(dual)
+        me = space.add(Agent("me"))
+        assert me.ask("dualact", "say", content="How many?").result(WAIT) == "3"
+
+
+@pytest.mark.parametrize("place", ("human", "reactive"))
+def test_a_dual_act_within_another(place: str) -> None:
+    inner, _, _ = two([GO, DONE], [DONE if place == "human" else "3"], id="inner")
+    plain = ReActAgent("R", ScriptedModel(["3"]))
+    boss = ReActAgent("boss", ScriptedModel([GO, DONE]))
+    if place == "reactive":
+        outer = DualActAgent(DualActConfig(boss, inner), id="outer", budget=Budget(model_calls=50))
+        assert inner.budget is outer.budget
+        reply = outer.reply_sync("How many?")
+        assert (reply.text, reply.r_runs) == ("3", 1)
+    else:
+        outer = DualActAgent(DualActConfig(inner, plain, first="reactive"), id="outer")
+        assert outer.reply_sync("How many?").stop_reason == "terminated"
+
+
+def test_an_answer_by_a_schema_is_rs() -> None:
+    dual, _, _ = two([GO, DONE], ["There are three.", "3"])
+    reply = dual.reply_sync("How many?", schema=int)
+    assert (reply.value, reply.text) == (3, "3")
+
+
+def test_threads_are_those_of_both() -> None:
+    dual, h, r = two([GO, DONE, GO, DONE], ["3", "4"])
+    dual.reply_sync("a", thread="Ann")
+    dual.reply_sync("b", thread="Bo")
+    assert (len(h.received[2]), len(r.received[1])) == (1, 1)
+
+
+def test_a_remembering_that_a_user_made() -> None:
+    class Loud(Memory):
+        def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+            return [{"role": "system", "content": "LOUD"}, *super().get_memories(limit)]
+
+    h = ScriptedModel([GO, DONE])
+    human = ReActAgent("H", h, memory=Loud())
+    dual = DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel(["3"]))))
+    assert dual.reply_sync("Count.").text == "3"
+    assert h.received[0][0]["content"] == "LOUD"
+
+
+def test_h_may_have_tools() -> None:
+    def check() -> str:
+        """Check."""
+        return "checked"
+
+    h = ScriptedModel([GO, ModelReply("", (Call("c", "check", {}),)), DONE])
+    human = ReActAgent("H", h, actions=[check])
+    dual = DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel(["3"]))))
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+    assert h.received[2][-1]["content"] == "checked"

@@ -1,0 +1,205 @@
+"""A dual act that is paused after any turn goes on, in another process, to the same end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import (
+    DualActAgent,
+    DualActConfig,
+    ReActAgent,
+    ScriptedModel,
+    StateError,
+)
+
+PROGRAM = '''
+import asyncio, json, sys
+from civitas import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
+
+def decide(action, instruction=""):
+    return json.dumps({"action": action, "new_instruction": instruction, "reasoning": "r"})
+
+def count(n: int) -> int:
+    """Count."""
+    return n + 1
+
+DECISIONS = [decide("CONTINUE", "one"), decide("REDIRECT", "two"), decide("TERMINATE")]
+WORKS = [
+    {"name": "count", "args": {"n": 1}}, '{"summary": "first", "confidence": 0.5}',
+    {"name": "count", "args": {"n": 2}}, '{"summary": "second", "artifacts": {"n": 3}}',
+]
+
+def by_memory(answers):
+    """Answers by how many of its own answers it remembers: it needs no position of its own."""
+    def answer(messages, actions):
+        return answers[sum(message["role"] == "assistant" for message in messages)]
+    return ScriptedModel([answer] * 20)
+
+def make(several=False):
+    human = ReActAgent("H", by_memory(DECISIONS))
+    workers = [ReActAgent(f"R{n}", by_memory(WORKS), actions=[count]) for n in range(2)]
+    return DualActAgent(DualActConfig(human, workers if several else workers[0]))
+
+def end(reply):
+    return {
+        "text": reply.text, "stop": reply.stop_reason, "runs": reply.r_runs,
+        "decisions": [each.to_json() for each in reply.decisions],
+        "conclusions": [each.to_json() for each in reply.conclusions],
+        "steps": [(step.action, step.args) for step in reply.steps],
+    }
+'''
+
+namespace: dict[str, Any] = {}
+exec(compile(PROGRAM, "program", "exec"), namespace)  # noqa: S102
+make, end = namespace["make"], namespace["end"]
+
+TURNS = [
+    ("post_reasoning", 1),
+    ("post_acting", 1),
+    ("post_reasoning", 2),
+    ("post_acting", 2),
+    ("post_reasoning", 3),
+]
+
+
+async def paused(dual: DualActAgent, type: str, loop: int) -> dict[str, Any]:
+    """Its state after a turn, from the hook; then it is cancelled."""
+    saved: list[dict[str, Any]] = []
+
+    def save(agent: DualActAgent, kwargs: dict[str, Any]) -> None:
+        if kwargs["loop"] == loop:
+            saved.append(json.loads(json.dumps(agent.state_dict())))
+            task.cancel()
+
+    dual.register_hook(type, "save", save)
+    task = asyncio.create_task(dual.reply("Count."))
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    return saved[0]
+
+
+@pytest.mark.parametrize("several", (False, True))
+@pytest.mark.parametrize(("type", "loop"), TURNS)
+def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, several: bool) -> None:
+    whole = end(asyncio.run(make(several).reply("Count.")))
+    assert (whole["stop"], whole["runs"]) == ("terminated", 2)
+    state = asyncio.run(paused(make(several), type, loop))
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(state))
+    program = PROGRAM + (
+        f"dual = make({several})\n"
+        f"dual.load_state_dict(json.load(open({str(path)!r})))\n"
+        "print(json.dumps(end(asyncio.run(dual.resume()))))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(json.dumps(whole))
+
+
+def test_it_goes_on_in_the_same_process_after_being_cancelled() -> None:
+    dual = make()
+    whole = end(asyncio.run(make().reply("Count.")))
+    saved = asyncio.run(paused(dual, "post_acting", 1))
+    dual.clear_hooks()
+    dual.load_state_dict(saved)
+    assert end(asyncio.run(dual.resume())) == whole
+    # Once it is over, it says the same again.
+    assert end(asyncio.run(dual.resume())) == whole
+
+
+def test_a_turn_that_was_cut_off_begins_anew() -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def hang(*_: Any) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        go, done = namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")
+        h, r = ScriptedModel([go, done]), ScriptedModel([hang, "done"])
+        dual = DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", r)))
+        task = asyncio.create_task(dual.reply("go"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        reply = await dual.resume()
+        assert (reply.text, reply.stop_reason, reply.r_runs) == ("done", "terminated", 1)
+        assert len(h.received) == 2
+
+    asyncio.run(main())
+
+
+def test_with_one_memory_it_goes_on_too() -> None:
+    def shared() -> DualActAgent:
+        h = ScriptedModel(
+            [namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")]
+        )
+        config = DualActConfig(
+            ReActAgent("H", h), ReActAgent("R", ScriptedModel(["done"])), shared_memory=True
+        )
+        return DualActAgent(config)
+
+    dual = shared()
+    asyncio.run(dual.observe("It rains."))
+    dual.reply_sync("go")
+    saved = dual.state_dict()
+    other = shared()
+    other.load_state_dict(saved)
+    assert other.human_agent.memory is other.reactive_agent.memory
+    assert other.state_dict() == saved
+
+
+def test_there_must_be_something_to_go_on_with() -> None:
+    dual = make()
+    with pytest.raises(StateError, match="has nothing to go on with"):
+        asyncio.run(dual.resume())
+    before = dual.state_dict()
+    dual.load_state_dict(before)
+    assert dual.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    (
+        (lambda s: s.update(kind="ReActAgent"), "no state of a DualActAgent"),
+        (lambda s: s.update(version=9), "of version 9"),
+        (lambda s: s.update(reactive=[]), "another number of R"),
+        (lambda s: s["progress"].pop("task"), "damaged: KeyError: 'task'"),
+        (lambda s: s["progress"].update(turn="nobody"), "nobody's turn"),
+        (lambda s: s["progress"].update(r_runs="2"), "is not of type int"),
+        (lambda s: s["progress"]["decisions"][0].update(action="STOP"), "STOP"),
+        (lambda s: s["progress"]["conclusions"][0].update(confidence=7), "confidence"),
+        (lambda s: s["progress"]["conclusions"][0].update(other=7), "other"),
+        (lambda s: s.update(progress=7), "damaged"),
+        (lambda s: s["human"].update(memory=7), "memory"),
+    ),
+)
+def test_a_damaged_state_is_named(change: Any, told: str) -> None:
+    dual = make()
+    dual.reply_sync("Count.")
+    saved = dual.state_dict()
+    change(saved)
+    with pytest.raises(StateError, match=told):
+        make().load_state_dict(saved)
+
+
+def test_the_next_reply_begins_anew() -> None:
+    h = ScriptedModel([namespace["decide"]("TERMINATE")] * 2)
+    dual = DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", ScriptedModel([]))))
+    dual.reply_sync("one")
+    reply = dual.reply_sync("two")
+    assert len(reply.decisions) == 1  # type: ignore[attr-defined]
+    assert "| two" in h.received[1][-1]["content"]

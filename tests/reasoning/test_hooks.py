@@ -1,0 +1,307 @@
+"""Hooks: what they see, what they may change, what happens when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from civitas import (
+    ACCESS_REQUESTED,
+    Action,
+    ApprovalRequest,
+    CallbackApprover,
+    DefinitionError,
+    HookError,
+    ModelReply,
+    NativeSpace,
+    NotPermitted,
+    ReActAgent,
+    Reply,
+    ScriptedModel,
+)
+
+TYPES = [
+    "pre_reply",
+    "post_reply",
+    "pre_observe",
+    "post_observe",
+    "pre_reasoning",
+    "post_reasoning",
+    "pre_acting",
+    "post_acting",
+]
+
+
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+def agent(*answers: Any, **options: Any) -> ReActAgent:
+    options.setdefault("actions", [add])
+    return ReActAgent("thinker", ScriptedModel(answers), **options)
+
+
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_hooks_are_called_in_order_with_what_the_step_is_about(form: str) -> None:
+    seen: list[tuple[str, dict[str, Any]]] = []
+
+    def watcher(type: str) -> Any:
+        def plain(who: ReActAgent, kwargs: dict[str, Any]) -> None:
+            assert who is thinker
+            seen.append((type, kwargs))
+
+        async def later(who: ReActAgent, kwargs: dict[str, Any]) -> None:
+            await asyncio.sleep(0)
+            plain(who, kwargs)
+
+        return plain if form == "sync" else later
+
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
+    for type in TYPES:
+        thinker.register_hook(type, "watch", watcher(type))
+    asyncio.run(thinker.observe("It rains."))
+    reply = thinker.reply_sync("1 + 2?", thread="t", run_id="r")
+    assert reply.text == "3"
+    reasoning = ["pre_reasoning", "post_reasoning"]
+    assert [type for type, _ in seen] == [
+        *["pre_observe", "post_observe", "pre_reply"],
+        *[*reasoning, "pre_acting", "post_acting", *reasoning],
+        "post_reply",
+    ]
+    about = dict(seen)
+    assert about["pre_observe"] == {"message": {"role": "user", "content": "It rains."}}
+    asked = {"text": "1 + 2?", "schema": None, "thread": "t", "run_id": "r"}
+    assert about["pre_reply"] == asked
+    assert about["post_reply"] == {**asked, "reply": reply}
+    call = {"action": "add", "args": {"a": 1, "b": 2}, "iteration": 1, "call_id": "call_1_1"}
+    assert about["pre_acting"] == call
+    assert about["post_acting"]["result"]["result"] == 3
+    assert about["pre_reasoning"]["iteration"] == 2
+    assert [m["role"] for m in about["pre_reasoning"]["messages"]] == ["user", "assistant", "tool"]
+    assert about["post_reasoning"]["answer"] == ModelReply("3")
+
+
+def test_what_a_hook_returns_takes_the_place_and_the_next_one_sees_it() -> None:
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "it is {n}")
+
+    def double(_: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {"args": {name: value * 2 for name, value in kwargs["args"].items()}}
+
+    thinker.register_hook("pre_reply", "polite", lambda _, k: {"text": k["text"] + ", please"})
+    thinker.register_hook("pre_acting", "double", double)
+    thinker.register_hook("pre_acting", "again", double)
+    thinker.register_hook(
+        "post_acting", "round", lambda _, k: {"result": {**k["result"], "result": 10}}
+    )
+    thinker.register_hook(
+        "post_reasoning",
+        "fill",
+        lambda _, k: {"answer": replace(k["answer"], text=k["answer"].text.format(n=10))},
+    )
+    thinker.register_hook(
+        "post_reply", "loud", lambda _, k: {"reply": replace(k["reply"], text="IT IS 10")}
+    )
+    reply = thinker.reply_sync("add")
+    assert reply.text == "IT IS 10"
+    assert reply.steps[0].args == {"a": 4, "b": 8}
+    kept = [item["content"] for item in thinker.memory.get_memories()]
+    assert kept == ["add, please", "", "10", "it is 10"]
+
+
+def test_messages_for_the_model_are_changed_for_that_answer_only() -> None:
+    thinker = agent("ok", "ok")
+    said = {"role": "system", "content": "Answer in French."}
+    thinker.register_hook("pre_reasoning", "say", lambda _, k: {"messages": [said, *k["messages"]]})
+    thinker.reply_sync("Hi")
+    model: Any = thinker.model
+    assert model.received[0] == [said, {"role": "user", "content": "Hi"}]
+    assert said not in thinker.memory.get_memories()
+
+
+def test_what_is_observed_may_be_changed() -> None:
+    thinker = agent()
+    thinker.register_hook(
+        "pre_observe", "mark", lambda _, k: {"message": {"role": "user", "content": "(heard)"}}
+    )
+    asyncio.run(thinker.observe("It rains."))
+    assert thinker.memory.get_memories() == [{"role": "user", "content": "(heard)"}]
+
+
+def test_setting_what_it_was_given_changes_nothing() -> None:
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "ok")
+
+    def scribble(_: Any, kwargs: dict[str, Any]) -> None:
+        kwargs["args"] = {"a": 100, "b": 100}
+        kwargs["call_id"] = "another"
+
+    thinker.register_hook("pre_acting", "scribble", scribble)
+    assert thinker.reply_sync("go").steps[0].result["result"] == 3
+
+
+def test_a_name_is_replaced_removed_and_cleared() -> None:
+    called: list[str] = []
+    thinker = agent("1", "2", "3", "4")
+    for name in ("one", "two"):
+        thinker.register_hook("pre_reply", name, lambda _, k, name=name: called.append(name))
+    thinker.register_hook("pre_reply", "one", lambda _, k: called.append("new one"))
+    thinker.reply_sync("go")
+    assert called == ["new one", "two"]
+    thinker.remove_hook("pre_reply", "one")
+    with pytest.raises(KeyError, match="no pre_reply hook 'one'"):
+        thinker.remove_hook("pre_reply", "one")
+    thinker.reply_sync("go")
+    assert called == ["new one", "two", "two"]
+    thinker.register_hook("post_reply", "last", lambda _, k: called.append("last"))
+    thinker.clear_hooks("pre_reply")
+    thinker.reply_sync("go")
+    thinker.clear_hooks()
+    thinker.reply_sync("go")
+    assert called == ["new one", "two", "two", "last"]
+
+
+def test_the_arguments_of_a_hook_are_checked_and_approved_like_the_models() -> None:
+    asked: list[ApprovalRequest] = []
+
+    def permit(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return True
+
+    thinker = agent(
+        {"name": "add", "args": {"a": 1, "b": 2}},
+        {"name": "add", "args": {"a": 5, "b": 5}},
+        "ok",
+        actions=[Action("add", add, access_policy=ACCESS_REQUESTED)],
+        approver=CallbackApprover(permit),
+    )
+
+    def change(_: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {"args": {"a": "one"} if kwargs["args"]["a"] == 5 else {"a": 10, "b": 20}}
+
+    thinker.register_hook("pre_acting", "change", change)
+    first, second = thinker.reply_sync("go").steps
+    assert first.result["result"] == 30
+    assert [request.args for request in asked] == [{"a": 10, "b": 20}]
+    assert second.error is not None
+    assert 'missing argument "b"' in second.error
+
+
+def test_what_a_pre_acting_hook_raises_is_what_the_model_is_told() -> None:
+    executed: list[int] = []
+    after: list[str] = []
+
+    def count(n: int) -> int:
+        executed.append(n)
+        return n
+
+    thinker = agent(
+        [{"name": "count", "args": {"n": 1}}, {"name": "count", "args": {"n": 2}}],
+        "ok",
+        actions=[count],
+    )
+
+    def guard(_: Any, kwargs: dict[str, Any]) -> None:
+        if kwargs["args"]["n"] == 1:
+            raise NotPermitted("1 is not counted")
+
+    thinker.register_hook("pre_acting", "guard", guard)
+    thinker.register_hook("post_acting", "after", lambda _, k: after.append(k["action"]))
+    reply = thinker.reply_sync("go")
+    assert (reply.text, executed, after) == ("ok", [2], ["count"])
+    assert [step.error for step in reply.steps] == ["1 is not counted", None]
+
+
+@pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_acting", "pre_observe", "post_observe"}))
+@pytest.mark.parametrize("fault", ("raises", "text"))
+def test_any_other_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
+    def broken(_: Any, kwargs: dict[str, Any]) -> Any:
+        if fault == "raises":
+            raise ZeroDivisionError("oh")
+        return "a text"
+
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3", "fine")
+    thinker.register_hook(type, "broken", broken)
+    reply = thinker.reply_sync("go")
+    assert reply.stop_reason == "error"
+    assert f"the {type} hook 'broken' failed" in reply.detail
+    assert ("ZeroDivisionError: oh" in reply.detail) == (fault == "raises")
+    assert isinstance(reply.error, HookError)
+    assert (reply.error.type, reply.error.hook) == (type, "broken")
+    if type == "post_acting":
+        assert reply.steps[0].result["result"] == 3
+        assert [item["role"] for item in reply.messages] == ["user", "assistant", "tool"]
+    if type == "post_reply":
+        assert reply.text == "3"
+    thinker.clear_hooks()
+    assert thinker.reply_sync("again").stop_reason == "done"
+
+
+@pytest.mark.parametrize("type", ("pre_observe", "post_observe"))
+def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
+    thinker = agent()
+    thinker.register_hook(type, "broken", lambda *_: 1 / 0)
+    with pytest.raises(HookError, match=f"{type} hook 'broken' failed: ZeroDivisionError"):
+        asyncio.run(thinker.observe("It rains."))
+    assert len(thinker.memory.get_memories()) == (type == "post_observe")
+
+
+@pytest.mark.parametrize(
+    ("type", "changed"),
+    (("post_reply", {"reply": "text"}), ("post_acting", {"result": "text"})),
+)
+def test_a_hook_that_puts_something_else_in_place_is_named(
+    type: str, changed: dict[str, Any]
+) -> None:
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
+    thinker.register_hook(type, "wrong", lambda *_: changed)
+    reply = thinker.reply_sync("go")
+    assert isinstance(reply, Reply)
+    assert reply.stop_reason == "error"
+    assert type in reply.detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    (
+        (("pre_thinking", "x", print), "there are no 'pre_thinking' hooks; there are pre_reply"),
+        (("pre_reply", "", print), "the name of a hook is a text"),
+        (("pre_reply", "x", "print"), "the pre_reply hook 'x' is no function"),
+    ),
+)
+def test_a_wrong_registration_is_an_error(arguments: tuple[Any, ...], told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        agent().register_hook(*arguments)
+
+
+def test_a_hook_may_register_and_remove_hooks() -> None:
+    called: list[str] = []
+    thinker = agent("1", "2")
+
+    def once(who: ReActAgent, _: dict[str, Any]) -> None:
+        called.append("once")
+        who.remove_hook("pre_reply", "once")
+        who.register_hook("pre_reply", "later", lambda *_: called.append("later"))
+
+    thinker.register_hook("pre_reply", "once", once)
+    thinker.reply_sync("go")
+    thinker.reply_sync("go")
+    assert called == ["once", "later"]
+
+
+def test_hooks_run_on_the_loop_of_the_space() -> None:
+    with NativeSpace() as space:
+        thinker = space.add(agent("ok"))
+        loops: list[Any] = []
+        thinker.register_hook(
+            "pre_reply", "where", lambda *_: loops.append(asyncio.get_running_loop())
+        )
+        assert thinker.reply_sync("go").text == "ok"
+        asker = space.add(ReActAgent("asker", ScriptedModel([])))
+
+        async def here() -> Any:
+            return asyncio.get_running_loop()
+
+        assert asyncio.run(asker._seat.carry(here)) is loops[0]  # type: ignore[union-attr]

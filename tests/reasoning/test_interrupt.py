@@ -1,0 +1,284 @@
+"""Interrupting a reply: it stops what it is doing, hears the text, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from civitas import ModelReply, NativeSpace, ReActAgent, ScriptedModel, TokenBoundedMemory
+
+WAIT = 20
+
+
+class Gate:
+    """Lets a test know that something has begun, and holds it until told."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+        self.cancelled = 0
+
+    async def wait(self) -> str:
+        self.begun.set()
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return "opened"
+
+
+def contents(agent: ReActAgent) -> list[str]:
+    return [f"{m['role']}: {m['content']}" for m in agent.memory.get_memories()]
+
+
+def test_the_models_answer_is_cancelled_and_the_text_heard() -> None:
+    async def main() -> None:
+        gate = Gate()
+        model = ScriptedModel([lambda *_: gate.wait(), "In French then."])
+        agent = ReActAgent("thinker", model)
+        task = asyncio.create_task(agent.reply("Tell me a story."))
+        await gate.begun.wait()
+        interruption = agent.interrupt("In French, please.")
+        assert interruption
+        assert await interruption is True
+        reply = await task
+        assert (reply.text, reply.stop_reason) == ("In French then.", "done")
+        assert gate.cancelled == 1
+        assert contents(agent) == [
+            "user: Tell me a story.",
+            "user: In French, please.",
+            "assistant: In French then.",
+        ]
+        assert not task.cancelling()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hanging", (1, 2))
+def test_actions_are_cancelled_and_what_ended_before_is_kept(hanging: int) -> None:
+    async def main() -> None:
+        gate = Gate()
+
+        async def quick() -> str:
+            return "was quick"
+
+        calls = [{"name": "quick"}, *[{"name": "wait"}] * hanging]
+        model = ScriptedModel([calls, "Stopped."])
+        agent = ReActAgent("thinker", model, actions=[quick, gate.wait])
+        task = asyncio.create_task(agent.reply("go"))
+        await gate.begun.wait()
+        agent.interrupt("Stop that.")
+        reply = await task
+        assert reply.text == "Stopped."
+        assert gate.cancelled == hanging
+        quick_step, *others = reply.steps
+        assert quick_step.result["result"] == "was quick"
+        for step in others:
+            assert "whether it had an effect is not known" in (step.error or "")
+        seen = model.received[1]
+        assert [m["role"] for m in seen] == ["user", "assistant", *["tool"] * len(calls), "user"]
+        assert seen[-1]["content"] == "Stop that."
+
+    asyncio.run(main())
+
+
+def test_with_no_reply_under_way_the_next_one_hears_it_first() -> None:
+    model = ScriptedModel(["ok", "ok"])
+    agent = ReActAgent("thinker", model)
+    assert not agent.interrupt("Be brief.")
+
+    async def awaited() -> bool:
+        return await agent.interrupt("Very brief.")
+
+    assert asyncio.run(awaited()) is False
+    agent.reply_sync("Who are you?")
+    said = [m["content"] for m in model.received[0]]
+    assert said == ["Be brief.", "Very brief.", "Who are you?"]
+    agent.reply_sync("And now?")
+    assert [m["content"] for m in model.received[1]] == [*said, "ok", "And now?"]
+
+
+def test_several_at_once_are_all_heard_in_order() -> None:
+    async def main() -> None:
+        gate = Gate()
+        agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "ok"]))
+        task = asyncio.create_task(agent.reply("go"))
+        await gate.begun.wait()
+        for text in ("one", "two", "three"):
+            assert agent.interrupt(text)
+        assert (await task).text == "ok"
+        assert contents(agent)[1:4] == ["user: one", "user: two", "user: three"]
+
+    asyncio.run(main())
+
+
+def test_a_model_that_will_not_be_cancelled_is_heard_out_and_then_it_goes_on() -> None:
+    async def main() -> None:
+        gate = Gate()
+
+        async def stubborn(*_: Any) -> str:
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                return "I finish my sentence."
+            return ""
+
+        agent = ReActAgent("thinker", ScriptedModel([stubborn, "Now I listen."]))
+        task = asyncio.create_task(agent.reply("go"))
+        await gate.begun.wait()
+        agent.interrupt("Listen!")
+        reply = await task
+        assert reply.text == "Now I listen."
+        assert contents(agent) == [
+            "user: go",
+            "assistant: I finish my sentence.",
+            "user: Listen!",
+            "assistant: Now I listen.",
+        ]
+        assert not task.cancelling()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("first", ("interrupt", "cancel"))
+def test_cancelling_from_outside_wins(first: str) -> None:
+    async def main() -> None:
+        gate = Gate()
+        agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "never said", "ok"]))
+        task = asyncio.create_task(agent.reply("go"))
+        await gate.begun.wait()
+        for what in (first, "cancel" if first == "interrupt" else "interrupt"):
+            if what == "interrupt":
+                agent.interrupt("Listen!")
+            else:
+                task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert contents(agent) == ["user: go", "user: Listen!"]
+        assert not agent.interrupt("nobody")
+
+    asyncio.run(main())
+
+
+def test_a_time_limit_around_a_reply_still_holds_after_an_interruption() -> None:
+    async def main() -> None:
+        first, second = Gate(), Gate()
+        model = ScriptedModel([lambda *_: first.wait(), lambda *_: second.wait(), "ok"])
+        agent = ReActAgent("thinker", model)
+
+        async def steer() -> None:
+            await first.begun.wait()
+            agent.interrupt("Listen!")
+            await second.begun.wait()
+            limit.reschedule(asyncio.get_running_loop().time())
+
+        steering = asyncio.create_task(steer())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(WAIT) as limit:
+                await agent.reply("go")
+        await steering
+        assert (first.cancelled, second.cancelled) == (1, 1)
+        assert (await agent.reply("again")).text == "ok"
+
+    asyncio.run(main())
+
+
+def test_from_another_thread_and_in_a_space() -> None:
+    begun = threading.Event()
+
+    async def hang(*_: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    with NativeSpace() as space:
+        agent = space.add(ReActAgent("thinker", ScriptedModel([hang, "I heard you."])))
+        asker = space.add(ReActAgent("asker", ScriptedModel([])))
+        pending = asker.ask("thinker", "say", content="Hi")
+        assert begun.wait(WAIT)
+        assert agent.interrupt("Hello?")
+        assert pending.result(WAIT) == "I heard you."
+        assert contents(agent)[1] == "user: Hello?"
+
+
+def test_an_action_may_interrupt_the_run_that_called_it() -> None:
+    agent: ReActAgent
+
+    async def ring() -> str:
+        assert agent.interrupt("The bell rang.")
+        return "rung"
+
+    agent = ReActAgent("thinker", ScriptedModel([{"name": "ring"}, "ok"]), actions=[ring])
+    reply = agent.reply_sync("go")
+    assert reply.text == "ok"
+    assert reply.steps[0].result["result"] == "rung"
+    assert contents(agent)[-2:] == ["user: The bell rang.", "assistant: ok"]
+
+
+def test_a_storm_of_interruptions_loses_none() -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+        answers = 0
+
+        class Model:
+            name = "model"
+            context_tokens = None
+
+            async def complete(self, messages: Any, actions: Any = None) -> ModelReply:
+                nonlocal answers
+                begun.set()
+                if messages[-1]["content"] != "that is all":
+                    await asyncio.Event().wait()
+                answers += 1
+                return ModelReply("ok")
+
+        agent = ReActAgent(
+            "thinker", Model(), max_iterations=10_000, memory=TokenBoundedMemory(1_000_000)
+        )
+        task = asyncio.create_task(agent.reply("go"))
+        await begun.wait()
+        threads = [
+            threading.Thread(target=lambda n=n: [agent.interrupt(f"{n}.{i}") for i in range(200)])
+            for n in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        assert await agent.interrupt("that is all")
+        async with asyncio.timeout(WAIT):
+            assert (await task).text == "ok"
+        heard = [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
+        for n in range(4):
+            assert [t for t in heard if t.startswith(f"{n}.")] == [f"{n}.{i}" for i in range(200)]
+        assert answers == 1
+
+    asyncio.run(main())
+
+
+def test_only_a_text_can_be_said() -> None:
+    with pytest.raises(TypeError, match="interrupt takes a text, not int"):
+        ReActAgent("thinker", ScriptedModel([])).interrupt(7)  # type: ignore[arg-type]
+
+
+def test_a_cancellation_that_was_on_its_way_before_the_reply_began_is_one() -> None:
+    async def main() -> None:
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        agent = ReActAgent("thinker", ScriptedModel([{"name": "never"}, "ok"]), actions=[never])
+
+        async def late() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await agent.reply("go")
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(late())
+
+    asyncio.run(main())

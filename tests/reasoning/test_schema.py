@@ -1,0 +1,224 @@
+"""Answers by a schema: what the value is, what is refused, what the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from civitas import DefinitionError, ReActAgent, ScriptedModel
+from reasoning.answers import Answers, say
+
+
+@dataclass
+class City:
+    name: str
+    people: int
+
+
+class Place(TypedDict):
+    x: int
+    y: int
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    age: int = pydantic.Field(ge=0)
+
+
+class Tree(pydantic.BaseModel):
+    value: int
+    children: list[Tree] = []
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+CITY = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer", "minimum": 0}},
+    "required": ["name", "people"],
+    "additionalProperties": False,
+}
+
+
+def ask(schema: Any, *answers: str) -> Any:
+    return ReActAgent("thinker", ScriptedModel(answers)).reply_sync("go", schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    (
+        (CITY, '{"name": "Bern", "people": 134000}', {"name": "Bern", "people": 134000}),
+        (City, '{"name": "Bern", "people": 134000}', City("Bern", 134000)),
+        (Place, '{"x": 1, "y": 2}', {"x": 1, "y": 2}),
+        (Person, ' {"name": "Ann", "age": 3}\n', Person(name="Ann", age=3)),
+        (
+            Tree,
+            '{"value": 1, "children": [{"value": 2}]}',
+            Tree(value=1, children=[Tree(value=2)]),
+        ),
+        (list[int], "[1, 2, 3]", [1, 2, 3]),
+        (int, "7", 7),
+        (bool, "true", True),
+        (str, '"text"', "text"),
+        (Colour, '"red"', Colour.RED),
+        (Literal["yes", "no"], '"no"', "no"),
+        (int | None, "null", None),
+        ({}, "[null]", [None]),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, "5", 5),
+    ),
+)
+def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, value: Any) -> None:
+    reply = ask(schema, text)
+    assert (reply.stop_reason, reply.detail) == ("done", "")
+    assert reply.value == value
+    assert type(reply.value) is type(value)
+    assert reply.text == text
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "told"),
+    (
+        (CITY, "Bern has 134000 people.", "is not JSON: Expecting value at character 0"),
+        (CITY, '```json\n{"name": "Bern", "people": 1}\n```', "is not JSON"),
+        (CITY, '{"name": "Bern", "people": 1} Done!', "is not JSON: Extra data"),
+        (CITY, '{"name": "Bern", "people": 1, "people": 2}', "a key is there twice"),
+        (CITY, '{"name": "Bern", "people": NaN}', "NaN is not JSON"),
+        (CITY, '{"name": "Bern", "people": -5}', "answer.people is wrong: -5 is less than"),
+        (CITY, '{"name": "Bern"}', "'people' is a required property"),
+        (CITY, "[" * 100_000, "nested too deep"),
+        (City, '{"name": "Bern", "people": "many"}', "must be integer, not string"),
+        (City, "[]", "must be"),
+        (Person, '{"name": "Ann", "age": -1}', "age"),
+        (list[int], '[1, "2"]', "answer[1] must be integer, not string"),
+        (str, '"\\ud800"', "is not JSON"),
+        (int, "1e400", "is not JSON"),
+    ),
+)
+def test_what_does_not_follow_is_asked_for_once_more_with_the_fault(
+    schema: Any, text: str, told: str
+) -> None:
+    good = {
+        id(CITY): '{"name": "Bern", "people": 1}',
+        id(City): '{"name": "Bern", "people": 1}',
+        id(Person): '{"name": "Ann", "age": 1}',
+        id(str): '"x"',
+        id(int): "1",
+    }.get(id(schema), "[1]")
+    model = ScriptedModel([text, good])
+    reply = ReActAgent("thinker", model).reply_sync("go", schema=schema)
+    assert reply.stop_reason == "done"
+    assert json.loads(reply.text) == json.loads(good)
+    again = model.received[1][-1]
+    assert again["role"] == "user"
+    assert told in again["content"]
+    assert "Answer with JSON alone that follows this schema: {" in again["content"]
+
+
+def test_a_schema_that_is_never_met_ends_as_unreadable() -> None:
+    reply = ask(City, "no", "no", '{"name": "Bern", "people": 1}')
+    assert reply.stop_reason == "unreadable"
+    assert (reply.text, reply.value) == ("no", "no")
+    reply = ask({"not": {}}, "1", "2", "3")
+    assert reply.stop_reason == "unreadable"
+    assert "does not follow the schema" in reply.detail
+
+
+def test_the_model_is_given_the_schema_and_actions_go_on_working() -> None:
+    given: list[Any] = []
+
+    class Model:
+        name = "model"
+        context_tokens = None
+
+        def __init__(self) -> None:
+            self.script = ScriptedModel([{"name": "people_of", "args": {"city": "Bern"}}, "134000"])
+
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            given.append((schema, [action.name for action in actions]))
+            return await self.script.complete(messages, actions)
+
+    def people_of(city: str) -> int:
+        """How many people live in a city."""
+        return 134000
+
+    agent = ReActAgent("thinker", Model(), actions=[people_of])
+    reply = agent.reply_sync("How many?", schema=int)
+    assert reply.value == 134000
+    assert given == [({"type": "integer"}, ["people_of"])] * 2
+
+
+def test_what_a_terminal_action_returns_is_the_value_whatever_the_schema() -> None:
+    from civitas import Action
+
+    agent = ReActAgent(
+        "thinker",
+        ScriptedModel([{"name": "stop"}]),
+        actions=[Action("stop", lambda: "stopped", terminal=True)],
+    )
+    reply = agent.reply_sync("go", schema=int)
+    assert (reply.stop_reason, reply.value) == ("terminal", "stopped")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    (
+        {"type": "nonsense"},
+        {"properties": 7},
+        {"type": object()},
+        print,
+        7,
+        "a text",
+        lambda: None,
+        type("Opaque", (), {}),
+    ),
+)
+def test_what_is_no_schema_is_an_error_before_the_model_is_asked(schema: Any) -> None:
+    model = ScriptedModel(["1"])
+    agent = ReActAgent("thinker", model)
+    with pytest.raises(DefinitionError, match="schema="):
+        agent.reply_sync("go", schema=schema)
+    assert (model.received, agent.memory.get_memories()) == ([], [])
+    assert agent.reply_sync("go").text == "1"
+
+
+def test_nothing_is_fetched_for_a_schema() -> None:
+    agent = ReActAgent("thinker", ScriptedModel(["1", "ok"]))
+    with pytest.raises(DefinitionError, match="schema= cannot be checked"):
+        agent.reply_sync("go", schema={"$ref": "http://127.0.0.1:9/schema.json"})
+    assert agent.reply_sync("go").text == "ok"
+
+
+def test_an_answer_that_was_cut_says_so() -> None:
+    from civitas import ModelReply
+
+    cut = ModelReply('{"name": "Be', finish_reason="length")
+    model = Answers(cut, say('{"name": "Bern", "people": 1}'))
+    reply = ReActAgent("thinker", model).reply_sync("go", schema=City)
+    assert reply.value == City("Bern", 1)
+    assert "cut at the model's length limit" in model.prompts[1][-1]["content"]
+
+
+@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
+def test_any_text_is_a_value_of_the_schema_or_a_reply_that_says_it_is_none(text: str) -> None:
+    if not text.strip():
+        return
+    reply = asyncio.run(ReActAgent("a", ScriptedModel([text, text])).reply("go", schema=list[int]))
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        assert (reply.stop_reason, reply.value) == ("done", value)
+    else:
+        assert reply.stop_reason == "unreadable"

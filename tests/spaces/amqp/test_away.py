@@ -1,0 +1,211 @@
+"""Messages to an agent that is away: they wait for it, for a while, and so many of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Agent, AgentNotFound, MailboxFull, RequestTimeout
+from conformance.conftest import Recorder, message
+from conformance.gate import Holder
+from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
+from spaces.amqp.worker import Notes, Worker
+
+
+@pytest.mark.parametrize("inbox", (False, True))
+@pytest.mark.parametrize("how", ("close", "kill"))
+def test_what_is_sent_waits_and_comes_in_order(
+    inbox: bool, how: str, make_space: MakeSpace, start: StartProcess, notes: Notes, tmp_path: Path
+) -> None:
+    options = {"inbox": str(tmp_path / "inbox.db")} if inbox else {}
+    process = start(**options)
+    process.add("there")
+    here = make_space()
+    me = here.add(Recorder("me"))
+    me.ask("there", "echo").result(timeout=WAIT_S)
+    process.do("close") if how == "close" else process.kill()
+    texts = [str(number) for number in range(200)]
+    for text in texts:
+        me.send(message("there", "note", text=text))
+    with pytest.raises(AgentNotFound):
+        me.ask("there", "note", text="not waited for").result(timeout=WAIT_S)
+    start(**options).add("there")
+    me.wait_for(len(texts))
+    assert notes.lines() == [f"done {text}" for text in texts]
+    assert [m["action"]["args"]["data"] for m in me.messages] == [f"{t} by there" for t in texts]
+
+
+def test_what_a_process_had_been_brought_and_not_begun_comes_again_in_order(
+    make_space: MakeSpace, start: StartProcess, notes: Notes
+) -> None:
+    process = start()
+    process.add("there", holds=True)
+    me = make_space().add(Recorder("me"))
+    texts = [str(number) for number in range(100)]
+    me.send(message("there", "hold_again", text="first"))
+    for text in texts:
+        me.send(message("there", "note", text=text))
+    until(lambda: process.do("busy", id="there")["waiting"] == len(texts))
+    process.kill()
+    start().add("there")
+    me.wait_for(len(texts) + 1)
+    assert notes.lines() == [
+        "begun first",
+        "begun first",
+        "done first",
+        *(f"done {text}" for text in texts),
+    ]
+
+
+def test_a_request_that_waits_waits_for_a_process_that_is_gone(
+    make_space: MakeSpace, start: StartProcess, notes: Notes
+) -> None:
+    process = start()
+    process.add("there")
+    me = make_space().add(Agent("me"))
+    assert me.ask("there", "echo", value=1).result(timeout=WAIT_S) == 1
+    process.kill()
+    late = me.request(message("there", "note", text="late"), timeout=0.3, wait=True)
+    waits = me.request(message("there", "note", text="waited"), wait=True)
+    with pytest.raises(RequestTimeout):
+        late.result(timeout=WAIT_S)
+    start().add("there")
+    assert waits.result(timeout=WAIT_S) == "waited by there"
+    assert notes.lines() == ["done waited"]
+
+
+def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
+    make_space: MakeSpace, start: StartProcess, notes: Notes
+) -> None:
+    process = start()
+    process.add("there")
+    me = make_space().add(Agent("me"))
+    assert me.ask("there", "echo", value=1).result(timeout=WAIT_S) == 1
+    process.kill()
+    until(lambda: gone(me))
+    taken = []
+    for _ in range(5):
+        began = time.monotonic()
+        with pytest.raises(AgentNotFound, match='no agent "there" in this space'):
+            me.ask("there", "note", text="not run").result(timeout=WAIT_S)
+        taken.append(time.monotonic() - began)
+    assert min(taken) < 0.2
+    asked = [me.ask("there", "note", text="not run") for _ in range(200)]
+    for request in asked:
+        with pytest.raises(AgentNotFound):
+            request.result(timeout=WAIT_S)
+    start().add("there")
+    assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
+    assert notes.lines() == ["done new"]
+
+
+def gone(me: Agent) -> bool:
+    """Whether the broker has seen that the other is."""
+    try:
+        me.request(message("there", "echo"), timeout=0.5).result(timeout=WAIT_S)
+    except (AgentNotFound, RequestTimeout):
+        return True
+    return False
+
+
+def test_what_waits_for_too_long_goes_to_the_dead_letters(
+    make_space: MakeSpace, dead: Dead
+) -> None:
+    there, here = make_space(keep=1), make_space(keep=1)
+    there.add(Holder("there"))
+    me = here.add(Agent("me"))
+    assert me.ask("there", "note", name="before").result(timeout=WAIT_S) == "before"
+    there.close()
+    me.send({"id": "mine", "meta": {"a": 1}, **message("there", "note", name="too long")})
+    properties, body = dead.next()
+    assert b'"id":"mine"' in body
+    assert b'"name":"too long"' in body
+    assert properties.headers["x-death"][0]["reason"] == "expired"
+    again = make_space(keep=1)
+    holder = again.add(Holder("there"))
+    assert me.ask("there", "note", name="after").result(timeout=WAIT_S) == "after"
+    assert holder.begun == ["after"]
+
+
+def test_a_mailbox_of_one_that_is_away_is_as_large_as_of_one_that_is_there(
+    make_space: MakeSpace, waiting: Callable[[str], int]
+) -> None:
+    there, here = make_space(mailbox=5), make_space(mailbox=5)
+    there.add(Holder("there"))
+    me = here.add(Recorder("me"))
+    assert me.ask("there", "note", name="before").result(timeout=WAIT_S) == "before"
+    there.close()
+    for number in range(8):
+        me.send({"id": str(number), **message("there", "note", name=str(number))})
+    told = me.told(3)
+    assert [args["original_message_id"] for _, args in told] == ["5", "6", "7"]
+    assert {name for name, _ in told} == {"error"}
+    assert all('mailbox of "there" is full' in args["error"] for _, args in told)
+    with pytest.raises(MailboxFull, match='"there" is full'):
+        me.request(message("there", "note", name="x"), wait=True).result(timeout=WAIT_S)
+    with pytest.raises(MailboxFull, match='"there" is full'):
+        me.ask("there", "note", name="x").result(timeout=WAIT_S)
+    assert waiting("there") == 5
+    holder = make_space(mailbox=5).add(Holder("there"))
+    me.wait_for(8)
+    assert holder.begun == ["0", "1", "2", "3", "4"]
+
+
+def test_a_broadcast_waits_too_for_who_is_away(make_space: MakeSpace) -> None:
+    there, here = make_space(), make_space()
+    there.add(Holder("there"))
+    me = here.add(Recorder("me", receive_own_broadcasts=False))
+    assert me.ask("there", "note", name="before").result(timeout=WAIT_S) == "before"
+    there.close()
+    me.send(message("*", "note", name="all"))
+    me.ask("me", "help").result(timeout=WAIT_S)
+    holder = make_space().add(Holder("there"))
+    assert me.told(1) == [("response", {"data": "all", "original_message_id": None})]
+    assert holder.begun == ["all"]
+
+
+def test_to_one_that_never_was_nothing_is_kept(make_space: MakeSpace) -> None:
+    me = make_space().add(Recorder("me"))
+    for _ in range(100):
+        me.send(message("never", "note", name="nobody"))
+    me.ask("me", "help").result(timeout=WAIT_S)
+    holder = make_space().add(Holder("never"))
+    assert me.ask("never", "note", name="a").result(timeout=WAIT_S) == "a"
+    assert holder.begun == ["a"]
+    assert me.messages == []
+
+
+def test_many_that_wait_are_no_reason_to_miss_a_new_one(make_space: MakeSpace) -> None:
+    there, here = make_space(), make_space()
+    there.add(Worker("there", Notes("/dev/null")))
+    me = here.add(Recorder("me"))
+    me.ask("there", "echo").result(timeout=WAIT_S)
+    there.close()
+    for number in range(5000):
+        me.send(message("there", "echo", value=number))
+    back = make_space()
+    adding = threading.Thread(target=back.add, args=(Worker("there", Notes("/dev/null")),))
+    adding.start()
+    for number in range(5000, 6000):
+        me.send(message("there", "echo", value=number))
+    adding.join(WAIT_S)
+    me.wait_for(6000, timeout=30)
+    assert [m["action"]["args"]["data"] for m in me.messages] == list(range(6000))
+
+
+def test_answers_wait_for_a_sender_that_is_away(make_space: MakeSpace) -> None:
+    there, here = make_space(), make_space()
+    holder = there.add(Holder("there"))
+    me: Any = here.add(Recorder("me"))
+    me.send({"id": "x", **message("there", "hold", name="a")})
+    holder.begun.wait_for(1)
+    here.close()
+    holder.gate("a").open()
+    holder.ended.wait_for(1)
+    me = make_space().add(Recorder("me"))
+    assert me.told(1) == [("response", {"data": "a", "original_message_id": "x"})]

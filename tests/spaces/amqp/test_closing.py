@@ -1,0 +1,291 @@
+"""How a space over a broker ends: what has begun ends, what waits is there for the next."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
+
+from civitas import Agent, AMQPOptions, AMQPSpace, SpaceClosed
+from conformance.conftest import Kept, Recorder, message
+from conformance.gate import Holder
+from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
+from spaces.amqp.worker import Notes, Worker
+
+
+def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeSpace) -> None:
+    there, here = make_space(grace=WAIT_S), make_space()
+    holder = there.add(Holder("holder"))
+    me = here.add(Recorder("me"))
+    held = me.ask("holder", "hold", name="begun")
+    holder.begun.wait_for(1)
+    waits = me.request(message("holder", "note", name="waits"), wait=True)
+    me.send({"id": "sent", **message("holder", "note", name="sent")})
+    until(lambda: there.statistics()["agents"]["holder"]["waiting"] == 2)
+    closing = threading.Thread(target=there.close)
+    closing.start()
+    me.ask("me", "help").result(timeout=WAIT_S)
+    assert closing.is_alive()
+    holder.gate("begun").open()
+    assert held.result(timeout=WAIT_S) == "begun"
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert holder.begun == ["begun"]
+    assert not waits.done()
+    assert me.messages == []
+    again = make_space().add(Holder("holder"))
+    assert waits.result(timeout=WAIT_S) == "waits"
+    assert me.told(1) == [("response", {"data": "sent", "original_message_id": "sent"})]
+    assert again.begun == ["waits", "sent"]
+
+
+def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:
+    there, here = make_space(grace=0.2), make_space()
+    holder = there.add(Holder("holder"))
+    me = here.add(Recorder("me"))
+    held = me.ask("holder", "hold")
+    me.send({"id": "s", **message("holder", "note", name="never begun here")})
+    holder.begun.wait_for(1)
+    began = time.monotonic()
+    there.close()
+    assert 0.2 <= time.monotonic() - began < 5
+    with pytest.raises(SpaceClosed, match="the space was closed"):
+        held.result(timeout=WAIT_S)
+    assert holder.ended == ["one cancelled"]
+    again = make_space().add(Holder("holder"))
+    again.begun.wait_for(1)
+    assert again.begun == ["never begun here"], "what was cancelled is not begun again"
+
+
+def test_handlers_that_need_each_other_still_end(make_space: MakeSpace) -> None:
+    """One that has begun may still ask an agent of another process."""
+    there, here = make_space(grace=WAIT_S), make_space()
+    other = here.add(Holder("other"))
+    there.add(Worker("there", Notes("/dev/null")))
+    me = here.add(Agent("me"))
+    request = me.ask("there", "ask_on", to="other", name="hold", args={"name": "x"})
+    other.begun.wait_for(1)
+    closing = threading.Thread(target=there.close)
+    closing.start()
+    other.gate("x").open()
+    assert request.result(timeout=WAIT_S) == "x"
+    closing.join(WAIT_S)
+
+
+def test_before_remove_may_still_say_something(make_space: MakeSpace) -> None:
+    me = make_space().add(Recorder("me"))
+
+    class Polite(Agent):
+        async def before_remove(self) -> None:
+            self.send(message("me", "say", content="goodbye"))
+
+    space = make_space()
+    space.add(Polite("polite"))
+    space.close()
+    assert me.told(1) == [("say", {"content": "goodbye"})]
+
+
+def test_what_was_sent_a_moment_before_is_not_lost(make_space: MakeSpace) -> None:
+    there, here = make_space(), make_space()
+    listener = there.add(Recorder("listener"))
+    me = here.add(Agent("me"))
+    for number in range(2000):
+        me.send(message("listener", "say", content=str(number)))
+    here.close()
+    found = listener.told(2000)
+    assert [args["content"] for _, args in found] == [str(number) for number in range(2000)]
+
+
+def test_a_space_that_was_never_used() -> None:
+    space = AMQPSpace(amqp_options=AMQPOptions("nowhere.invalid"))
+    assert space.ids() == []
+    space.close()
+    space.close()
+    with pytest.raises(SpaceClosed):
+        space.add(Agent("a"))
+    with AMQPSpace() as other:
+        assert "0 agents" in repr(other)
+    assert "closed" in repr(other)
+
+
+def test_close_twice_and_in_many_threads(make_space: MakeSpace) -> None:
+    space = make_space()
+    me = space.add(Agent("me"))
+    threads = [threading.Thread(target=space.close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    space.close()
+    with pytest.raises(SpaceClosed):
+        space.add(Agent("other"))
+    assert not [t for t in threading.enumerate() if t.name == "civitas-AMQPSpace"]
+    assert space.ids() == []
+    with pytest.raises(RuntimeError):
+        me.send(message("me", "help"))
+
+
+def test_nothing_is_left_at_the_broker_but_the_agents_queues(
+    make_space: MakeSpace, broker: Broker, exchange: str
+) -> None:
+    space = make_space()
+    space.observe(print, everywhere=True)
+    for id in ("stays", "goes"):
+        space.add(Agent(id))
+    space.remove("goes")
+    space.close()
+    names = broker.ctl("list_queues", "name").split()
+    assert sorted(name for name in names if name.startswith(exchange)) == [
+        f"{exchange}.agent.stays",
+        f"{exchange}.dead-letters",
+    ]
+
+
+def test_a_close_without_a_connection_says_what_is_lost(
+    make_space: MakeSpace, broker: Broker, log: Any
+) -> None:
+    events: Kept[str] = Kept()
+    with Proxy(broker.port) as proxy:
+        space = make_space(
+            amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+            on_connection=lambda what, text: events.add(what),
+        )
+        me = space.add(Agent("me"))
+        proxy.refuse()
+        proxy.cut()
+        events.wait_for(lambda found: "lost" in found)
+        for _ in range(3):
+            me.send(message("me", "help"))
+        began = time.monotonic()
+        space.close()
+        assert time.monotonic() - began < 5
+    assert "3 messages" in log.wait_for("had confirmed everything")
+
+
+def test_a_close_ends_an_add_that_waits_for_the_connection(
+    make_space: MakeSpace, broker: Broker
+) -> None:
+    events: Kept[str] = Kept()
+    raised: Kept[BaseException] = Kept()
+    with Proxy(broker.port) as proxy:
+        space = make_space(
+            amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+            on_connection=lambda what, text: events.add(what),
+        )
+        space.add(Agent("first"))
+        proxy.refuse()
+        proxy.cut()
+        events.wait_for(lambda found: "retrying" in found)
+        late = Agent("late")
+
+        def add() -> None:
+            try:
+                space.add(late)
+            except BaseException as error:
+                raised.add(error)
+
+        adding = threading.Thread(target=add)
+        adding.start()
+        until(lambda: "late" in space.ids())
+        space.close()
+        adding.join(WAIT_S)
+    assert [type(error) for error in raised] == [SpaceClosed]
+    assert make_space().add(late).ask("late", "help").result(timeout=WAIT_S) == {}
+
+
+@pytest.mark.parametrize("how", ("left open", "closed", "in an action", "without a broker"))
+def test_an_interpreter_that_exits_says_nothing(how: str, broker: Broker, exchange: str) -> None:
+    program = f"""
+import time
+from civitas import *
+class Busy(Agent):
+    @action
+    def block(self): time.sleep(60)
+    @action
+    async def ask_on(self): await self.ask("busy", "block")
+port = {1 if how == "without a broker" else broker.port}
+space = AMQPSpace(amqp_options=AMQPOptions("127.0.0.1", port), exchange={exchange!r}, grace=0)
+try:
+    busy, other = space.add(Busy("busy")), space.add(Busy("other"))
+    print(busy.ask("other", "help").result(timeout=10) != None)
+    if {how!r} == "in an action":
+        asked = other.ask("other", "ask_on")
+        while not space.statistics()["agents"]["busy"]["handling"]: pass
+    if {how!r} == "closed":
+        space.close()
+except BrokerError:
+    print(True)
+"""
+    done = subprocess.run(
+        (sys.executable, "-X", "dev", "-W", "error", "-c", program),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_an_exit_leaves_what_waits_to_the_next_process(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, waiting: Callable[[str], int]
+) -> None:
+    process = start()
+    process.add("there", holds=True)
+    me = make_space().add(Agent("me"))
+    held = me.request(message("there", "hold_again", text="held"), wait=True)
+    until(lambda: notes.lines() == ["begun held"])
+    behind = me.request(message("there", "note", text="behind"), wait=True)
+    until(lambda: process.do("busy", id="there")["waiting"] == 1)
+    assert process.end() == ""
+    start().add("there")
+    assert held.result(timeout=WAIT_S) == "held by there"
+    assert behind.result(timeout=WAIT_S) == "behind by there"
+
+
+def test_replicated_queues_do_the_same(
+    make_space: MakeSpace, broker: Broker, exchange: str
+) -> None:
+    there, here = make_space(quorum=True), make_space(quorum=True)
+    holder = there.add(Holder("there"))
+    me = here.add(Recorder("me"))
+    assert me.ask("there", "note", name="asked").result(timeout=30) == "asked"
+    me.send({"id": "s", **message("there", "note", name="sent")})
+    assert me.told(1) == [("response", {"data": "sent", "original_message_id": "s"})]
+    kinds = dict(
+        line.rsplit("\t", 1) for line in broker.ctl("list_queues", "name", "type").splitlines()
+    )
+    assert kinds[f"{exchange}.agent.there"] in ("quorum", "rabbit_quorum_queue")
+    there.close()
+    me.send(message("there", "note", name="waits"))
+    request = me.request(message("there", "note", name="waited for"), wait=True)
+    again = make_space(quorum=True).add(Holder("there"))
+    assert request.result(timeout=30) == "waited for"
+    assert (holder.begun, again.begun) == (["asked", "sent"], ["waits", "waited for"])
+    here.remove("me")
+
+
+def test_an_agent_without_replication_joins_those_with(make_space: MakeSpace) -> None:
+    """Whoever made a queue has said what it is; it is used as it is."""
+    first = make_space(quorum=True, keep=100)
+    first.add(Holder("there"))
+    first.close()
+    me = make_space().add(Agent("me"))
+    make_space(quorum=False, keep=200, mailbox=5).add(Holder("there"))
+    assert me.ask("there", "note", name="a").result(timeout=30) == "a"
+
+
+def test_an_inbox_can_be_used_again_after_a_close(make_space: MakeSpace, tmp_path: Path) -> None:
+    path = tmp_path / "inbox.db"
+    for number in range(3):
+        space = make_space(inbox=path)
+        me = space.add(Worker("me", Notes("/dev/null")))
+        assert me.ask("me", "echo", value=number).result(timeout=WAIT_S) == number
+        space.close()

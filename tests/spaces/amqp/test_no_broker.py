@@ -1,0 +1,223 @@
+"""No broker, or one that will not: one line says which and what to do, and then it works."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from benchmarks.broker import Broker, Certificates
+from benchmarks.ports import free_port
+from benchmarks.proxy import Proxy
+
+from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError
+from spaces.amqp.conftest import WAIT_S, MakeSpace
+
+
+def refusal(space: AMQPSpace, id: str = "a") -> str:
+    """What `add` says, which is one line."""
+    with pytest.raises(BrokerError) as caught:
+        space.add(Agent(id))
+    text = str(caught.value)
+    assert "\n" not in text
+    assert isinstance(caught.value, ConnectionError)
+    return text
+
+
+def works(space: AMQPSpace, id: str = "a") -> bool:
+    """Whether an agent can be added, and reached."""
+    return space.add(Agent(id)).ask(id, "help").result(timeout=WAIT_S) == {}
+
+
+def test_there_is_none_until_there_is_one(broker: Broker, make_space: MakeSpace) -> None:
+    with Proxy(broker.port) as proxy:
+        proxy.refuse()
+        space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
+        text = refusal(space)
+        assert text.startswith(f"no message broker at 127.0.0.1:{proxy.port} (")
+        assert "start RabbitMQ, or set AMQP_HOST and AMQP_PORT" in text
+        assert refusal(space) == text
+        assert space.ids() == []
+        proxy.accept()
+        assert works(space)
+        space.close()
+
+
+def test_an_agent_that_could_not_be_added_is_in_no_space(
+    broker: Broker, make_space: MakeSpace
+) -> None:
+    agent = Agent("a")
+    without = make_space(amqp_options=AMQPOptions("127.0.0.1", free_port()))
+    with pytest.raises(BrokerError):
+        without.add(agent)
+    assert make_space().add(agent).ask("a", "help").result(timeout=WAIT_S) == {}
+    without.close()
+
+
+@pytest.mark.parametrize("host", ("no-such-host.invalid", "two..dots", "nul\0nul", "a b"))
+def test_a_host_that_is_none(make_space: MakeSpace, host: str) -> None:
+    text = refusal(make_space(amqp_options=AMQPOptions(host)))
+    assert f"no message broker at {host}:5672" in text
+    assert "AMQP_HOST" in text
+
+
+def test_a_port_where_something_else_is(make_space: MakeSpace) -> None:
+    """A web server, say: it answers what is not AMQP, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(100)
+                link.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        port = server.getsockname()[1]
+        text = refusal(make_space(amqp_options=AMQPOptions("127.0.0.1", port)))
+        serving.join()
+    assert f"127.0.0.1:{port}" in text
+    assert "does not speak AMQP 0-9-1 on that port" in text
+
+
+def test_the_password_is_wrong_and_then_right(broker: Broker, make_space: MakeSpace) -> None:
+    broker.ctl("add_user", "worker", "right")
+    broker.ctl("set_permissions", "-p", "/", "worker", ".*", ".*", ".*")
+    options = AMQPOptions("127.0.0.1", broker.port, "worker", "wrong")
+    space = make_space(amqp_options=options)
+    text = refusal(space)
+    assert f"127.0.0.1:{broker.port} refuses the user 'worker' or the password" in text
+    assert "AMQP_USERNAME and AMQP_PASSWORD" in text
+    broker.ctl("change_password", "worker", "wrong")
+    assert works(space)
+
+
+def test_a_virtual_host_that_is_not_there_and_then_is(
+    broker: Broker, make_space: MakeSpace
+) -> None:
+    space = make_space(amqp_options=AMQPOptions("127.0.0.1", broker.port, virtual_host="later"))
+    text = refusal(space)
+    assert "has no virtual host 'later' for the user 'guest'" in text
+    assert "AMQP_VHOST" in text
+    broker.ctl("add_vhost", "later")
+    assert "virtual host 'later'" in refusal(space)  # it is there, and not for us
+    broker.ctl("set_permissions", "-p", "later", "guest", "^other", "^other", "^other")
+    denied = refusal(space)
+    assert f"127.0.0.1:{broker.port}" in denied
+    assert "refuses" in denied
+    broker.ctl("set_permissions", "-p", "later", "guest", ".*", ".*", ".*")
+    assert works(space)
+
+
+def test_a_name_that_something_else_has(
+    broker: Broker, make_space: MakeSpace, channel: Any, exchange: str
+) -> None:
+    channel.exchange_declare(exchange, "direct")
+    space = make_space()
+    text = refusal(space)
+    assert f"has something else under the name {exchange!r}" in text
+    channel.exchange_delete(exchange)
+    assert works(space)
+
+
+def test_the_exchange_of_another_ones_dead_letters(make_space: MakeSpace, exchange: str) -> None:
+    assert works(make_space())
+    assert "something else" in refusal(make_space(exchange=f"{exchange}.dead"))
+
+
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def secure(authority: trustme.CA) -> Iterator[Broker]:
+    """A broker that has a certificate for `localhost`, and none for its address."""
+    issued = authority.issue_cert("localhost")
+    certificates = Certificates(
+        authority.cert_pem.bytes(),
+        b"".join(each.bytes() for each in issued.cert_chain_pems),
+        issued.private_key_pem.bytes(),
+    )
+    with Broker(tls=certificates) as broker:
+        yield broker
+
+
+@pytest.fixture
+def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
+    path = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return path
+
+
+def test_the_authority_that_is_trusted(
+    secure: Broker, ca_file: Path, make_space: MakeSpace
+) -> None:
+    assert secure.tls_port is not None
+    options = AMQPOptions("localhost", secure.tls_port, use_ssl=True, ca_file=ca_file)
+    assert works(make_space(amqp_options=options))
+    plain = make_space(amqp_options=AMQPOptions("localhost", secure.port))
+    assert works(plain, "b")
+    found = plain.add(Agent("c")).ask("a", "help").result(timeout=WAIT_S)
+    assert found == {}, "one reaches the other, however each is connected"
+
+
+def test_an_authority_that_is_unknown(secure: Broker, make_space: MakeSpace) -> None:
+    options = AMQPOptions("localhost", secure.tls_port, use_ssl=True)
+    text = refusal(make_space(amqp_options=options))
+    assert f"the certificate of the message broker at localhost:{secure.tls_port}" in text
+    assert "give its authority as ca_file=" in text
+
+
+def test_an_authority_of_somebody_else(
+    secure: Broker, tmp_path: Path, make_space: MakeSpace
+) -> None:
+    path = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    options = AMQPOptions("localhost", secure.tls_port, use_ssl=True, ca_file=path)
+    assert "give its authority as ca_file=" in refusal(make_space(amqp_options=options))
+
+
+def test_a_name_that_the_certificate_is_not_for(
+    secure: Broker, ca_file: Path, make_space: MakeSpace
+) -> None:
+    options = AMQPOptions("127.0.0.1", secure.tls_port, use_ssl=True, ca_file=ca_file)
+    text = refusal(make_space(amqp_options=options))
+    assert "is not to be trusted" in text
+    assert "not valid for '127.0.0.1'" in text
+    assert "AMQP_HOST" in text
+    assert "ca_file=" not in text, "the authority is right"
+
+
+@pytest.mark.parametrize("what", ("missing", "no certificate", "folder"))
+def test_a_file_of_authorities_that_is_none(
+    what: str, secure: Broker, tmp_path: Path, make_space: MakeSpace
+) -> None:
+    path = tmp_path / "ca.pem"
+    if what == "folder":
+        path.mkdir()
+    elif what == "no certificate":
+        path.write_text("nothing of the kind")
+    options = AMQPOptions("localhost", secure.tls_port, use_ssl=True, ca_file=path)
+    text = refusal(make_space(amqp_options=options))
+    assert "ca_file" in text
+    assert str(path) in text
+
+
+def test_encrypted_where_it_is_plain_and_the_reverse(
+    secure: Broker, ca_file: Path, make_space: MakeSpace
+) -> None:
+    options = AMQPOptions("localhost", secure.port, use_ssl=True, ca_file=ca_file)
+    text = refusal(make_space(amqp_options=options))
+    assert f"localhost:{secure.port}" in text
+    assert "without use_ssl=True" in text
+    text = refusal(make_space(amqp_options=AMQPOptions("localhost", secure.tls_port)))
+    assert f"localhost:{secure.tls_port}" in text
+    assert "try it with use_ssl=True" in text

@@ -1,0 +1,264 @@
+"""What is seen of a space: messages here and everywhere, the connection, what waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pika
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
+
+from civitas import Agent, AMQPOptions, SpaceClosed
+from civitas.errors import ActionError, DefinitionError
+from conformance.conftest import Kept, Recorder, message
+from conformance.gate import Holder
+from spaces.amqp.conftest import WAIT_S, MakeSpace
+from spaces.amqp.worker import Notes, Worker
+
+
+def short(messages: list[dict[str, Any]]) -> Counter[str]:
+    """Each message as `from > to: name what`, with how often it was seen."""
+    found: Counter[str] = Counter()
+    for each in messages:
+        args = each["action"]["args"]
+        what = next((str(args[k]) for k in ("value", "data", "error", "content") if k in args), "")
+        found[f"{each['from']} > {each['to']}: {each['action']['name']} {what}".rstrip()] += 1
+    return found
+
+
+def talk(here: Recorder, other: Recorder) -> None:
+    """A request, a failure, sends, answers and a broadcast, between two processes."""
+    here.ask("there", "echo", value="asked").result(timeout=WAIT_S)
+    here.ask("there", "echo").result(timeout=WAIT_S)
+    with pytest.raises(ActionError):
+        here.ask("there", "fail").result(timeout=WAIT_S)
+    here.send({"id": "s", **message("there", "echo", value="sent")})
+    here.send({"id": "f", **message("there", "fail")})
+    here.wait_for(2)
+    here.send(message("*", "say", content="to all"))
+    here.wait_for(3)
+    other.wait_for(1)
+    here.ask("here", "help").result(timeout=WAIT_S)
+
+
+TALK = Counter(
+    {
+        "here > there: echo asked": 1,
+        "there > here: response asked": 1,
+        "here > there: echo": 1,
+        "here > there: fail": 2,
+        "there > here: error ValueError: in vain": 2,
+        "here > there: echo sent": 1,
+        "there > here: response sent": 1,
+        "here > *: say to all": 1,
+        "here > here: help": 1,
+        "here > here: response {'say': {'description': 'Keep what is said.', 'args': {'content':"
+        " {'type': 'string'}}, 'returns': {'type': 'null'}}}": 1,
+    }
+)
+
+
+def without_help(seen: Counter[str]) -> Counter[str]:
+    """What was seen but for the last request, which only shows that all before it is done."""
+    return Counter({line: n for line, n in seen.items() if not line.startswith("here > here")})
+
+
+def test_each_process_sees_what_it_sends_and_receives_once(make_space: MakeSpace) -> None:
+    one, two, three = make_space(), make_space(), make_space()
+    seen: list[Kept[dict[str, Any]]] = [Kept(), Kept(), Kept()]
+    for space, kept in zip((one, two, three), seen, strict=True):
+        space.observe(kept.add)
+    here = one.add(Recorder("here"))
+    two.add(Worker("there", Notes("/dev/null")))
+    other = three.add(Recorder("other"))
+    talk(here, other)
+    expected = without_help(TALK)
+    assert without_help(short(seen[0])) == expected
+    seen[1].wait_for(lambda kept: sum(short(kept).values()) >= sum(expected.values()))
+    assert short(seen[1]) == expected
+    assert short(seen[2]) == Counter({"here > *: say to all": 1})
+
+
+def test_everywhere_sees_all_processes_once(make_space: MakeSpace) -> None:
+    watcher = make_space()
+    seen: Kept[dict[str, Any]] = Kept()
+    watcher.observe(seen.add, everywhere=True)
+    me = watcher.add(Agent("watcher"))
+    here = make_space().add(Recorder("here"))
+    make_space().add(Worker("there", Notes("/dev/null")))
+    other = make_space().add(Recorder("other"))
+    talk(here, other)
+    me.ask("other", "help").result(timeout=WAIT_S)
+    seen.wait_for(lambda kept: any(m["to"] == "watcher" for m in kept))
+    mine = Counter({line: n for line, n in short(seen).items() if "watcher" not in line})
+    assert without_help(mine) == without_help(TALK)
+
+
+def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -> None:
+    space = make_space()
+    me = space.add(Agent("me"))
+    first: Kept[dict[str, Any]] = Kept()
+    second: Kept[dict[str, Any]] = Kept()
+    other = make_space().add(Recorder("other"))
+    space.observe(first.add, everywhere=True)
+    space.observe(second.add, everywhere=True)
+
+    def sees(kept: list[dict[str, Any]]) -> bool:
+        other.send(message("other", "say", content="x"))
+        return any(m["from"] == "other" for m in kept)
+
+    # It begins a moment later: whoever needs to know asks until it is there.
+    for kept in (first, second):
+        for _ in range(200):
+            other.ask("other", "help").result(timeout=WAIT_S)
+            if sees(kept):
+                break
+        assert kept
+    before = len(second)
+    assert me.ask("other", "help").result(timeout=WAIT_S)
+    second.wait_for(lambda kept: any(m["to"] == "me" for m in kept))
+    asked = [m for m in second[before:] if m["from"] == "me"]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("everywhere", (False, True))
+def test_one_that_raises_is_removed_and_the_others_see_on(
+    make_space: MakeSpace, log: Any, everywhere: bool
+) -> None:
+    space = make_space()
+    calls: list[Any] = []
+    seen: Kept[dict[str, Any]] = Kept()
+
+    def bad(shown: dict[str, Any]) -> None:
+        calls.append(shown)
+        shown["to"] = "elsewhere"
+        raise ValueError("cannot watch")
+
+    space.observe(bad, everywhere=everywhere)
+    space.observe(seen.add, everywhere=everywhere)
+    me = space.add(Recorder("me"))
+    for number in range(3):
+        me.send(message("me", "say", content=str(number)))
+    me.wait_for(3)
+    assert "failed and is called no more | ValueError: cannot watch" in log.wait_for("observer")
+    seen.wait_for(3)
+    assert len(calls) == 1
+    assert {m["to"] for m in seen} == {"me"}
+
+
+def test_what_may_not_observe(make_space: MakeSpace) -> None:
+    async def coroutine(shown: dict[str, Any]) -> None:
+        raise AssertionError(shown)
+
+    space = make_space()
+    for wrong in (coroutine, "print", None):
+        for everywhere in (False, True):
+            with pytest.raises(DefinitionError, match="plain function"):
+                space.observe(wrong, everywhere=everywhere)  # type: ignore[arg-type]
+    space.close()
+    with pytest.raises(SpaceClosed):
+        space.observe(print, everywhere=True)
+
+
+def test_an_observers_queue_that_is_not_free_yet_does_not_end_the_space(
+    make_space: MakeSpace, broker: Broker, exchange: str
+) -> None:
+    """The broker may hold a lost connection to be there, and what was its own with it."""
+    events: Kept[str] = Kept()
+    seen: Kept[dict[str, Any]] = Kept()
+    with Proxy(broker.port) as proxy:
+        space = make_space(
+            amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+            on_connection=lambda what, text: events.add(what),
+        )
+        space.observe(seen.add, everywhere=True)
+        me = space.add(Recorder("me"))
+        me.ask("me", "help").result(timeout=WAIT_S)
+        seen.wait_for(1)
+        names = broker.ctl("list_queues", "name").split()
+        (queue,) = [name for name in names if name.startswith(f"{exchange}.observer.")]
+        proxy.refuse()
+        proxy.cut()
+        events.wait_for(lambda found: "retrying" in found)
+        with pika.BlockingConnection(
+            pika.ConnectionParameters("127.0.0.1", broker.port)
+        ) as connection:
+            channel: BlockingChannel = connection.channel()
+            channel.queue_declare(queue, exclusive=True)
+            proxy.accept()
+            events.wait_for(lambda found: found.count("connected") == 2)
+            before = len(seen)
+            me.ask("me", "help").result(timeout=WAIT_S)
+        seen.wait_for(before + 1)
+        space.close()
+
+
+def test_what_happens_to_the_connection_is_told(
+    make_space: MakeSpace, broker: Broker, log: Any
+) -> None:
+    events: Kept[tuple[str, str]] = Kept()
+    with Proxy(broker.port) as proxy:
+        options = AMQPOptions("127.0.0.1", proxy.port)
+        space = make_space(
+            amqp_options=options, on_connection=lambda what, text: events.add((what, text))
+        )
+        me = space.add(Recorder("me"))
+        events.wait_for(1)
+        proxy.refuse()
+        proxy.cut()
+        events.wait_for(lambda found: [what for what, _ in found].count("retrying") >= 2)
+        me.send(message("me", "say", content="kept meanwhile"))
+        proxy.accept()
+        me.wait_for(1)
+        events.wait_for(lambda found: [what for what, _ in found].count("connected") == 2)
+        space.close()
+    names = [what for what, _ in events]
+    assert names[:2] == ["connected", "lost"]
+    assert set(names[2:-1]) == {"retrying"}
+    assert names[-1] == "connected"
+    where = f"127.0.0.1:{proxy.port}"
+    assert all(where in text and "\n" not in text for _, text in events)
+    assert "trying again within" in next(text for what, text in events if what == "retrying")
+    for what, text in events:
+        if what != "connected":
+            assert log.wait_for(text).startswith("WARNING")
+
+
+def test_a_callback_that_raises_is_called_no_more(make_space: MakeSpace, log: Any) -> None:
+    calls = []
+
+    def told(what: str, text: str) -> None:
+        calls.append(what)
+        raise ValueError(text)
+
+    me = make_space(on_connection=told).add(Agent("me"))
+    assert me.ask("me", "help").result(timeout=WAIT_S) == {}
+    assert "on_connection failed" in log.wait_for("on_connection")
+    assert calls == ["connected"]
+
+
+def test_statistics_tell_what_waits_and_what_is_under_way(make_space: MakeSpace) -> None:
+    there, here = make_space(), make_space()
+    assert there.statistics() == {"agents": {}, "deadlines": 0}
+    holder = there.add(Holder("holder"))
+    me = here.add(Agent("me"))
+    held = me.ask("holder", "hold")
+    holder.begun.wait_for(1)
+    behind = [me.ask("holder", "note", name=str(n)) for n in range(3)]
+    me.ask("me", "help").result(timeout=WAIT_S)
+    for _ in range(1000):
+        found = there.statistics()["agents"]["holder"]
+        if found["waiting"] == 3:
+            break
+        me.ask("me", "help").result(timeout=WAIT_S)
+    assert found == {"waiting": 3, "handling": ["hold"], "asking": 0}
+    assert here.statistics()["deadlines"] == 4
+    holder.gate("one").open()
+    for request in (held, *behind):
+        request.result(timeout=WAIT_S)
+    assert here.statistics()["deadlines"] == 0
+    here.close()
+    assert here.statistics() == {"agents": {}, "deadlines": 0}

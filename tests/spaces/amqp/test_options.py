@@ -1,0 +1,170 @@
+"""Where the broker is, and who asks: what may be said, and what is never shown."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+
+from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError, ConfigError
+from civitas.errors import DefinitionError
+from spaces.amqp.conftest import MakeSpace
+
+VARIABLES = ("AMQP_HOST", "AMQP_PORT", "AMQP_USERNAME", "AMQP_PASSWORD", "AMQP_VHOST")
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_defaults_are_rabbitmqs_own() -> None:
+    options = AMQPOptions()
+    assert (options.hostname, options.port, options.username) == ("localhost", 5672, "guest")
+    assert (options.password, options.virtual_host, options.use_ssl) == ("guest", "/", False)
+    assert (options.heartbeat, options.ca_file) == (60, None)
+    assert AMQPOptions(use_ssl=True).port == 5671
+    assert AMQPOptions(use_ssl=True, port=5672).port == 5672
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    (
+        ("hostname", ("a", "10.0.0.1", "::1", "broker.example")),
+        ("port", (1, 65535, None)),
+        ("username", ("a", "jürgen", "with space")),
+        ("password", ("x", "with : @ / #", "ü" * 300)),
+        ("virtual_host", ("/", "agents", "a/b c")),
+        ("use_ssl", (True, False)),
+        ("heartbeat", (1, 65535)),
+        ("ca_file", ("ca.pem", Path("ca.pem"), None)),
+    ),
+)
+def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        found = getattr(AMQPOptions(**{field: value}), field)
+        assert found == (5672 if (field, value) == ("port", None) else value)
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    (
+        ("hostname", ("", None, 5, b"localhost")),
+        ("port", (0, 65536, -1, "5672", 5672.0, True)),
+        ("username", ("", None, 5)),
+        ("password", ("", None, 5)),
+        ("virtual_host", ("", None, 5)),
+        ("use_ssl", (1, "yes", None)),
+        ("heartbeat", (0, 65536, None, 1.5, True, "60")),
+        ("ca_file", (5, b"ca.pem", True)),
+    ),
+)
+def test_what_none_may_be(field: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=rf"AMQPOptions: {field}= is") as caught:
+            AMQPOptions(**{field: value})
+        assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("field", ("hostname", "username", "password", "virtual_host"))
+def test_a_text_that_cannot_be_sent_is_refused(field: str) -> None:
+    """AMQP has 255 bytes for most of these, and UTF-8."""
+    with pytest.raises(ConfigError, match=f"{field}="):
+        AMQPOptions(**{field: "\ud800"})
+    if field in ("virtual_host", "hostname"):
+        with pytest.raises(ConfigError, match=f"{field}="):
+            AMQPOptions(**{field: "ü" * 200})
+
+
+def test_options_are_not_changed() -> None:
+    with pytest.raises(AttributeError):
+        AMQPOptions().port = 1  # type: ignore[misc]
+
+
+def test_the_environment_says_where() -> None:
+    given = {
+        "AMQP_HOST": "broker",
+        "AMQP_PORT": "5673",
+        "AMQP_USERNAME": "me",
+        "AMQP_PASSWORD": "secret",
+        "AMQP_VHOST": "agents",
+    }
+    found = AMQPOptions.from_environment(given)
+    assert found == AMQPOptions("broker", 5673, "me", "secret", "agents")
+    assert AMQPOptions.from_environment({}) == AMQPOptions()
+    assert AMQPOptions.from_environment(dict.fromkeys(given, "")) == AMQPOptions()
+    assert AMQPOptions.from_environment({"AMQP_HOST": "other"}) == AMQPOptions("other")
+
+
+@pytest.mark.parametrize(
+    "port", ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9)
+)
+def test_a_port_in_the_environment_that_is_none(port: str) -> None:
+    with pytest.raises(ConfigError, match=r"AMQP_PORT is 1 to 65535, not "):
+        AMQPOptions.from_environment({"AMQP_PORT": port})
+
+
+def test_a_space_asks_the_environment_and_options_come_before_it(
+    broker: Broker, exchange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMQP_HOST", "127.0.0.1")
+    monkeypatch.setenv("AMQP_PORT", str(broker.port))
+    with AMQPSpace(exchange=exchange) as space:
+        assert space.add(Agent("here")).ask("here", "help").result(timeout=10) == {}
+    monkeypatch.setenv("AMQP_PORT", "none")
+    with pytest.raises(ConfigError, match="AMQP_PORT"):
+        AMQPSpace()
+    AMQPSpace(amqp_options=AMQPOptions()).close()
+
+
+def test_the_password_is_shown_nowhere(
+    broker: Broker, make_space: MakeSpace, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "s3cret-of-mine"
+    options = AMQPOptions("127.0.0.1", broker.port, password=secret)
+    space = make_space(amqp_options=options)
+    with pytest.raises(BrokerError) as caught:
+        space.add(Agent("a"))
+    shown = (repr(options), str(options), repr(space), str(caught.value), repr(caught.value))
+    assert [text for text in (*shown, caplog.text) if secret in text] == []
+    for wrong in ({"password": secret, "port": 0}, {"password": secret, "heartbeat": 0}):
+        with pytest.raises(ConfigError) as refused:
+            AMQPOptions(**wrong)  # type: ignore[arg-type]
+        assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    (
+        ("amqp_options", ("localhost", {"hostname": "localhost"}, 5672)),
+        ("exchange", ("", "a b", "ü", "amq.topic", "a" * 101, "a\n", None, 5, "a/b", "a*", "a#")),
+        ("keep", (0, 0.9, -1, "1", None, True, float("nan"), float("inf"), 2_000_001)),
+        ("grace", (-1, "1", None, True, float("nan"), float("inf"))),
+        ("on_connection", ("print", 5)),
+        ("mailbox", (0, -1, 1.5, True, "1", None)),
+        ("inbox", (5, 1.5, "", True)),
+    ),
+)
+def test_what_a_space_may_not_be_given(name: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        with pytest.raises(DefinitionError, match=f"{name}="):
+            AMQPSpace(**{name: value})
+
+
+async def told(what: str, text: str) -> None:
+    """Not what on_connection may be."""
+
+
+def test_on_connection_is_no_async_function() -> None:
+    with pytest.raises(DefinitionError, match="on_connection="):
+        AMQPSpace(on_connection=told)
+
+
+@pytest.mark.parametrize("exchange", ("a", "civitas.test:1-2_3", "A" * 100, "amq", "amqp.x"))
+def test_exchanges_that_there_may_be(exchange: str) -> None:
+    AMQPSpace(exchange=exchange).close()

@@ -1,0 +1,402 @@
+"""What the inbox says of a message that comes again: it ended, it had not begun, it is in doubt."""
+
+from __future__ import annotations
+
+import resource
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
+
+from civitas import Agent, InboxError, InDoubt
+from conformance.conftest import Recorder, message
+from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
+from spaces.amqp.worker import Notes, Worker
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> str:
+    return str(tmp_path / "inbox.db")
+
+
+@pytest.fixture
+def unacknowledged(broker: Broker, exchange: str) -> Callable[[], int]:
+    """How many messages the agents were brought that the broker keeps."""
+
+    def count() -> int:
+        lines = broker.ctl("list_queues", "name", "messages_unacknowledged").splitlines()
+        mine = [line for line in lines if line.startswith(f"{exchange}.agent.")]
+        return sum(int(line.rpartition("\t")[2]) for line in mine)
+
+    return count
+
+
+def ask(me: Agent, to: str, name: str, text: str) -> Any:
+    """A request that waits: another's fails if its process is killed in its first moments."""
+    return me.request(message(to, name, text=text), wait=True)
+
+
+def test_one_that_ended_is_answered_again_and_not_run(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    broker: Broker,
+    tmp_path: Path,
+) -> None:
+    """Its process had written the end down, and was killed before the broker heard of it."""
+    me = make_space().add(Recorder("me"))
+    go = tmp_path / "go"
+    with Proxy(broker.port) as proxy:
+        process = start(port=proxy.port, inbox=inbox)
+        process.add("there")
+        asked = me.request(message("there", "wait_for", text="asked", path=str(go)), wait=True)
+        until(lambda: notes.lines() == ["begun asked"])
+        me.send({"id": "sent", **message("there", "note", text="sent")})
+        me.send({"id": "failed", **message("there", "fail")})
+        until(lambda: process.do("busy", id="there")["waiting"] == 2)
+        proxy.stall()
+        go.touch()
+        process.idle("there")
+        assert not asked.done()
+        process.kill()
+        proxy.cut()
+    start(inbox=inbox).add("there")
+    assert asked.result(timeout=WAIT_S) == "asked by there"
+    assert me.told(2) == [
+        ("response", {"data": "sent by there", "original_message_id": "sent"}),
+        ("error", {"error": "ValueError: in vain", "original_message_id": "failed"}),
+    ]
+    assert notes.lines() == ["begun asked", "done asked", "done sent"]
+
+
+def test_one_that_had_begun_is_in_doubt_and_what_waited_behind_it_runs(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there", holds=True)
+    me = make_space().add(Recorder("me"))
+    held = ask(me, "there", "hold", "held")
+    until(lambda: notes.lines() == ["begun held"])
+    behind = ask(me, "there", "note", "behind")
+    until(lambda: process.do("busy", id="there")["waiting"] == 1)
+    process.kill()
+    start(inbox=inbox).add("there")
+    with pytest.raises(InDoubt) as caught:
+        held.result(timeout=WAIT_S)
+    assert caught.value.type == "InDoubt"
+    assert caught.value.where == "there.hold"
+    assert 'in doubt: "there.hold" had begun when its process ended' in caught.value.text
+    assert behind.result(timeout=WAIT_S) == "behind by there"
+    assert notes.lines() == ["begun held", "done behind"]
+    properties, body = dead.next()
+    assert b'"args":{"text":"held"}' in body
+    assert properties.headers["agent"] == "there"
+    assert properties.headers["reason"].startswith("in doubt")
+    assert dead.count() == 0
+
+
+def test_a_sender_is_told_of_one_in_doubt_and_only_once(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there", holds=True)
+    me = make_space().add(Recorder("me"))
+    me.send({"id": "x", **message("there", "hold", text="held")})
+    until(lambda: notes.lines() == ["begun held"])
+    process.kill()
+    second = start(inbox=inbox)
+    second.add("there")
+    ((name, args),) = me.told(1)
+    assert (name, args["original_message_id"]) == ("error", "x")
+    assert args["error"].startswith("InDoubt: in doubt")
+    dead.next()
+    second.do("close")
+    start(inbox=inbox).add("there")
+    assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
+    assert (len(me.messages), dead.count()) == (1, 0)
+    assert notes.lines() == ["begun held", "done new"]
+
+
+def test_an_idempotent_one_runs_again(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there", holds=True)
+    me = make_space().add(Agent("me"))
+    held = ask(me, "there", "hold_again", "held")
+    until(lambda: notes.lines() == ["begun held"])
+    process.kill()
+    start(inbox=inbox).add("there")
+    assert held.result(timeout=WAIT_S) == "held by there"
+    assert notes.lines() == ["begun held", "begun held", "done held"]
+    assert dead.count() == 0
+
+
+def test_without_an_inbox_one_that_had_begun_runs_again(
+    make_space: MakeSpace, start: StartProcess, notes: Notes
+) -> None:
+    process = start()
+    process.add("there", holds=True)
+    me = make_space().add(Agent("me"))
+    held = ask(me, "there", "hold", "held")
+    until(lambda: notes.lines() == ["begun held"])
+    process.kill()
+    start().add("there")
+    assert held.result(timeout=WAIT_S) == "held by there"
+    assert notes.lines() == ["begun held", "begun held", "done held"]
+
+
+def test_a_broadcast_is_remembered_for_each_who_had_it(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, dead: Dead
+) -> None:
+    process = start(inbox=inbox)
+    process.add("holds", holds=True)
+    process.add("ends")
+    me = make_space().add(Recorder("me", receive_own_broadcasts=False))
+    me.send({"id": "b", **message("*", "hold", text="all")})
+    me.wait_for(1)
+    until(lambda: sorted(notes.lines()) == ["begun all", "begun all", "done all"])
+    process.kill()
+    second = start(inbox=inbox)
+    second.add("ends")
+    second.add("holds")
+    told = me.told(2)
+    assert told[0] == ("response", {"data": "all by ends", "original_message_id": "b"})
+    assert told[1][1]["error"].startswith("InDoubt: ")
+    dead.next()
+    assert me.ask("ends", "note", text="new").result(timeout=WAIT_S) == "new by ends"
+    assert len(notes.lines()) == 4
+    assert len(me.messages) == 2
+
+
+# -- what is acknowledged before it runs -----------------------------------------------------------
+
+
+def test_a_detached_one_is_acknowledged_before_it_runs_and_then_in_doubt(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    dead: Dead,
+    waiting: Callable[[str], int],
+    unacknowledged: Callable[[], int],
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there", holds=True)
+    process.add("plain", holds=True)
+    me = make_space().add(Agent("me"))
+    detached = ask(me, "there", "hold_detached", "detached")
+    plain = ask(me, "plain", "hold", "plain")
+    until(lambda: len(notes.lines()) == 2)
+    me.ask("me", "help").result(timeout=WAIT_S)
+    behind = ask(me, "there", "hold_detached", "behind")
+    until(lambda: process.do("busy", id="there")["waiting"] == 1)
+    until(lambda: unacknowledged() == 2)
+    process.kill()
+    until(lambda: waiting("plain") == 1)  # the broker has taken back what it had
+    assert waiting("there") == 1, "what had not begun; the other is in the inbox alone"
+    second = start(inbox=inbox)
+    second.add("there")
+    second.add("plain")
+    for request, where in ((detached, "there.hold_detached"), (plain, "plain.hold")):
+        with pytest.raises(InDoubt) as caught:
+            request.result(timeout=WAIT_S)
+        assert caught.value.where == where
+    assert behind.result(timeout=WAIT_S) == "behind by there"
+    assert {dead.next()[0].headers["agent"] for _ in range(2)} == {"there", "plain"}
+
+
+@pytest.mark.parametrize("kind", ("request", "send"))
+def test_one_that_awaits_approval_goes_on_after_a_restart(
+    kind: str,
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    dead: Dead,
+    waiting: Callable[[str], int],
+    unacknowledged: Callable[[], int],
+) -> None:
+    """A person is asked again, and then it runs, once."""
+    process = start(inbox=inbox, says=False)
+    process.add("there")
+    me = make_space().add(Recorder("me"))
+    asked = None
+    if kind == "request":
+        asked = ask(me, "there", "hold_approved", "a")
+    else:
+        me.send({"id": "s", **message("there", "hold_approved", text="a")})
+    until(lambda: notes.lines() == ["asked a"])
+    until(lambda: unacknowledged() == 0)
+    process.kill()
+    assert waiting("there") == 0, "it is in the inbox alone"
+    second = start(inbox=inbox, says=False)
+    second.add("there")
+    until(lambda: notes.lines() == ["asked a", "asked a"])
+    second.do("close")
+    third = start(inbox=inbox, says=True)
+    third.add("there")
+    if asked is not None:
+        assert asked.result(timeout=WAIT_S) == "a by there"
+    else:
+        assert me.told(1) == [
+            ("response", {"data": "a by there", "original_message_id": "s"}),
+        ]
+    assert notes.lines()[2:] == ["asked a", "begun a", "done a"]
+    third.do("close")
+    start(inbox=inbox, says=True).add("there")
+    assert me.ask("there", "note", text="last").result(timeout=WAIT_S) == "last by there"
+    assert notes.lines()[5:] == ["done last"]
+    assert dead.count() == 0
+
+
+def test_one_that_was_approved_and_had_begun_is_in_doubt(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    process = start(inbox=inbox, says=True)
+    process.add("there", holds=True)
+    me = make_space().add(Agent("me"))
+    asked = ask(me, "there", "hold_approved", "a")
+    until(lambda: notes.lines() == ["asked a", "begun a"])
+    process.kill()
+    start(inbox=inbox, says=True).add("there")
+    with pytest.raises(InDoubt):
+        asked.result(timeout=WAIT_S)
+    assert notes.lines() == ["asked a", "begun a"]
+
+
+def test_one_that_is_cancelled_while_its_process_is_away_is_asked_for_no_more(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    process = start(inbox=inbox, says=False)
+    process.add("there")
+    me = make_space().add(Agent("me"))
+    asked = ask(me, "there", "hold_approved", "a")
+    until(lambda: notes.lines() == ["asked a"])
+    process.kill()
+    asked.cancel()
+    me.ask("me", "help").result(timeout=WAIT_S)
+    start(inbox=inbox, says=True).add("there")
+    assert (
+        me.request(message("there", "note", text="new"), wait=True).result(timeout=WAIT_S)
+        == "new by there"
+    )
+    assert "begun a" not in notes.lines()
+
+
+def test_a_close_leaves_what_awaits_approval_for_the_next(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    process = start(inbox=inbox, says=False)
+    process.add("there")
+    me = make_space().add(Agent("me"))
+    asked = ask(me, "there", "hold_approved", "a")
+    until(lambda: notes.lines() == ["asked a"])
+    process.do("close")
+    assert not asked.done()
+    start(inbox=inbox, says=True).add("there")
+    assert asked.result(timeout=WAIT_S) == "a by there"
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def test_a_file_that_another_process_uses(
+    make_space: MakeSpace, start: StartProcess, inbox: str
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there")
+    space = make_space(inbox=inbox)
+    for _ in range(2):
+        with pytest.raises(InboxError, match="used by another process; give each") as caught:
+            space.add(Agent("here"))
+        assert inbox in str(caught.value)
+    process.kill()
+    assert space.add(Agent("here")).ask("here", "help").result(timeout=WAIT_S) == {}
+
+
+def test_a_file_that_another_space_of_this_process_uses(make_space: MakeSpace, inbox: str) -> None:
+    make_space(inbox=inbox).add(Agent("one"))
+    with pytest.raises(InboxError, match="used already in this process"):
+        make_space(inbox=inbox).add(Agent("two"))
+
+
+@pytest.mark.parametrize("what", ("damaged", "no database", "another's", "folder", "nowhere"))
+def test_a_file_that_is_no_inbox(what: str, make_space: MakeSpace, tmp_path: Path) -> None:
+    path = tmp_path / "inbox.db"
+    if what == "damaged":
+        with make_space(inbox=path) as space:
+            me = space.add(Worker("me", Notes(tmp_path / "n")))
+            for number in range(200):
+                me.ask("me", "echo", value=str(number) * 100).result(timeout=WAIT_S)
+        content = path.read_bytes()
+        path.write_bytes(content[:1024] + b"\xff" * (len(content) - 1024))
+    elif what == "no database":
+        path.write_text("notes of mine\n" * 100)
+    elif what == "another's":
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE mine (a)")
+        connection.close()
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path = tmp_path / "nowhere" / "inbox.db"
+    space = make_space(inbox=path)
+    with pytest.raises(InboxError) as caught:
+        space.add(Agent("me"))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InboxError):
+        space.observe(print, everywhere=True)
+    assert space.ids() == []
+    space.close()
+    space.close()
+
+
+def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
+    make_space: MakeSpace, tmp_path: Path, log: Any
+) -> None:
+    """What the file may grow to stands for what the disk has left."""
+    space = make_space(inbox=tmp_path / "inbox.db")
+    worker = space.add(Worker("worker", Notes(tmp_path / "notes")))
+    me = make_space().add(Agent("me"))
+    assert me.ask("worker", "echo", value=1).result(timeout=WAIT_S) == 1
+    size = (tmp_path / "inbox.db-wal").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        asked = me.ask("worker", "echo", value=2)
+        log.wait_for("agent 'worker' begins nothing until its inbox can be written")
+        assert not asked.done()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert asked.result(timeout=WAIT_S) == 2
+    assert worker.notes.lines() == []
+
+
+def test_what_ended_long_ago_is_forgotten(
+    make_space: MakeSpace, inbox: str, tmp_path: Path
+) -> None:
+    """Longer ago than messages wait: it does not come again, and the file grows no more."""
+
+    def rows() -> int:
+        with closing(sqlite3.connect(inbox)) as connection:
+            return int(connection.execute("SELECT count(*) FROM inbox").fetchone()[0])
+
+    def handle(many: int) -> None:
+        space = make_space(inbox=inbox, keep=1)
+        me = space.add(Worker("me", Notes(tmp_path / "notes")))
+        for request in [me.ask("me", "echo", value=n) for n in range(many)]:
+            request.result(timeout=WAIT_S)
+        space.close()
+
+    handle(1500)
+    # Those of more than a second ago may be forgotten already; not the most.
+    assert rows() > 1000
+    until(lambda: handle(1) or rows() < 100, timeout=30)

@@ -1,0 +1,597 @@
+"""What a space remembers of the messages it received, in memory and in a file."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import signal
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.errors import DefinitionError
+from civitas.spaces.amqp.inbox import (
+    ACCEPTED,
+    ENDED,
+    STARTED,
+    Entry,
+    Inbox,
+    InboxError,
+    MemoryInbox,
+    SQLiteInbox,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "inbox.db"
+
+
+@pytest.fixture(params=("memory", "sqlite"))
+def inbox(request: pytest.FixtureRequest, path: Path) -> Iterator[Inbox]:
+    found: Inbox = MemoryInbox() if request.param == "memory" else SQLiteInbox(path)
+    yield found
+    found.close()
+
+
+# -- what both do ----------------------------------------------------------------------------------
+
+
+def test_what_never_came_is_unknown(inbox: Inbox) -> None:
+    assert inbox.look_up("k", "a") is None
+    assert inbox.unfinished("a") == []
+    assert inbox.forget(0) == 0
+    inbox.flush()
+    inbox.start([])
+
+
+def test_started_then_ended_with_an_answer(inbox: Inbox) -> None:
+    inbox.start([("k", "a")])
+    assert inbox.look_up("k", "a") == Entry("k", STARTED, None, None)
+    assert inbox.unfinished("a") == []  # the broker has it still
+    inbox.end("k", "a", b"answer")
+    ended = Entry("k", ENDED, None, b"answer")
+    assert inbox.look_up("k", "a") == ended
+    inbox.flush()
+    assert inbox.look_up("k", "a") == ended
+
+
+@pytest.mark.parametrize("answer", (None, b"", b"\0\xff", b"x" * 100_000))
+def test_the_answer_is_what_was_given(inbox: Inbox, answer: bytes | None) -> None:
+    inbox.start([("k", "a")])
+    inbox.end("k", "a", answer)
+    inbox.start([("next", "a")])
+    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, answer)
+
+
+def test_accepted_then_started_then_ended(inbox: Inbox) -> None:
+    inbox.accept("k", "a", b"message")
+    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
+    inbox.start([("k", "a")])
+    started = Entry("k", STARTED, b"message", None)
+    assert inbox.look_up("k", "a") == started
+    assert inbox.unfinished("a") == [started]
+    inbox.end("k", "a", b"answer")
+    assert inbox.unfinished("a") == []
+    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+    inbox.answered("k", "a")
+    inbox.flush()
+    assert inbox.unfinished("a") == []
+
+
+def test_an_answer_that_is_not_sent_is_unfinished_if_its_message_does_not_come_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "inbox.db"
+    first = SQLiteInbox(path)
+    for key, answer in (("accepted", b"1"), ("silent", None), ("sent", b"3")):
+        first.accept(key, "a", b"message")
+        first.end(key, "a", answer)
+    first.start([("comes again", "a")])
+    first.end("comes again", "a", b"4")
+    first.flush()
+    first.answered("sent", "a")
+    first.close()
+    second = SQLiteInbox(path)
+    assert second.unfinished("a") == [Entry("accepted", ENDED, None, b"1")]
+    second.answered("accepted", "a")
+    assert second.unfinished("a") == []
+    assert second.look_up("accepted", "a") == Entry("accepted", ENDED, None, b"1")
+    second.close()
+
+
+def test_what_comes_again_changes_nothing_that_is_further(inbox: Inbox) -> None:
+    inbox.accept("k", "a", b"message")
+    inbox.accept("k", "a", b"another")
+    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
+    inbox.start([("k", "a")])
+    inbox.start([("k", "a")])
+    inbox.accept("k", "a", b"another")
+    assert inbox.look_up("k", "a") == Entry("k", STARTED, b"message", None)
+    inbox.end("k", "a", b"answer")
+    for written in (False, True):
+        if written:
+            inbox.flush()
+        inbox.start([("k", "a")])
+        inbox.accept("k", "a", b"message")
+        assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+        inbox.answered("k", "a")
+        assert inbox.unfinished("a") == []
+
+
+def test_one_that_was_started_may_be_accepted(inbox: Inbox) -> None:
+    inbox.start([("k", "a")])
+    inbox.accept("k", "a", b"message")
+    assert inbox.unfinished("a") == [Entry("k", STARTED, b"message", None)]
+
+
+def test_an_end_without_a_start_is_kept(inbox: Inbox) -> None:
+    inbox.end("k", "a", b"answer")
+    inbox.flush()
+    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+
+
+def test_many_at_once(inbox: Inbox) -> None:
+    pairs = [(f"k{n}", f"a{n % 3}") for n in range(1000)]
+    inbox.start(pair for pair in pairs)
+    for key, agent in pairs[::2]:
+        inbox.end(key, agent, key.encode())
+    inbox.start([("last", "a")])
+    for n, (key, agent) in enumerate(pairs):
+        entry = inbox.look_up(key, agent)
+        assert entry is not None
+        assert entry.state == (STARTED if n % 2 else ENDED)
+        assert entry.answer == (None if n % 2 else key.encode())
+
+
+def test_a_message_to_two_agents_is_two(inbox: Inbox) -> None:
+    inbox.accept("k", "a", b"message")
+    inbox.start([("k", "b")])
+    assert inbox.look_up("k", "c") is None
+    inbox.end("k", "b", b"b's")
+    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
+    assert inbox.look_up("k", "b") == Entry("k", ENDED, None, b"b's")
+    assert [entry.key for entry in inbox.unfinished("a")] == ["k"]
+    assert inbox.unfinished("b") == []
+    inbox.end("k", "a", None)
+    inbox.flush()
+    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
+
+
+def test_the_unfinished_are_in_the_order_accepted(inbox: Inbox) -> None:
+    keys = [f"{n * 7919 % 100:02}" for n in range(100)]
+    for key in keys:
+        inbox.accept(key, "a", key.encode())
+        inbox.accept(key, "other", b"")
+    inbox.start((key, "a") for key in reversed(keys[:50]))
+    for key in keys[::3]:
+        inbox.end(key, "a", None)
+    left = [key for n, key in enumerate(keys) if n % 3]
+    for _ in range(2):
+        found = inbox.unfinished("a")
+        assert [entry.key for entry in found] == left
+        assert all(entry.message == entry.key.encode() for entry in found)
+        assert {entry.state for entry in found if entry.key in keys[50:]} == {ACCEPTED}
+        assert {entry.state for entry in found if entry.key in keys[:50]} == {STARTED}
+        inbox.flush()
+
+
+def test_forgetting_is_by_age_bounded_and_of_ended_ones_only(inbox: Inbox) -> None:
+    for n in range(100):
+        inbox.start([(f"k{n}", "a")])
+        if n % 10:
+            inbox.end(f"k{n}", "a", b"answer")
+    inbox.accept("accepted", "a", b"message")
+    assert inbox.forget(3600) == 0
+    assert inbox.forget(0, at_most=0) == 0
+    assert inbox.forget(0, at_most=40) == 40
+    gone = [n for n in range(100) if inbox.look_up(f"k{n}", "a") is None]
+    assert gone == [n for n in range(100) if n % 10][:40]  # the oldest
+    assert inbox.forget(0) == 50
+    assert inbox.forget(0) == 0
+    for n in range(0, 100, 10):
+        assert inbox.look_up(f"k{n}", "a") == Entry(f"k{n}", STARTED, None, None)
+    assert [entry.key for entry in inbox.unfinished("a")] == ["accepted"]
+    inbox.start([("k1", "a")])  # as if it had never come
+    assert inbox.look_up("k1", "a") == Entry("k1", STARTED, None, None)
+
+
+def test_long_ones_do_not_hold_up_forgetting(inbox: Inbox) -> None:
+    inbox.start((f"long {n}", "a") for n in range(50))
+    for n in range(50):
+        inbox.start([(f"short {n}", "a")])
+        inbox.end(f"short {n}", "a", None)
+    assert inbox.forget(0, at_most=10) == 10
+    assert inbox.forget(0, at_most=1000) == 40
+
+
+@pytest.mark.parametrize("name", ("", "é\0'; --", "x" * 255, "日本語"))
+def test_a_name_is_only_a_name(inbox: Inbox, name: str) -> None:
+    inbox.accept(name, name, b"message")
+    inbox.end("k", name, b"answer")
+    inbox.flush()
+    assert inbox.look_up(name, name) == Entry(name, ACCEPTED, b"message", None)
+    assert inbox.unfinished(name) == [Entry(name, ACCEPTED, b"message", None)]
+
+
+def test_which_one_outlives_the_process(path: Path) -> None:
+    assert MemoryInbox().durable is False
+    with_file = SQLiteInbox(path)
+    assert with_file.durable is True
+    assert repr(with_file) == f"SQLiteInbox({str(path)!r})"
+    with_file.close()
+
+
+# -- in memory -------------------------------------------------------------------------------------
+
+
+def test_a_million_messages_leave_a_bounded_number_in_memory() -> None:
+    inbox = MemoryInbox(limit=1000)
+    inbox.accept("accepted", "a", b"message")
+    inbox.start([("started", "a")])
+
+    def live(first: int, last: int) -> int:
+        for n in range(first, last):
+            key = str(n)
+            inbox.start([(key, "a")])
+            inbox.end(key, "a", b"answer")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = live(0, 10_000)
+    finally:
+        tracemalloc.stop()
+    # Untraced: it would take half a minute.
+    for n in range(10_000, 990_000):
+        inbox.start([(str(n), "a")])
+        inbox.end(str(n), "a", b"answer")
+    tracemalloc.start()
+    try:
+        after = live(990_000, 1_000_000)
+    finally:
+        tracemalloc.stop()
+    assert after < before + 100_000
+    known = [n for n in range(1_000_000) if inbox.look_up(str(n), "a") is not None]
+    assert known == list(range(999_000, 1_000_000))
+    assert inbox.look_up("accepted", "a") == Entry("accepted", ACCEPTED, b"message", None)
+    assert inbox.look_up("started", "a") == Entry("started", STARTED, None, None)
+
+
+@pytest.mark.parametrize("limit", (-1, 1.5, True, "100", None))
+def test_the_limit_is_a_number_of_entries(limit: Any) -> None:
+    with pytest.raises(DefinitionError, match="limit= is a number of entries, 0 or more, not"):
+        MemoryInbox(limit)
+
+
+# -- in a file -------------------------------------------------------------------------------------
+
+LIVE = """
+import os, signal, sys
+from civitas.spaces.amqp.inbox import SQLiteInbox
+inbox = SQLiteInbox(sys.argv[1])
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(path: Path, program: str) -> None:
+    """Run a program on the inbox, which kills itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIVE + program, str(path)], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_was_written_is_there_in_the_next_process(path: Path) -> None:
+    first = SQLiteInbox(path)
+    first.accept("accepted", "a", b"message")
+    first.start([("started", "a"), ("ended", "a")])
+    first.end("ended", "a", b"answer")
+    first.close()
+    first.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    second = SQLiteInbox(path)
+    assert second.look_up("accepted", "a") == Entry("accepted", ACCEPTED, b"message", None)
+    assert second.look_up("started", "a") == Entry("started", STARTED, None, None)
+    assert second.look_up("ended", "a") == Entry("ended", ENDED, None, b"answer")
+    assert second.forget(3600) == 0
+    assert second.forget(0) == 1
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "states"),
+    (
+        ("inbox.start([('k', 'a')]); die()", [STARTED, None]),
+        ("inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x'); die()", [STARTED, None]),
+        (
+            "inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x'); inbox.flush(); die()",
+            [ENDED, None],
+        ),
+        (
+            "inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x')\n"
+            "inbox.start([('l', 'a')]); die()",
+            [ENDED, STARTED],
+        ),
+        ("inbox.accept('k', 'a', b'message'); die()", [ACCEPTED, None]),
+        (
+            "inbox.accept('k', 'a', b'm'); inbox.start([('k', 'a'), ('l', 'a')]); die()",
+            [STARTED] * 2,
+        ),
+    ),
+)
+def test_a_killed_process_leaves_what_it_had_written(
+    path: Path, program: str, states: list[int | None]
+) -> None:
+    killed(path, program)
+    inbox = SQLiteInbox(path)
+    found = [inbox.look_up(key, "a") for key in "kl"]
+    assert [None if entry is None else entry.state for entry in found] == states
+    assert [entry.key for entry in inbox.unfinished("a")] == ["k"] * ("accept" in program)
+    inbox.close()
+
+
+def test_a_process_killed_at_any_moment_has_lost_nothing_that_it_told_of(path: Path) -> None:
+    program = (
+        LIVE + "n = 0\n"
+        "while True:\n"
+        "    key = f'{sys.argv[2]} {n}'\n"
+        "    inbox.start([(key, 'a')])\n"
+        "    print(n, flush=True)\n"
+        "    inbox.end(key, 'a', key.encode())\n"
+        "    n += 1\n"
+    )
+    for round in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(path), str(round)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        told = -1
+        for line in process.stdout:
+            told = int(line)
+            if told >= 3000 + 997 * round:
+                process.send_signal(signal.SIGKILL)
+                break
+        told = max([told, *(int(line) for line in process.stdout.read().split("\n") if line)])
+        process.stdout.close()
+        assert process.wait(50) == -signal.SIGKILL
+        inbox = SQLiteInbox(path)
+        for n in range(told):
+            key = f"{round} {n}"
+            assert inbox.look_up(key, "a") == Entry(key, ENDED, None, key.encode())
+        last = inbox.look_up(f"{round} {told}", "a")
+        assert last is not None
+        # It may have been killed between the next start and telling of it.
+        after = inbox.look_up(f"{round} {told + 1}", "a")
+        assert last.state == (STARTED if after is None else ENDED)
+        assert after is None or after.state == STARTED
+        assert inbox.look_up(f"{round} {told + 2}", "a") is None
+        inbox.close()
+
+
+def test_one_process_at_a_time(path: Path) -> None:
+    program = LIVE + "inbox.start([('k', 'a')])\nprint('ready', flush=True)\nsys.stdin.read()\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(2):
+        with pytest.raises(
+            InboxError,
+            match=r"inbox\.db': it is used by another process; give each process an inbox of its",
+        ):
+            SQLiteInbox(path)
+    process.kill()
+    assert process.wait(50) == -signal.SIGKILL
+    process.stdin.close()
+    process.stdout.close()
+    inbox = SQLiteInbox(path)
+    assert inbox.look_up("k", "a") == Entry("k", STARTED, None, None)
+    inbox.close()
+
+
+def test_one_space_at_a_time_and_asking_for_it_takes_no_lock_away(path: Path) -> None:
+    inbox = SQLiteInbox(path)
+    (path.parent / "link.db").symlink_to(path)
+    for name in (path, path.parent / "link.db"):
+        with pytest.raises(InboxError, match="it is used already in this process; give each"):
+            SQLiteInbox(name)
+    done = subprocess.run(
+        [sys.executable, "-c", LIVE, str(path)], capture_output=True, text=True, check=False
+    )
+    assert "it is used by another process" in done.stderr
+    inbox.close()
+    SQLiteInbox(path).close()
+
+
+def test_one_that_is_dropped_lets_go_of_its_file(path: Path) -> None:
+    inbox = SQLiteInbox(path)
+    inbox.start([("k", "a")])
+    del inbox
+    gc.collect()
+    again = SQLiteInbox(path)
+    assert again.look_up("k", "a") is not None
+    again.close()
+
+
+def test_a_forked_child_leaves_it_to_its_parent(path: Path) -> None:
+    program = LIVE + (
+        "inbox.start([('before', 'a')])\n"
+        "inbox.end('before', 'a', b'x')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    for use in (inbox.flush, inbox.close, lambda: inbox.look_up('before', 'a'),\n"
+        "                lambda: inbox.start([('child', 'a')]),\n"
+        "                lambda: inbox.end('child', 'a', None),\n"
+        "                lambda: SQLiteInbox(sys.argv[1])):\n"
+        "        try:\n"
+        "            use()\n"
+        "        except Exception as error:\n"
+        "            print(error, flush=True)\n"
+        "    sys.exit(7)\n"
+        "assert os.waitpid(pid, 0)[1] == 7 << 8\n"
+        "inbox.start([('after', 'a')])\n"
+        "die()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("it was closed: make a new SQLiteInbox of it") == 3
+    assert done.stdout.count("it is used by another process") == 1
+    inbox = SQLiteInbox(path)
+    assert inbox.look_up("before", "a") == Entry("before", ENDED, None, b"x")
+    assert inbox.look_up("after", "a") == Entry("after", STARTED, None, None)
+    assert inbox.look_up("child", "a") is None
+    inbox.close()
+
+
+def test_a_closed_one_says_so(path: Path) -> None:
+    inbox = SQLiteInbox(path)
+    inbox.close()
+    for use in (
+        lambda: inbox.look_up("k", "a"),
+        lambda: inbox.accept("k", "a", b""),
+        lambda: inbox.start([("k", "a")]),
+        lambda: inbox.end("k", "a", None),
+        lambda: inbox.unfinished("a"),
+        lambda: inbox.forget(0),
+    ):
+        with pytest.raises(InboxError, match=r"inbox\.db': it was closed: make a new SQLiteInbox"):
+            use()
+
+
+def test_a_start_that_fails_half_way_starts_nothing(path: Path) -> None:
+    inbox = SQLiteInbox(path)
+    inbox.start([("ended", "a")])
+    inbox.end("ended", "a", b"answer")
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        yield "first", "a"
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        inbox.start(pairs())
+    assert inbox.look_up("first", "a") is None
+    inbox.start([("second", "a")])
+    inbox.close()
+    inbox = SQLiteInbox(path)
+    assert inbox.look_up("first", "a") is None
+    assert inbox.look_up("second", "a") == Entry("second", STARTED, None, None)
+    assert inbox.look_up("ended", "a") == Entry("ended", ENDED, None, b"answer")
+    inbox.close()
+
+
+FULL = (
+    LIVE
+    + """
+import resource
+from civitas.errors import InboxError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def room(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+room(200_000)  # for the file and for its log: what is past it is not written
+started, ended, n = [], [], 0
+while True:
+    key = f'k{n}'
+    try:
+        inbox.start([(key, 'a'), (key, 'b')])
+    except InboxError as error:
+        told = str(error)
+        break
+    started.append(key)
+    inbox.end(key, 'a', key.encode() * 100)
+    n += 1
+assert 'inbox.db' in told and ' and try again' in told, told
+assert n > 10
+def check():
+    for key in started:
+        assert inbox.look_up(key, 'a').answer == key.encode() * 100
+        assert inbox.look_up(key, 'b').state == 1
+    assert inbox.look_up(f'k{n}', 'a') is inbox.look_up(f'k{n}', 'b') is None
+check()
+for fail in (inbox.flush, lambda: inbox.accept('accepted', 'a', b'x' * 10_000),
+             lambda: inbox.start([(f'k{n}', 'a')])):
+    try:
+        fail()
+    except InboxError:
+        continue
+    raise AssertionError('there was room')
+check()
+assert inbox.unfinished('a') == []
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "program",
+    (
+        # There is room again, and it goes on.
+        "room(resource.RLIM_INFINITY)\n"
+        "inbox.start([('last', 'a')])\n"
+        "check()\n"
+        "inbox.accept('accepted', 'a', b'x' * 10_000)\n"
+        "print(n)\nsys.stdout.flush()\ndie()\n",
+        # It is killed before there is.
+        "print(n)\nsys.stdout.flush()\ndie()\n",
+        # It is closed before there is: that says so, and lets go of the file.
+        "try:\n    inbox.close()\nexcept InboxError:\n"
+        "    SQLiteInbox(sys.argv[1])\n    print(n)\n    sys.stdout.flush()\n    die()\n",
+    ),
+)
+def test_a_full_disk(path: Path, program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL + program, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == -signal.SIGKILL
+    count = int(done.stdout)
+    inbox = SQLiteInbox(path)
+    for n in range(count):
+        key = f"k{n}"
+        entry = inbox.look_up(key, "a")
+        # The last end was never written where no room came.
+        ended = n < count - 1 or "last" in program
+        assert entry == Entry(
+            key, *((ENDED, None, key.encode() * 100) if ended else (1, None, None))
+        )
+        assert inbox.look_up(key, "b") == Entry(key, STARTED, None, None)
+    assert inbox.look_up(f"k{count}", "a") is inbox.look_up(f"k{count}", "b") is None
+    assert len(inbox.unfinished("a")) == ("last" in program)
+    inbox.start([("on", "a")])
+    inbox.close()
+
+
+@pytest.mark.long
+def test_the_file_and_the_process_stay_bounded_where_old_ones_are_forgotten(path: Path) -> None:
+    inbox = SQLiteInbox(path)
+    sizes, grown = [], []
+    for round in range(30):
+        for n in range(10_000):
+            key = f"sender {n % 4} {round:04} {n:06}"
+            inbox.start([(key, "a")])
+            inbox.end(key, "a", b"x" * 100)
+            if n % 1000 == 0:
+                inbox.forget(0, 1000)
+        sizes.append(path.stat().st_size)
+        grown.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert max(sizes) < 10_000_000
+    assert grown[-1] < grown[2] + 20_000
+    inbox.close()

@@ -1,0 +1,66 @@
+"""A broker that takes smaller messages than an agent may send."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+
+from civitas import Agent, AMQPOptions, AMQPSpace, action
+from civitas.errors import ActionError, MailboxFull
+
+WAIT_S = 20
+LARGE = 200_000
+
+
+@pytest.fixture(scope="module")
+def small_broker() -> Iterator[Broker]:
+    with Broker(settings={"max_message_size": 100_000}) as broker:
+        yield broker
+
+
+class Printer(Agent):
+    @action
+    async def copy(self, text: str, times: int) -> str:
+        return text * times
+
+
+class Customer(Agent):
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.told: queue.Queue[tuple[str, Any]] = queue.Queue()
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        self.told.put((error, original_message_id))
+
+
+def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) -> None:
+    options = AMQPOptions(port=small_broker.port)
+    with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
+        me = here.add(Customer("me"))
+        there.add(Printer("Printer"))
+
+        def copy(length: int, times: int = 1) -> dict[str, Any]:
+            args = {"text": "x" * length, "times": times}
+            return {"id": "1", "to": "Printer", "action": {"name": "copy", "args": args}}
+
+        for _ in range(2):  # the first is how the space learns of it
+            large, small = me.request(copy(LARGE)), me.request(copy(2))
+            with pytest.raises(MailboxFull, match=r"max_message_size is 100,000"):
+                large.result(WAIT_S)
+            assert small.result(WAIT_S) == "xx"
+            me.send(copy(LARGE))
+            error, id = me.told.get(timeout=WAIT_S)
+            assert "max_message_size" in error
+            assert id == "1"
+            # An answer of that size.
+            with pytest.raises(ActionError, match="MessageTooLarge: the broker takes no message"):
+                me.request(copy(10, LARGE)).result(WAIT_S)
+            me.send(copy(10, LARGE))
+            error, id = me.told.get(timeout=WAIT_S)
+            assert "MessageTooLarge" in error
+            assert id == "1"

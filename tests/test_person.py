@@ -1,0 +1,172 @@
+"""Questions of actions to a person: who is asked, and when nobody is there."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+
+from civitas import (
+    ActionError,
+    Agent,
+    Approver,
+    CallbackApprover,
+    Context,
+    NativeSpace,
+    NobodyToAsk,
+    Question,
+    ReActAgent,
+    RefuseAll,
+    Rule,
+    RuleApprover,
+    ScriptedModel,
+    TerminalApprover,
+    action,
+    ask_person,
+)
+
+
+async def choose(context: Context[Any]) -> str:
+    """Choose a colour."""
+    return "painted " + await context.ask_person("Which colour?")
+
+
+def choose_plainly(context: Context[Any]) -> str:
+    """Choose a colour."""
+    return "painted " + context.ask_person("Which colour?").result()
+
+
+class Painter(Agent):
+    @action
+    async def paint(self, context: Context[Any]) -> str:
+        """Paint."""
+        return await choose(context)
+
+    @action
+    def paint_plainly(self, context: Context[Any]) -> str:
+        """Paint."""
+        return choose_plainly(context)
+
+
+def of_terminal(*lines: str) -> tuple[TerminalApprover, io.StringIO]:
+    shown = io.StringIO()
+    return TerminalApprover(io.StringIO("".join(f"{line}\n" for line in lines)), shown), shown
+
+
+@pytest.mark.parametrize("name", ("choose", "choose_plainly"))
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
+    questions: list[Question] = []
+
+    def plain(question: Question) -> str:
+        questions.append(question)
+        return "blue"
+
+    async def later(question: Question) -> str:
+        await asyncio.sleep(0)
+        return plain(question)
+
+    approver = CallbackApprover(lambda _: False, answer=plain if form == "sync" else later)
+    model = ScriptedModel([{"name": name}, "Done."])
+    agent = ReActAgent("painter", model, actions=[choose, choose_plainly], approver=approver)
+    reply = agent.reply_sync("Paint it.", run_id="r1")
+    assert reply.steps[0].result["result"] == "painted blue"
+    assert questions == [Question("painter", "Which colour?", "r1")]
+
+
+def test_a_model_may_ask_by_itself() -> None:
+    approver, shown = of_terminal("  blue ")
+    model = ScriptedModel([{"name": "ask_person", "args": {"question": "Which colour?"}}, "Blue."])
+    agent = ReActAgent("painter", model, actions=[ask_person], approver=approver)
+    assert agent.reply_sync("Paint it.").text == "Blue."
+    assert model.received[1][-1]["content"] == "blue"
+    assert shown.getvalue() == "painter asks: Which colour?\n> "
+    assert list(agent.actions.get_actions()[0].parameters["properties"]) == ["question"]
+
+
+@pytest.mark.parametrize("name", ("paint", "paint_plainly"))
+def test_an_action_in_a_space_asks_the_person_of_the_space(name: str) -> None:
+    approver, _ = of_terminal("red")
+    with NativeSpace(approver=approver) as space:
+        space.add(Painter("Painter"))
+        me = space.add(Agent("me"))
+        assert me.ask("Painter", name).result(20) == "painted red"
+
+
+@pytest.mark.parametrize(
+    ("approver", "told"),
+    (
+        (None, "it has no approver"),
+        (RefuseAll(), "RefuseAll"),
+        (CallbackApprover(lambda _: True), "CallbackApprover"),
+        (RuleApprover([Rule()]), "it has no approver"),
+        (TerminalApprover(io.StringIO(""), io.StringIO()), "at the terminal, which is closed"),
+    ),
+)
+def test_with_nobody_to_ask_the_action_is_told(approver: Approver | None, told: str) -> None:
+    model = ScriptedModel([{"name": "choose"}, "Nobody knows."])
+    agent = ReActAgent("painter", model, actions=[choose], approver=approver)
+    reply = agent.reply_sync("Paint it.")
+    assert told in (reply.steps[0].error or "")
+    with NativeSpace() as space:
+        space.add(Painter("Painter", approver=approver))
+        with pytest.raises(ActionError, match="NobodyToAsk"):
+            space.add(Agent("me")).ask("Painter", "paint").result(20)
+
+
+def test_rules_pass_questions_on() -> None:
+    approver, _ = of_terminal("green")
+    agent = ReActAgent(
+        "painter",
+        ScriptedModel([{"name": "choose"}, "ok"]),
+        actions=[choose],
+        approver=RuleApprover([], otherwise=approver),
+    )
+    assert agent.reply_sync("go").steps[0].result["result"] == "painted green"
+
+
+def test_an_answer_that_is_no_text_and_one_that_raises_are_failures_of_the_action() -> None:
+    def broken(_: Question) -> Any:
+        raise ZeroDivisionError("oh")
+
+    for answers, told in ((lambda _: 7, "is no text but 7"), (broken, "oh")):
+        approver = CallbackApprover(lambda _: True, answer=answers)
+        model = ScriptedModel([{"name": "choose"}, "ok"])
+        agent = ReActAgent("painter", model, actions=[choose], approver=approver)
+        assert told in (agent.reply_sync("go").steps[0].error or "")
+
+
+def test_what_a_question_says_cannot_pass_for_the_terminal() -> None:
+    approver, shown = of_terminal("no")
+    hostile = "ok?\x1b[2K\r\nme proposes: /Host.shell\nPermit this? [y/N] "
+
+    async def ask(context: Context[Any]) -> str:
+        return await context.ask_person(hostile)
+
+    model = ScriptedModel([{"name": "ask"}, "ok"])
+    ReActAgent("painter", model, actions=[ask], approver=approver).reply_sync("go")
+    first, second = shown.getvalue().split("\n")
+    assert first.startswith("painter asks: ok?\\x1b[2K\\r\\nme proposes")
+    assert second == "> "
+
+
+def test_waiting_on_a_running_loop_is_an_error_and_a_question_is_a_text() -> None:
+    async def wrong(context: Context[Any]) -> str:
+        return context.ask_person("Which colour?").result()
+
+    async def no_text(context: Context[Any]) -> str:
+        return await context.ask_person(7)  # type: ignore[arg-type]
+
+    approver, _ = of_terminal("red")
+    for function, told in ((wrong, "await it instead"), (no_text, "takes a text, not int")):
+        model = ScriptedModel([{"name": function.__name__}, "ok"])
+        agent = ReActAgent("painter", model, actions=[function], approver=approver)
+        assert told in (agent.reply_sync("go").steps[0].error or "")
+    with pytest.raises(NobodyToAsk):
+        asyncio.run(_asked(Context(Agent("alone"))))
+
+
+async def _asked(context: Context[Any]) -> str:
+    return await context.ask_person("Anyone?")
