@@ -24,7 +24,7 @@ WAIT_S = 10
 """Seconds after which what a test waits for is taken to be lost."""
 
 ABOUT_DEFINITIONS = ("test_actions", "test_help", "test_messages")
-"""Cases in which the way that messages take matters little: over a broker, `make test-all` has them."""
+"""Cases in which the way of a message matters little; over a broker, `make test-all` has them."""
 
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 """The tests that were collected, before any were deselected."""
