@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Self
 
 WAIT_S = 30
+_AGAIN_S = 2
 CONTROL_C = "\x03"
 CONTROL_D = "\x04"
 
@@ -75,6 +76,7 @@ class Terminal:
         )
         os.close(secondary)
         self.raw = ""
+        self._over = False  # whether the program has closed its side
         self._typed = 0  # how much there was when something was typed last
         self._past = 0  # how much was waited for
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -111,6 +113,19 @@ class Terminal:
             pass
         return self.process.wait(WAIT_S)
 
+    def leave(self) -> int:
+        """Type Control-D until it ends, and give the exit code.
+
+        While a program shows what has come meanwhile, the keys are the terminal's, and that one is
+        lost: a person presses it again.
+        """
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end and not self._over:
+            self.type(CONTROL_D)
+            while self._read(_AGAIN_S):
+                pass
+        return self.end()
+
     def close(self) -> None:
         """End it, if it has not ended."""
         if self.process.poll() is None:
@@ -126,6 +141,7 @@ class Terminal:
             got = os.read(self.primary, 65536)
         except OSError:  # the program has closed its side
             got = b""
+        self._over = not got
         self.raw += self._decoder.decode(got)
         return bool(got)
 

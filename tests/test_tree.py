@@ -252,6 +252,7 @@ EXTRA_MODULES = frozenset(
             f"civitas.spaces.amqp.{name}"
             for name in (
                 "arrivals",
+                "channels",
                 "connection",
                 "control",
                 "dead_letter",
@@ -259,9 +260,12 @@ EXTRA_MODULES = frozenset(
                 "intake",
                 "letter",
                 "link",
+                "observing",
                 "office",
                 "outbox",
                 "registrar",
+                "residents",
+                "whereabouts",
             )
         ),
     )

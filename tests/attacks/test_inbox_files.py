@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from civitas.errors import CivitasError, DefinitionError
-from civitas.spaces.amqp.inbox import ENDED, Entry, InboxError, SQLiteInbox
+from civitas.errors import CivitasError, DefinitionError, InboxError
+from civitas.spaces.amqp.inbox import ENDED, Entry
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
 
 @pytest.fixture
@@ -174,7 +175,8 @@ def test_what_may_not_be_written_is_named(mode: int, text: str) -> None:
     # In a process without root's rights, for whom nothing is read-only.
     program = (
         "import os, sys\n"
-        "from civitas.spaces.amqp.inbox import InboxError, SQLiteInbox\n"
+        "from civitas.errors import InboxError\n"
+        "from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox\n"
         "path = sys.argv[1] + '/inbox.db'\n"
         "SQLiteInbox(path).close()\n"
         "os.chmod(path, 0o444)\n"

@@ -24,7 +24,7 @@ from models.openai_server import (
     streamed,
     text,
 )
-from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal
+from pseudo_terminal import CONTROL_C, Terminal
 
 WAIT = 30
 CHAT = (sys.executable, "-m", "civitas", "chat")
@@ -101,11 +101,6 @@ class Chat(Terminal):
         """Write a line when it is time for one; what is shown until the next may be written."""
         self.type(f"{line}\r")
         return self.until(ready)
-
-    def leave(self) -> int:
-        """Ctrl-D."""
-        self.type(CONTROL_D)
-        return self.end()
 
 
 @contextmanager

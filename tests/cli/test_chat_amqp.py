@@ -15,7 +15,7 @@ from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace, action
 from models.openai_server import OpenAIServer, Request, streamed, text
-from pseudo_terminal import CONTROL_D, Terminal
+from pseudo_terminal import Terminal
 
 WAIT_S = 30
 # prompt_toolkit writes it when it begins to read a line.
@@ -54,10 +54,6 @@ class Chat(Terminal):
     def line(self, line: str) -> str:
         self.type(f"{line}\r")
         return self.until(READY)
-
-    def leave(self) -> int:
-        self.type(CONTROL_D)
-        return self.end()
 
 
 @pytest.fixture

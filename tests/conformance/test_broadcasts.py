@@ -137,6 +137,18 @@ def test_who_comes_later_does_not_get_it_and_who_has_left_neither(space):
     assert list(late.messages) == []
 
 
+def test_who_is_added_just_after_it_was_sent_does_not_get_it(space):
+    me = space.add(Member("me", receive_own_broadcasts=False))
+    late = []
+    for number in range(30):
+        me.send(message("*", "say", content=str(number)))
+        late.append(space.add(Member(f"late {number}")))
+    me.send(message("*", "say", content="the end"))
+    for number, member in enumerate(late):
+        heard = [m["action"]["args"]["content"] for m in member.wait_for(30 - number)]
+        assert heard == [*map(str, range(number + 1, 30)), "the end"]
+
+
 def test_broadcasts_stay_in_their_space(make_space):
     here, there = make_space(), make_space()
     one, other = here.add(Member("one")), there.add(Member("one"))

@@ -14,17 +14,10 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import DefinitionError
-from civitas.spaces.amqp.inbox import (
-    ACCEPTED,
-    ENDED,
-    STARTED,
-    Entry,
-    Inbox,
-    InboxError,
-    MemoryInbox,
-    SQLiteInbox,
-)
+from civitas.errors import DefinitionError, InboxError
+from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox
+from civitas.spaces.amqp.memory_inbox import MemoryInbox
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
 
 @pytest.fixture
@@ -274,7 +267,7 @@ def test_the_limit_is_a_number_of_entries(limit: Any) -> None:
 
 LIVE = """
 import os, signal, sys
-from civitas.spaces.amqp.inbox import SQLiteInbox
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 inbox = SQLiteInbox(sys.argv[1])
 def die(): os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -158,8 +158,8 @@ class PostOffice:
         mailbox = self._mailbox
         ready = self._ready
         for receiver in list(self.seats.values()):  # agents come in any thread
-            if receiver is seat and not own:
-                continue
+            if not receiver.here or (receiver is seat and not own):
+                continue  # one that is just coming came after this was sent
             delivery = Delivery(envelope, BROADCAST)
             delivery.seat = receiver
             box = receiver.box
@@ -227,6 +227,7 @@ class PostOffice:
 
     def here(self, seat: Seat) -> None:
         """An agent has come: what waited for it is put into its mailbox."""
+        seat.here = True
         for delivery in self._expected.pop(seat.id, ()):
             if not delivery.answered:
                 self.put(delivery, seat)

@@ -55,6 +55,7 @@ class Seat:
         asking: messages that await approval
         arriving: the `after_add` that is still to end
         leaving: what ends when the agent has left
+        here: whether the loop has learnt that it has come; the ids know at once
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class Seat:
         "concurrency",
         "dead",
         "held",
+        "here",
         "id",
         "leaving",
         "offers",
@@ -101,6 +103,7 @@ class Seat:
         self.open = True
         self.arriving: Delivery | None = None
         self.leaving: Delivery | None = None
+        self.here = False
         self.ready = False
 
     # -- what the agent uses, in any thread --------------------------------------------------------

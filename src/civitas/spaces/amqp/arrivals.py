@@ -142,7 +142,7 @@ class Arrivals:
         if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
             office.intake.acknowledge(tag)
             return
-        office.met(envelope.sender)
+        office.whereabouts.met(envelope.sender)
         entry = self._inbox.look_up(*ident)
         if entry is not None:
             self._again(entry, seat, arrived, tag, properties, body)
@@ -177,7 +177,7 @@ class Arrivals:
     ) -> Delivery:
         office = self._office
         kind = kinds.BROADCAST if arrived.envelope.to == EVERYONE else _KINDS[arrived.kind]
-        delivery = Delivery(arrived.envelope, kind, office.ancestor(arrived.trail))
+        delivery = Delivery(arrived.envelope, kind, office.chains.ancestor(arrived.trail))
         delivery.hops = arrived.hops
         delivery.key = arrived.key
         delivery.trail = arrived.trail

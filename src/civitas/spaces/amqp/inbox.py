@@ -1,423 +1,109 @@
-"""Where a space remembers the messages that it received, so that one that comes again runs once."""
+"""What is remembered of a message that a space received, and what remembers it."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import time
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, Protocol
 
-from civitas.errors import DefinitionError, InboxError
-from civitas.spaces.amqp.entry import ACCEPTED, ENDED, STARTED, Entry, Inbox
-from civitas.sqlitefile import SQLiteFile
+__all__ = ["ACCEPTED", "ENDED", "STARTED", "Entry", "Inbox"]
 
-__all__ = [
-    "ACCEPTED",
-    "ENDED",
-    "STARTED",
-    "Entry",
-    "Inbox",
-    "InboxError",
-    "MemoryInbox",
-    "SQLiteInbox",
-]
+ACCEPTED: Final = 0
+"""It is kept here, and acknowledged; it has not begun."""
 
-APPLICATION: Final = 0x63766931
-"""What the file's header says it is (`cvi1`), so that no other program's database is changed."""
+STARTED: Final = 1
+"""It was begun. If nobody is at it, nobody knows how far it came: it is in doubt."""
 
-# Append only. Rows lie in the order in which they came, so that a message's start and the end of
-# the one before it are mostly one page to write, the oldest ones are found without an index of
-# their own, and long answers do not spread out the keys that each look-up goes through.
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        """CREATE TABLE inbox (
-            number INTEGER PRIMARY KEY,
-            key TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            state INTEGER NOT NULL,
-            ended REAL,
-            message BLOB,
-            answer BLOB,
-            UNIQUE (key, agent)
-        )""",
-        "CREATE INDEX waiting ON inbox (agent) WHERE message IS NOT NULL",
-    ),
-)
-
-_LOOK_UP = "SELECT key, state, message, answer FROM inbox WHERE key = ? AND agent = ?"
-_UNFINISHED = (
-    "SELECT key, state, message, answer FROM inbox WHERE agent = ? AND message IS NOT NULL "
-    "ORDER BY number"
-)
-_ACCEPT = (
-    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
-    "DO UPDATE SET message = excluded.message WHERE state < 2 AND message IS NULL"
-)
-_START = (
-    "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
-    "DO UPDATE SET state = 1 WHERE state = 0"
-)
-# Of an accepted message, which does not come again, it stays known that its answer is to be sent.
-_END = (
-    "UPDATE inbox SET state = 2, message = iif(?1 IS NULL OR message IS NULL, NULL, x''), "
-    "answer = ?1, ended = ?2 WHERE key = ?3 AND agent = ?4"
-)
-_ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
-_ENDED_UNSEEN = "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2)"
-# Looks at no more than twice as many as it removes: long ones that began early and ended late may
-# stand before others that are older.
-_FORGET = (
-    "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
-    "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
-)
-
-_MOST = 1 << 40
-"""More entries than any inbox has; larger bounds are taken for this one."""
+ENDED: Final = 2
+"""It was handled."""
 
 
-class MemoryInbox:
-    """An inbox that ends with its process, and holds a bounded number of ended entries.
+class Entry(NamedTuple):
+    """What an inbox knows of a message.
 
-    Args:
-        limit: of more ended entries than this, those that ended first are forgotten; what has not
-            ended is never
+    Attributes:
+        key: the message's key, unique among senders
+        state: `ACCEPTED`, `STARTED` or `ENDED`
+        message: the message, where it was accepted (and so acknowledged) before it ran, until it
+            ends
+        answer: what is sent again when an ended one comes again; None: nothing
     """
 
-    durable: Final = False
-
-    def __init__(self, limit: int = 100_000) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise DefinitionError(f"limit= is a number of entries, 0 or more, not {limit!r}")
-        self._limit = limit
-        self._open: dict[tuple[str, str], Entry] = {}
-        # A plain dict takes the longer to find its first entry, the more were removed before it.
-        self._ended: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
-
-    def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`."""
-        pair = (key, agent)
-        ended = self._ended.get(pair)
-        if ended is not None:
-            return Entry(key, ENDED, None, ended[0])
-        return self._open.get(pair)
-
-    def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.accept`."""
-        pair = (key, agent)
-        if pair in self._ended:
-            return
-        entry = self._open.get(pair)
-        if entry is None:
-            self._open[pair] = Entry(key, ACCEPTED, message, None)
-        elif entry.message is None:
-            self._open[pair] = entry._replace(message=message)
-
-    def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `Inbox.start`."""
-        for pair in started:
-            if pair in self._ended:
-                continue
-            entry = self._open.get(pair)
-            message = None if entry is None else entry.message
-            self._open[pair] = Entry(pair[0], STARTED, message, None)
-
-    def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `Inbox.end`."""
-        pair = (key, agent)
-        self._open.pop(pair, None)
-        self._ended[pair] = (answer, time.monotonic())
-        self._ended.move_to_end(pair)
-        if len(self._ended) > self._limit:
-            self._ended.popitem(last=False)
-
-    def answered(self, key: str, agent: str) -> None:
-        """Nothing: what it holds ends with those who wait for the answer."""
-
-    def flush(self) -> None:
-        """Nothing: all is where it stays."""
-
-    def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`."""
-        return [
-            entry
-            for (_, whose), entry in self._open.items()
-            if whose == agent and entry.message is not None
-        ]
-
-    def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`."""
-        last = time.monotonic() - older_than
-        count = 0
-        while count < at_most and self._ended:
-            if next(iter(self._ended.values()))[1] > last:
-                break
-            self._ended.popitem(last=False)
-            count += 1
-        return count
-
-    def close(self) -> None:
-        """Forget everything."""
-        self._open.clear()
-        self._ended.clear()
+    key: str
+    state: Literal[0, 1, 2]
+    message: bytes | None
+    answer: bytes | None
 
 
-class SQLiteInbox:
-    """An inbox in an SQLite file, which belongs to one process at a time.
+class Inbox(Protocol):
+    """What a space remembers of the messages to its agents.
 
-    What was written survives the process, however it is killed. When the whole machine crashes or
-    loses its power, the last moments may be lost, one to two thousand messages at most, accepted
-    ones among them; the file is not damaged.
-
-    It keeps the size that it once needed; the place of what is forgotten is used again. Keys that
-    begin alike for each sender and count up are neighbours in it, and cost less to write and far
-    less to forget than random ones. To forget a thousand of them takes some milliseconds.
-
-    Args:
-        path: the file, made if it is not there; SQLite keeps another beside it, `-wal`
-
-    Raises:
-        DefinitionError: the path is none
-        InboxError: the file cannot be used; the text says why and what to do
+    Its methods are called on one thread at a time, the space's loop. A message to several agents is
+    remembered for each of them. What has ended stays ended.
     """
 
-    durable: Final = True
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = SQLiteFile(
-            path,
-            kind="inbox",
-            maker="SQLiteInbox",
-            application=APPLICATION,
-            migrations=MIGRATIONS,
-            error=InboxError,
-        )
-        self._ends: dict[tuple[str, str], tuple[bytes | None, float]] = {}
-        self._answered: set[tuple[str, str]] = set()
-        self._closed = False
-        if self._identity() in _HELD:
-            raise InboxError(
-                self._file.name,
-                "it is used already in this process; give each space an inbox of its own",
-            )
-        self._file.look()
-        self._connection = self._open()
-        identity = self._identity()
-        _HELD.add(identity)
-        _INBOXES.add(self)
-        cursor = self._connection.cursor()
-        self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._let_go = weakref.finalize(self, _let_go, cursor, self._connection, identity)
-
-    def __repr__(self) -> str:
-        return f"SQLiteInbox({self._file.name!r})"
-
-    # -- use ---------------------------------------------------------------------------------------
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the process."""
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`.
-
-        Raises:
-            InboxError: the file cannot be read
-        """
-        ended = self._ends.get((key, agent))
-        if ended is not None:
-            return Entry(key, ENDED, None, ended[0])
-        try:
-            row = self._execute(_LOOK_UP, (key, agent)).fetchone()
-        except sqlite3.Error as error:
-            self._fail(error)
-        return None if row is None else self._entry(row)
+        """What is known of a message to an agent; None: it never came."""
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.accept`."""
-        self._write(_ACCEPT, ((key, agent, message),))
+        """Keep a message that is to be acknowledged before it runs, as of the return.
+
+        One that was started keeps that state; of one accepted before, the first message is kept.
+
+        Raises:
+            InboxError: it could not be written, and is not accepted
+        """
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `Inbox.start`."""
-        self._write(_START, started)
+        """Record that messages begin to run: pairs of key and agent, as of the return.
+
+        The ends that wait are written with it, in one transaction.
+
+        Raises:
+            InboxError: it could not be written; nothing of it is, and the ends go on waiting
+        """
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `Inbox.end`."""
-        if self._closed:
-            raise self._file.closed()
-        self._ends[key, agent] = (answer, time.time())
+        """Record that a message was handled: seen at once, written with what is next written.
 
-    def answered(self, key: str, agent: str) -> None:
-        """See `Inbox.answered`."""
-        if not self._closed:
-            self._answered.add((key, agent))
+        Args:
+            key: the message's
+            agent: whose it was
+            answer: what is sent again when it comes again; None: nothing
+        """
 
     def flush(self) -> None:
-        """See `Inbox.flush`."""
-        if self._ends or self._answered:
-            self._write("", ())
+        """Write the ends that wait.
+
+        Raises:
+            InboxError: they could not be written, and go on waiting
+        """
+
+    def answered(self, key: str, agent: str) -> None:
+        """Forget that the answer of an accepted message is to be sent: it is with the broker.
+
+        Written with what is next written.
+        """
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`.
+        """What was accepted for an agent and has not ended, or whose answer is not `answered`.
 
-        Raises:
-            InboxError: the file cannot be read
+        In the order accepted. The broker will not bring these again.
         """
-        try:
-            rows = self._execute(_UNFINISHED, (agent,)).fetchall()
-        except sqlite3.Error as error:
-            self._fail(error)
-        settled = self._ends.keys() | self._answered
-        return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`.
+        """Remove entries that ended that many seconds ago or more, those that came first first.
 
-        Raises:
-            InboxError: the file cannot be written, and nothing is forgotten
-        """
-        at_most = max(0, min(at_most, _MOST))
-        return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
-
-    def close(self) -> None:
-        """Write the ends that wait, and let go of the file. Again: nothing.
-
-        Raises:
-            InboxError: the ends could not be written, and are lost; the file is let go of
-        """
-        if self._closed:
-            return
-        try:
-            self.flush()
-        finally:
-            self._closed = True
-            self._let_go()
-
-    # -- the file ----------------------------------------------------------------------------------
-
-    def _leave_to_parent(self) -> None:
-        import ctypes
-
-        self._let_go.detach()
-        self._closed = True
-        self._ends.clear()
-        self._answered.clear()
-        self._execute = _refuse
-        # Whatever closes the connection here, the interpreter's end included, would copy and remove
-        # the log that the parent goes on writing to.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
-    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """In one transaction, write the ends that wait, then run a statement for each row.
+        Args:
+            older_than: seconds since the end
+            at_most: so many at once; it looks at a bounded number too, and may leave some for later
 
         Returns:
-            how many rows of the table the last one changed
+            how many it removed
         """
-        execute = self._execute
-        changed = 0
-        try:
-            execute("BEGIN")
-            for pair, end in self._ends.items():
-                if execute(_END, end + pair).rowcount == 0:
-                    execute(_ENDED_UNSEEN, end + pair)
-            for pair in self._answered:
-                execute(_ANSWERED, pair)
-            for row in rows:
-                changed = execute(statement, row).rowcount
-            execute("COMMIT")
-        except BaseException as error:
-            self._take_back()
-            if isinstance(error, sqlite3.Error):
-                self._fail(error)
-            raise
-        self._ends.clear()
-        self._answered.clear()
-        return changed
 
-    def _take_back(self) -> None:
-        # After some errors SQLite has done so by itself.
-        if self._closed or not self._connection.in_transaction:
-            return
-        try:
-            self._execute("ROLLBACK")
-        except sqlite3.Error as error:
-            self._fail(error)
-
-    def _entry(self, row: tuple[Any, ...]) -> Entry:
-        key, state, message, answer = row
-        if (
-            state not in (ACCEPTED, STARTED, ENDED)
-            or not (message is None or isinstance(message, bytes))
-            or not (answer is None or isinstance(answer, bytes))
-        ):
-            raise self._file.damaged(f"the entry of {key!r} is none")
-        return Entry(key, state, None if state == ENDED else message, answer)
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            # Small pages, because each start writes two or three of them to the log.
-            connection = self._file.connect(
-                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE"
-            )
-        except sqlite3.Error as error:
-            self._fail(error)
-        try:
-            if self._file.version(connection) < len(MIGRATIONS):
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                self._file.migrate(connection)
-            # Copying the log into the file waits for the disk: some milliseconds for 4 MB.
-            connection.execute("PRAGMA wal_autocheckpoint = 4000")
-            connection.execute("PRAGMA secure_delete = OFF")
-            # Reads both ends of the table and its keys, and so finds a file that was overwritten.
-            connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
-            connection.execute(_LOOK_UP, ("", "")).fetchone()
-            connection.execute(_UNFINISHED, ("",)).fetchone()
-        except sqlite3.Error as error:
-            connection.close()
-            self._fail(error)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _identity(self) -> tuple[int, int] | None:
-        """Which file it is, whatever it is called; None: there is none."""
-        try:
-            found = os.stat(self._file.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _fail(self, error: sqlite3.Error) -> NoReturn:
-        if self._closed:
-            raise self._file.closed() from error
-        raise self._file.fault(
-            error, "it is used by another process; give each process an inbox of its own"
-        ) from error
-
-
-_HELD: set[tuple[int, int] | None] = set()
-"""The files that this process has open. To look into one of them would drop its lock."""
-
-_INBOXES: weakref.WeakSet[SQLiteInbox] = weakref.WeakSet()
-
-
-def _let_go(
-    cursor: sqlite3.Cursor, connection: sqlite3.Connection, held: tuple[int, int] | None
-) -> None:
-    # A statement that failed is kept by its cursor, and would keep the file open and locked.
-    cursor.close()
-    connection.close()
-    _HELD.discard(held)
-
-
-def _refuse(*_: object) -> NoReturn:
-    raise sqlite3.ProgrammingError("the connection is another process's")
-
-
-def _after_fork() -> None:
-    for inbox in list(_INBOXES):
-        inbox._leave_to_parent()
-    _HELD.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    def close(self) -> None:
+        """Write the ends that wait, and let go of the file. Again: nothing."""

@@ -24,12 +24,16 @@ _MOST = 65_535
 
 
 class Intake:
-    """Consumes queues on one channel, and acknowledges in as few frames as it takes."""
+    """Consumes queues on one channel, and acknowledges in as few frames as it takes.
+
+    Attributes:
+        number: which channel that is, in this process's life
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._channel: Channel | None = None
-        self._number = 0
+        self.number = 0
         self._open: dict[int, None] = {}
         self._done: set[int] = set()
         self._flushing = False
@@ -39,7 +43,7 @@ class Intake:
 
     def attach(self, channel: Channel) -> None:
         """Consume on this channel from now on; nothing is consumed yet."""
-        self._number += 1
+        self.number += 1
         self._channel = channel
         self._open.clear()
         self._done.clear()
@@ -81,7 +85,7 @@ class Intake:
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
-        number = self._number
+        number = self.number
         ready: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(ready)
 
@@ -133,7 +137,7 @@ class Intake:
 
     def acknowledge(self, tag: Tag | None) -> None:
         """The broker may forget a message; it is told with what it is told next, or soon."""
-        if tag is None or tag[0] != self._number or self._channel is None:
+        if tag is None or tag[0] != self.number or self._channel is None:
             return  # it was delivered on a channel that is gone: it comes again
         self._done.add(tag[1])
         if not self._flushing:

@@ -34,17 +34,21 @@ class Registration:
         id: the agent's
         queue: where its messages wait
         consumer: AMQP's name of its consumer, empty while it has none
+        channel: the number of the channel that it consumes on
         backlog: how many messages waited when it came, and are still to be delivered
         early: those of them that were
         settled: whether it has come, or has failed to
+        restoring: the task that has it consume again after a loss
     """
 
     id: str
     queue: str
     consumer: str = ""
+    channel: int = 0
     backlog: int = 0
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    restoring: asyncio.Task[None] | None = None
 
 
 class Registrar:
@@ -111,11 +115,17 @@ class Registrar:
         registration.backlog = min(count, prefetch)
         bound = asyncio.ensure_future(self._bind(id))
         try:
+            channel = self._intake.number
             registration.consumer = await self._intake.consume(
                 registration.queue, deliver, prefetch, cancelled, classic=classic
             )
+            registration.channel = channel
         finally:
             await bound
+
+    def is_served(self, registration: Registration) -> bool:
+        """Whether an agent's queue is consumed, on the channel that there is."""
+        return bool(registration.consumer) and registration.channel == self._intake.number
 
     async def make_room(self, id: str) -> None:
         """Have a queue for an agent that is not here.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.action import is_async
 from civitas.approval import Approver
 from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError, SpaceClosed
-from civitas.spaces.amqp.entry import Inbox
+from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.delivery import CALLBACK, Delivery
@@ -138,7 +138,8 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
+        from civitas.spaces.amqp.memory_inbox import MemoryInbox
+        from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
         path = self._inbox_path
         self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
@@ -168,7 +169,7 @@ class AMQPSpace(Space):
             # The loop must not be held up. What is sent meanwhile may be for the one that comes.
             office.enter(self._follow, seat)
             return
-        claim = office.claim(seat)
+        claim = office.residents.claim(seat)
         try:
             asyncio.run_coroutine_threadsafe(claim, office.loop).result()
         except BaseException as error:
@@ -186,7 +187,7 @@ class AMQPSpace(Space):
 
         async def claim() -> None:
             try:
-                await office.claim(seat)
+                await office.residents.claim(seat)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", seat.id, error)
                 self._vacate(seat)
@@ -209,11 +210,11 @@ class AMQPSpace(Space):
 
     async def _released(self, seat: Seat) -> None:
         if self._broker is not None:
-            await self._broker.departed(seat)
+            await self._broker.residents.departed(seat)
 
     def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
         if self._broker is not None:
-            self._broker.departs(seat)
+            self._broker.residents.departs(seat)
         super()._vacate(seat, *spared)
 
     def _replaced(self, seat: Seat, error: RequestError) -> None:

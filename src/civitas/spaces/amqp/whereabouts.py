@@ -1,0 +1,170 @@
+"""Who is somewhere, as far as a process knows, and letters to those who may be back in a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Container
+from typing import Final
+
+from pika.exceptions import AMQPError
+
+from civitas.errors import BrokerError
+from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp.letter import Letter
+from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.outbox import Outbox
+from civitas.spaces.amqp.registrar import Registrar
+from civitas.spaces.delivery import Delivery
+from civitas.spaces.loop import LoopThread
+
+__all__ = ["Whereabouts"]
+
+logger = logging.getLogger("civitas.amqp")
+
+_CHECK_S: Final = 0.01
+"""How long a request may be unanswered before it is asked whether anybody is there."""
+
+_GONE_S: Final = 0.05
+"""How long it is waited for the last answers of one that is no longer there."""
+
+_MISSING_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""When a message is sent again to an agent whose queue has gone, as it may for a moment."""
+
+_MET: Final = 10_000
+"""How many ids of agents elsewhere are kept."""
+
+_AGAIN_S: Final = 0.5
+
+
+class Whereabouts:
+    """Asks the broker who is there, and sends again what came back too early.
+
+    Args:
+        thread: the loop's thread
+        registrar: knows whose queue is consumed
+        outbox: sends
+        here: the ids of the agents of this process
+        nobody: called with a request whose receiver is nowhere
+    """
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        registrar: Registrar,
+        outbox: Outbox,
+        here: Container[str],
+        nobody: Callable[[Delivery], None],
+    ) -> None:
+        self._thread = thread
+        self._loop = thread.loop
+        self._registrar = registrar
+        self._outbox = outbox
+        self._here = here
+        self._nobody = nobody
+        self._met: dict[str, None] = {}
+        self._unchecked: dict[str, list[Delivery]] = {}
+        self._missing: dict[str, deque[Letter]] = {}
+        self._closed = False
+
+    def met(self, id: str) -> None:
+        """Somebody of that id was there a moment ago."""
+        if id not in self._met and id not in self._here:
+            self._met[id] = None
+            if len(self._met) > _MET:
+                del self._met[next(iter(self._met))]
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed = True
+
+    # -- requests that are not answered ------------------------------------------------------------
+
+    def watch(self, delivery: Delivery) -> None:
+        """Find out, if it is not answered in a moment, whether a request's receiver is there."""
+        self._look_again(delivery.envelope.to, [delivery], _CHECK_S)
+
+    def _look_again(self, to: str, asked: list[Delivery], wait_s: float) -> None:
+        if not self._unchecked:
+            self._loop.call_later(wait_s, self._check)
+        self._unchecked.setdefault(to, []).extend(asked)
+
+    def _check(self) -> None:
+        """Ask the broker for each who has not answered."""
+        unchecked, self._unchecked = self._unchecked, {}
+        for to, asked in unchecked.items():
+            left = [delivery for delivery in asked if not delivery.answered]
+            if left:
+                self._thread.spawn(self._look_for(to, left))
+
+    async def _look_for(self, to: str, asked: list[Delivery]) -> None:
+        try:
+            there = await self._registrar.is_consumed(to)
+            if not there:
+                # It may have left a moment ago, and what it answered then may be on its way.
+                await asyncio.sleep(_GONE_S)
+                there = await self._registrar.is_consumed(to)
+        except (LinkLost, AMQPError):
+            if not self._closed:
+                self._look_again(to, asked, _AGAIN_S)
+            return
+        if not there:
+            for delivery in asked:
+                if not delivery.answered:
+                    self._nobody(delivery)
+
+    # -- letters that came back --------------------------------------------------------------------
+
+    def publish(self, letter: Letter) -> None:
+        """Send a letter, behind those to the same agent that are held back."""
+        held = self._missing.get(letter.to) if self._missing and letter.to else None
+        if held is not None:
+            held.append(letter)
+        else:
+            self._outbox.publish(letter)
+
+    def returned(self, letter: Letter) -> bool:
+        """Whether a letter for which there was no queue is sent again later."""
+        to = letter.to
+        request = letter.kind == letters.REQUEST
+        if not to or letter.kind == letters.CANCEL or (request and letter.about.answered):
+            return False
+        if request and to not in self._here:
+            if letter.about.wait:
+                self._hold_back(letter)
+                self._thread.spawn(self._make_room(to))
+                return True
+            return False
+        if letter.tries >= len(_MISSING_S) or not (to in self._here or to in self._met):
+            return False
+        if self._hold_back(letter):
+            self._loop.call_later(_MISSING_S[letter.tries], self._send_held, to)
+        letter.tries += 1
+        return True
+
+    def _hold_back(self, letter: Letter) -> bool:
+        """Keep a letter; whether it is the first to that agent."""
+        held = self._missing.get(letter.to)
+        if held is None:
+            self._missing[letter.to] = deque((letter,))
+            return True
+        held.append(letter)
+        return False
+
+    def _send_held(self, to: str) -> None:
+        for letter in self._missing.pop(to, ()):
+            self._outbox.publish(letter)
+
+    async def _make_room(self, to: str) -> None:
+        """Have a queue for an agent that was never there, for a request that waits for it."""
+        while to in self._missing:
+            try:
+                await self._registrar.make_room(to)
+                break
+            except (LinkLost, AMQPError):
+                await asyncio.sleep(_AGAIN_S)
+            except BrokerError as error:
+                logger.error("%s", error)
+                break
+        self._send_held(to)
