@@ -14,7 +14,7 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
-from civitas import Agent, AMQPOptions, AMQPSpace, SpaceClosed
+from civitas import Agent, AgentNotFound, AMQPOptions, AMQPSpace, SpaceClosed
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
@@ -289,3 +289,30 @@ def test_an_inbox_can_be_used_again_after_a_close(make_space: MakeSpace, tmp_pat
         me = space.add(Worker("me", Notes("/dev/null")))
         assert me.ask("me", "echo", value=number).result(timeout=WAIT_S) == number
         space.close()
+
+
+def test_an_agent_may_be_removed_while_its_add_waits_for_the_connection(
+    make_space: MakeSpace, broker: Broker
+) -> None:
+    events: Kept[str] = Kept()
+    with Proxy(broker.port) as proxy:
+        space = make_space(
+            amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+            on_connection=lambda what, text: events.add(what),
+        )
+        me = space.add(Agent("me"))
+        proxy.refuse()
+        proxy.cut()
+        events.wait_for(lambda found: "retrying" in found)
+        added: Kept[Agent] = Kept()
+        adding = threading.Thread(target=lambda: added.add(space.add(Agent("late"))))
+        adding.start()
+        until(lambda: "late" in space.ids())
+        space.remove("late")
+        added.wait_for(1)
+        adding.join(WAIT_S)
+        assert space.ids() == ["me"]
+        proxy.accept()
+        events.wait_for(lambda found: "connected" in found[1:])
+        with pytest.raises(AgentNotFound):
+            me.ask("late", "help").result(timeout=WAIT_S)

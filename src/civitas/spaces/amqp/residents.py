@@ -65,10 +65,14 @@ class Residents:
 
     # -- coming ------------------------------------------------------------------------------------
 
-    async def claim(self, seat: Seat) -> None:
+    async def claim(self, seat: Seat) -> bool:
         """Have an agent's messages come here.
 
+        Returns:
+            whether it is still here, when that is done; it may have been removed meanwhile
+
         Raises:
+            SpaceClosed: the space is being closed
             DuplicateAgent: another process has an agent of that id
             BrokerError: there is no broker, or it would not
         """
@@ -77,7 +81,7 @@ class Residents:
         while (leaving := self._leaving.get(seat.id)) is not None:
             await asyncio.wait((leaving,))  # one of that id, whose queue is being deleted
         if not seat.open:
-            raise office.stopped(seat)  # it was removed meanwhile
+            return self._left(seat)
         registration = Registration(seat.id, self._names.agent_queue(seat.id))
         self._registrations[seat] = registration
         try:
@@ -93,9 +97,15 @@ class Residents:
         finally:
             registration.settled.set()
         if not seat.open:
-            raise office.stopped(seat)
+            return self._left(seat)
         if not registration.backlog:  # else when that is there, with what was cancelled meanwhile
             office.arrivals.resume(seat)
+        return True
+
+    def _left(self, seat: Seat) -> bool:
+        if self._office.ending:
+            raise self._office.gone()
+        return False
 
     async def _enter(self, seat: Seat, registration: Registration) -> None:
         arrivals = self._office.arrivals

@@ -171,14 +171,15 @@ class AMQPSpace(Space):
             return
         claim = office.residents.claim(seat)
         try:
-            asyncio.run_coroutine_threadsafe(claim, office.loop).result()
+            here = asyncio.run_coroutine_threadsafe(claim, office.loop).result()
         except BaseException as error:
             office.thread.call(self._vacate, seat)
             if office.thread.closed or isinstance(error, CancelledError):
                 claim.close()  # it may not have begun
                 raise SpaceClosed("the space was closed before the agent was added") from None
             raise
-        super()._settle_in(seat, waits=waits)
+        if here:
+            super()._settle_in(seat, waits=waits)
 
     def _follow(self, seat: Seat) -> None:
         office = self._broker
@@ -187,14 +188,14 @@ class AMQPSpace(Space):
 
         async def claim() -> None:
             try:
-                await office.residents.claim(seat)
+                here = await office.residents.claim(seat)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", seat.id, error)
                 self._vacate(seat)
                 return
             finally:
                 office.outbox.release()
-            if seat.arriving is not None:
+            if here and seat.arriving is not None:
                 self._begin(seat, seat.arriving)
 
         office.thread.spawn(claim())
