@@ -61,6 +61,22 @@ def delete_queue(trial: Trial) -> None:
     trial.worker.wait_to_say("is gone from the broker")
 
 
+def delete_answers(trial: Trial) -> None:
+    """Somebody deletes the queue that the answers to requests come by."""
+    names = trial.names
+    parameters = pika.ConnectionParameters("127.0.0.1", trial.broker.port)
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        copies = channel.queue_declare("", exclusive=True).method.queue
+        channel.queue_bind(copies, names.exchange, names.agent_key(ID))
+        for _, properties, _ in channel.consume(copies, auto_ack=True):
+            if properties is not None and properties.reply_to is not None:  # it is a request
+                process = properties.reply_to.removeprefix(names.reply_key(""))
+                channel.queue_delete(names.reply_queue(process))
+                break
+    trial.lost()
+
+
 def fill_disk(trial: Trial) -> None:
     """The disk that the worker's inbox is on is full for a while."""
     trial.worker.tell("fill")

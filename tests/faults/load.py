@@ -82,22 +82,11 @@ class Load:
         """Send no more than `total`."""
         self._enough.set()
 
-    def finish(self, patience: float | None = None) -> None:
-        """Send no more, and wait until everything has an outcome.
-
-        Args:
-            patience: seconds without a new outcome after which nothing is waited for any more
-        """
+    def finish(self) -> None:
+        """Send no more, and wait until everything has an outcome."""
         self.enough()
-        if patience is None:
-            self._sending.join(WAIT_S)
-            self.reach(self.sent)
-            return
-        with self._changed:
-            while len(self.outcomes) < max(self.sent, self._total):
-                count = len(self.outcomes)
-                if not self._changed.wait_for(lambda: len(self.outcomes) > count, patience):  # noqa: B023
-                    break
+        self._sending.join(WAIT_S)
+        self.reach(self.sent)
 
     def join(self) -> None:
         """Wait for its threads: the space is closed, and every request has ended."""

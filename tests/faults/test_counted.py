@@ -96,6 +96,8 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
     (
         ("connections closed by the broker", breaking.close_connections),
         ("network cut", breaking.cut),
+        ("the agent's queue deleted", breaking.delete_queue),
+        ("the queue of answers deleted", breaking.delete_answers),
         ("inbox disk full", breaking.fill_disk),
     ),
 )
@@ -128,23 +130,3 @@ def test_every_message_sent_while_the_broker_is_away_is_handled_once(
 ) -> None:
     fault = partial(breaking.stop_broker, seconds=seconds)
     assert whole(count(f"broker stopped, {seconds:g} s", fault, seed))
-
-
-@seeds(FEW)
-def test_a_deleted_queue_takes_with_it_no_more_than_what_was_on_its_way_into_it(
-    fragile: Broker,
-    tmp_path: Path,
-    record_property: Callable[[str, object], None],
-    seed: int,
-) -> None:
-    with trial(fragile, tmp_path, seed) as made:
-        counts = made.run(breaking.delete_queue, patience=5)
-    record_property("fault", "queue deleted")
-    record_property("counts", asdict(counts))
-    assert counts.messages >= LEAST
-    assert counts.in_flight >= IN_FLIGHT * counts.messages
-    assert (counts.again, counts.in_doubt, counts.answered_again, counts.left) == (0, 0, 0, 0)
-    # The broker has confirmed those. Requests among them end, in time, as RequestTimeout.
-    assert counts.lost <= 0.02 * counts.messages
-    assert counts.unanswered + counts.wrong == counts.lost
-    assert counts.handled == counts.messages - counts.lost

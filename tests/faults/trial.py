@@ -122,19 +122,17 @@ class Trial:
                 query = "SELECT count(*) FROM inbox WHERE state = ?"
                 self._unrecorded = file.execute(query, (STARTED,)).fetchone()[0]
 
-    def run(self, fault: Callable[[Trial], None], patience: float | None = None) -> Counts:
+    def run(self, fault: Callable[[Trial], None]) -> Counts:
         """Break it at a random moment, let it go on to its end, and count.
 
         Args:
             fault: breaks and mends it
-            patience: seconds without any outcome after which it is at its end whatever is missing;
-                None: nothing may be missing
         """
         self.load.reach(self.random.randrange(50, TOTAL - WINDOW), WINDOW // 2)
         self._before = set(self.load.outcomes)
         self._in_flight = self.load.in_flight
         fault(self)
-        self.load.finish(patience)
+        self.load.finish()
         self.space.close()
         self.load.join()
         self.worker.close()

@@ -120,7 +120,8 @@ PROPERTIES: dict[str, tuple[dict[str, Any], str]] = {
     "an empty message_id": ({"message_id": ""}, "it has no message_id"),
     "no type": ({"type": None}, "its type is None"),
     "an unknown type": ({"type": "order"}, "its type is 'order'"),
-    "an answer to a request": ({"type": "reply"}, "it answers a request, and came to an agent"),
+    "an answer to a request": ({"type": "reply"}, "its type is 'reply', and it came to an agent"),
+    "word of a lost queue": ({"type": "lost"}, "its type is 'lost', and it came to an agent"),
 }
 
 HEADERS: dict[str, Any] = {
@@ -254,7 +255,7 @@ def test_a_request_that_wants_its_answer_nowhere(
     assert goes_on(space)
     forged = pika.BasicProperties(message_id="b", type="request", reply_to="agent.there")
     post(body(), forged)
-    buried(dead, "it answers a request")
+    buried(dead, "its type is 'reply'")
     post(body(), pika.BasicProperties(message_id="c", type="request", reply_to="all"))
     until(lambda: dead.count() == 2)
     assert goes_on(space)
@@ -270,6 +271,26 @@ def test_an_agent_may_be_told_by_a_stranger(
     assert [args["original_message_id"] for _, args in forger.told(2)] == ["one", "two"]
     assert goes_on(space)
     assert dead.count() == 0
+
+
+def test_word_of_a_lost_queue_from_a_stranger(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str, log: Any
+) -> None:
+    """What was sent a moment ago is sent again, and not run again."""
+    space = make_space()
+    there, me = space.add(Recorder("there")), space.add(Agent("me"))
+    me.send(message("there", "say", content="one"))
+    me.send(message("*", "say", content="two"))
+    me.ask("there", "say", content="three").result(timeout=WAIT_S)
+    lost = pika.BasicProperties(message_id="l", type="lost")
+    for sender in ("there", "nobody", "*"):
+        said = body(**{"from": sender, "to": "*", "action": {"name": "lost"}})
+        channel.basic_publish(exchange, "processes", said, lost)
+    for said in (b"hello", b"[]"):
+        channel.basic_publish(exchange, "processes", said, lost)
+    log.lines.wait_for(lambda lines: sum("word of a lost queue" in line for line in lines) == 3)
+    me.ask("there", "say", content="four").result(timeout=WAIT_S)
+    assert [args["content"] for _, args in there.told(4)] == ["one", "two", "three", "four"]
 
 
 REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {

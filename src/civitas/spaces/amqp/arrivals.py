@@ -116,8 +116,8 @@ class Arrivals:
         try:
             arrived = letters.read(properties, body)
             to = arrived.envelope.to
-            if arrived.kind == letters.REPLY:
-                raise Unreadable("it answers a request, and came to an agent")
+            if arrived.kind in (letters.REPLY, letters.LOST):
+                raise Unreadable(f"its type is {arrived.kind!r}, and it came to an agent")
             if to not in (seat.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
         except Unreadable as error:

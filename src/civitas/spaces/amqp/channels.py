@@ -37,6 +37,7 @@ class Channels:
         intake: consumes
         outbox: publishes
         replied: takes the outcomes of requests
+        missed: called when answers were lost with the queue that they were in
         attached: awaited when there is another channel to consume on
         told: called with what happens to the connection
         heard: called when all that came at once was read
@@ -56,6 +57,7 @@ class Channels:
         outbox: Outbox,
         *,
         replied: Callable[[Tag, Any, bytes], None],
+        missed: Callable[[], None],
         attached: Callable[[], Awaitable[None]],
         told: Callable[[str, str], None],
         heard: Callable[[], None],
@@ -68,7 +70,9 @@ class Channels:
         self._intake = intake
         self._outbox = outbox
         self._replied = replied
+        self._missed = missed
         self._attached = attached
+        self._lost = False
         self._ending = False
         self.link = Link(
             thread.loop,
@@ -110,6 +114,7 @@ class Channels:
             lambda c, done: c.queue_bind(names.dead_letters, names.dead, "", callback=done),
             lambda c, done: c.queue_declare(queue, durable=True, arguments=expires, callback=done),
             lambda c, done: c.queue_bind(queue, names.exchange, self._reply_key, callback=done),
+            lambda c, done: c.queue_bind(queue, names.exchange, names.processes, callback=done),
         ]
         try:
             for step in steps:
@@ -137,11 +142,15 @@ class Channels:
             _REPLY_PREFETCH,
             self._lost_replies,
         )
+        if self._lost:
+            self._lost = False
+            self._missed()
         await self._attached()
 
     def _lost_replies(self) -> None:
         """The queue of the answers is gone, so all is declared anew on another connection."""
         if not self._ending:
+            self._lost = True
             self.link.drop()
 
     async def _attach_outbox(self) -> None:

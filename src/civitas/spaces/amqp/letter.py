@@ -15,6 +15,7 @@ __all__ = [
     "ANSWER",
     "CANCEL",
     "LARGEST",
+    "LOST",
     "REPLY",
     "REQUEST",
     "SEND",
@@ -34,8 +35,9 @@ REQUEST: Final = "request"
 ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # whoever asked wants it no more
+LOST: Final = "lost"  # the sender's queue was, and is there again: what was in it is to be sent
 
-_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL))
+_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
 
 LARGEST: Final = 24 * 2**20
 """How many bytes a message may have; what `send` lets through has fewer, escapes included."""
@@ -109,6 +111,26 @@ class Letter:
         self.about = about
         self.exchange = exchange
         self.tries = 0
+
+    def again(self, to: str, routing_key: str) -> Letter:
+        """The same, which was confirmed already, to be sent to one agent once more."""
+        about = self.about
+        if self.kind == SEND:
+            about = (None, *about[1:])  # whoever waited for its confirmation has it
+        elif self.kind != REQUEST:
+            about = None
+        return Letter(
+            self.key,
+            self.kind,
+            routing_key,
+            self.body,
+            to=to,
+            mandatory=True,
+            reply_to=self.reply_to,
+            correlation_id=self.correlation_id,
+            headers=self.headers,
+            about=about,
+        )
 
     def pack(self) -> bytes:
         """The letter as an inbox keeps it."""

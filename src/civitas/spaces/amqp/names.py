@@ -22,9 +22,10 @@ class Names:
     """The names under one exchange.
 
     The exchange routes by topic. What goes to an agent has the key `agent.ID`, what goes to all
-    `all`, an answer to a request `reply.PROCESS`, so that an observer of `#` sees everything. Dots,
-    stars and hashes in an id are escaped, for they mean something in a topic, and line ends, which
-    RabbitMQ drops from names; an id for which that is too long stands as its hash.
+    `all`, an answer to a request `reply.PROCESS`, news for every process `processes`, so that an
+    observer of `#` sees everything. Dots, stars and hashes in an id are escaped, for they mean
+    something in a topic, and line ends, which RabbitMQ drops from names; an id for which that is
+    too long stands as its hash.
 
     Args:
         exchange: 1–100 letters, digits and `_ . : -`; not starting with `amq.`
@@ -35,6 +36,7 @@ class Names:
 
     everyone: Final = "all"
     everything: Final = "#"
+    processes: Final = "processes"
 
     def __init__(self, exchange: str) -> None:
         if (

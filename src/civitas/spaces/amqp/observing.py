@@ -87,7 +87,9 @@ class Observing:
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return
-        if arrived.kind == letters.CANCEL or not self.is_new(f"everywhere {arrived.key}"):
+        if arrived.kind in (letters.CANCEL, letters.LOST) or not self.is_new(
+            f"everywhere {arrived.key}"
+        ):
             return
         envelope = arrived.envelope
         if arrived.kind == letters.REPLY and envelope.args.get("data", 0) is None:

@@ -86,8 +86,9 @@ class AMQPOffice(PostOffice):
         self.dispatch = self._dispatch
         self.names = names
         self.process = secrets.token_hex(8)
+        self._reply_key = names.reply_key(self.process)
         self._count = count(1)
-        self._pending: dict[str, Delivery] = {}
+        self._pending: dict[str, Letter] = {}
         self.chains = Chains(self.new_key)
         self.intake = Intake(self.loop)
         self.outbox = Outbox(names.exchange, self._settled)
@@ -99,6 +100,7 @@ class AMQPOffice(PostOffice):
             self.intake,
             self.outbox,
             replied=self._replied,
+            missed=self._ask_again,
             attached=self._attached,
             told=told,
             heard=self._begin_now,
@@ -181,26 +183,24 @@ class AMQPOffice(PostOffice):
         key = delivery.key = self.new_key()
         delivery.state = QUEUED
         trail = self.chains.trail(delivery.parent)
-        self._pending[key] = delivery
         if delivery.timeout is not None:
             self._fresh.append(delivery)
             if not self._pumping:
                 self._schedule()
         envelope = delivery.envelope
         to = envelope.to
-        self.publish(
-            Letter(
-                key,
-                letters.REQUEST,
-                self.names.agent_key(to),
-                letters.written(envelope),
-                to=to,
-                mandatory=True,
-                reply_to=self.names.reply_key(self.process),
-                headers=letters.headers(delivery.hops, trail, delivery.timeout),
-                about=delivery,
-            )
+        letter = self._pending[key] = Letter(
+            key,
+            letters.REQUEST,
+            self.names.agent_key(to),
+            letters.written(envelope),
+            to=to,
+            mandatory=True,
+            reply_to=self._reply_key,
+            headers=letters.headers(delivery.hops, trail, delivery.timeout),
+            about=delivery,
         )
+        self.publish(letter)
         if not delivery.wait and to not in self.seats:
             self.whereabouts.watch(delivery)
 
@@ -332,9 +332,12 @@ class AMQPOffice(PostOffice):
     def _replied(self, tag: Tag, properties: Any, body: bytes) -> None:
         """The outcome of a request of this process came."""
         self.intake.acknowledge(tag)
-        delivery = self._pending.get(properties.correlation_id or "")
-        if delivery is None:
+        asked = self._pending.get(properties.correlation_id or "")
+        if asked is None:
+            if properties.type == letters.LOST:
+                self._send_again(properties, body)
             return  # it has ended meanwhile, or this is the same again
+        delivery = asked.about
         try:
             message = letters.read_json(body)
             args = message["action"]["args"]
@@ -345,6 +348,43 @@ class AMQPOffice(PostOffice):
         if error is None:
             self.whereabouts.met(delivery.envelope.to)
         self.settle(delivery, value, error)
+
+    # -- what was lost with a queue ----------------------------------------------------------------
+
+    def was_lost(self, id: str) -> None:
+        """The queue of an agent here was deleted: have what was in it sent again, by everybody.
+
+        It carries the same key as before, so that what had come already is not run again.
+        """
+        self.publish(
+            Letter(
+                self.new_key(),
+                letters.LOST,
+                self.names.processes,
+                letters.written(Envelope(id, EVERYONE, "lost", {})),
+            )
+        )
+
+    def _send_again(self, properties: Any, news: bytes) -> None:
+        try:
+            id = letters.read(properties, news).envelope.sender
+        except Unreadable as error:
+            logger.error("word of a lost queue cannot be read: %s", error)
+            return
+        recent = self.outbox.recent.to(id, self.names.agent_key(id))
+        young = {letter.key for letter in recent}
+        for letter in list(self._pending.values()):
+            if letter.to == id and letter.key not in young:
+                self.outbox.publish(letter)
+        for letter in recent:
+            if letter.kind != letters.REQUEST or not letter.about.answered:
+                self.outbox.publish(letter)
+        self.whereabouts.back(id)
+
+    def _ask_again(self) -> None:
+        """Answers were lost: whoever gave them has them still."""
+        for letter in list(self._pending.values()):
+            self.outbox.publish(letter)
 
     # -- in ----------------------------------------------------------------------------------------
 
@@ -432,9 +472,9 @@ class AMQPOffice(PostOffice):
         """Have what was said confirmed, what was asked ended, and the connection too."""
         self.whereabouts.close()
         here = set(self.residents.ids)
-        for delivery in self._pending.values():
-            if delivery.envelope.to not in here:
-                self._withdraw(delivery)
+        for letter in self._pending.values():
+            if letter.to not in here:
+                self._withdraw(letter.about)
         if self.link.is_up:
             try:
                 await asyncio.wait_for(self.outbox.emptied(), _EMPTY_S)
@@ -450,7 +490,7 @@ class AMQPOffice(PostOffice):
                 "everything: %d messages are lost",
                 len(self.outbox),
             )
-        for delivery in list(self._pending.values()):
-            self.refuse(delivery, self.gone())
+        for letter in list(self._pending.values()):
+            self.refuse(letter.about, self.gone())
         await self.link.close()
         self.inbox.close()

@@ -12,6 +12,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
+from civitas.spaces.amqp.recent import Recent
 
 __all__ = ["CONFIRMED", "FULL", "REFUSED", "RETURNED", "TOO_LARGE", "Outbox"]
 
@@ -42,6 +43,7 @@ class Outbox:
         settled: called once with each letter and how it went
 
     Attributes:
+        recent: what was confirmed a moment ago
         largest: how many bytes a message may have, once the broker has told; None before
     """
 
@@ -54,6 +56,7 @@ class Outbox:
         self._waiting: deque[Letter] = deque()
         self._returned: set[str] = set()
         self._held = 0
+        self.recent = Recent()
         self.largest: int | None = None
         self._empty: asyncio.Event | None = None
 
@@ -133,12 +136,14 @@ class Outbox:
                 if each > tag:
                     break
                 letters.append(unconfirmed.pop(each))
-        returned = self._returned
+        returned, recent = self._returned, self.recent
         for letter in letters:
             if returned and letter.key in returned:
                 returned.discard(letter.key)
                 self._settled(letter, RETURNED)
             else:
+                if outcome == CONFIRMED:
+                    recent.keep(letter)
                 self._settled(letter, outcome)
         if self._waiting:
             self._go_on()

@@ -38,6 +38,7 @@ class Registration:
         backlog: how many messages waited when it came, and are still to be delivered
         early: those of them that were
         settled: whether it has come, or has failed to
+        lost: whether its queue was, with what was in it
         restoring: the task that has it consume again after a loss
     """
 
@@ -48,6 +49,7 @@ class Registration:
     backlog: int = 0
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: bool = False
     restoring: asyncio.Task[None] | None = None
 
 
@@ -220,12 +222,28 @@ class Registrar:
         await self.renounce(id)
 
     async def is_consumed(self, id: str) -> bool:
-        """Whether the agent of that id is in some process now."""
+        """Whether messages of the agent of that id come to some process now.
+
+        Raises:
+            LinkLost: the connection was lost
+        """
         try:
             found = await self._state(self._names.agent_queue(id))
         except Refused:
             return False
         return bool(found.consumer_count)
+
+    async def is_claimed(self, id: str) -> bool:
+        """Whether some process has an agent of that id, even if its queue has just been lost.
+
+        Raises:
+            LinkLost: the connection was lost
+        """
+        try:
+            await self._state(self._names.claim_queue(id))
+        except Refused as error:
+            return error.code == _LOCKED
+        return True
 
     async def _state(self, queue: str) -> Any:
         return await self._control.call(

@@ -136,6 +136,7 @@ class Residents:
             if self._registrations.get(seat) is registration and not self._office.ending:
                 logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
                 registration.consumer = ""
+                registration.lost = True
                 self._restore(seat, registration)
 
         await self._registrar.enter(registration, deliver, cancelled, seat.concurrency)
@@ -190,6 +191,9 @@ class Residents:
                 return
             try:
                 await self._enter(seat, registration)
+                if registration.lost:
+                    registration.lost = False
+                    office.was_lost(seat.id)
                 continue
             except (LinkLost, AMQPError):
                 if not office.link.is_up:

@@ -100,11 +100,11 @@ class Whereabouts:
 
     async def _look_for(self, to: str, asked: list[Delivery]) -> None:
         try:
-            there = await self._registrar.is_consumed(to)
+            there = await self._is_there(to)
             if not there:
                 # It may have left a moment ago, and what it answered then may be on its way.
                 await asyncio.sleep(_GONE_S)
-                there = await self._registrar.is_consumed(to)
+                there = await self._is_there(to)
         except (LinkLost, AMQPError):
             if not self._closed:
                 self._look_again(to, asked, _AGAIN_S)
@@ -113,6 +113,9 @@ class Whereabouts:
             for delivery in asked:
                 if not delivery.answered:
                     self._nobody(delivery)
+
+    async def _is_there(self, id: str) -> bool:
+        return await self._registrar.is_consumed(id) or await self._registrar.is_claimed(id)
 
     # -- letters that came back --------------------------------------------------------------------
 
@@ -130,18 +133,34 @@ class Whereabouts:
         request = letter.kind == letters.REQUEST
         if not to or letter.kind == letters.CANCEL or (request and letter.about.answered):
             return False
-        if request and to not in self._here:
-            if letter.about.wait:
-                self._hold_back(letter)
-                self._thread.spawn(self._make_room(to))
-                return True
-            return False
+        if request and letter.about.wait and to not in self._here:
+            self._hold_back(letter)
+            self._thread.spawn(self._make_room(to))
+            return True
         if letter.tries >= len(_MISSING_S) or not (to in self._here or to in self._met):
             return False
-        if self._hold_back(letter):
-            self._loop.call_later(_MISSING_S[letter.tries], self._send_held, to)
+        wait_s = _MISSING_S[letter.tries]
         letter.tries += 1
+        if self._hold_back(letter):
+            if to in self._here:
+                self._loop.call_later(wait_s, self._send_held, to)
+            else:
+                self._thread.spawn(self._await(to, wait_s))
         return True
+
+    async def _await(self, to: str, wait_s: float) -> None:
+        """Send what is held back when the agent's queue may be there again."""
+        try:
+            if not await self._registrar.is_claimed(to):
+                # Nobody is about to make it: a request is not kept waiting for that.
+                for letter in list(self._missing.get(to, ())):
+                    if letter.kind == letters.REQUEST and not letter.about.wait:
+                        self._missing[to].remove(letter)
+                        self._nobody(letter.about)
+        except (LinkLost, AMQPError):
+            pass  # all is sent again on the next connection
+        await asyncio.sleep(wait_s)
+        self._send_held(to)
 
     def _hold_back(self, letter: Letter) -> bool:
         """Keep a letter; whether it is the first to that agent."""
@@ -151,6 +170,11 @@ class Whereabouts:
             return True
         held.append(letter)
         return False
+
+    def back(self, to: str) -> None:
+        """Somebody's queue is there again."""
+        self.met(to)
+        self._send_held(to)
 
     def _send_held(self, to: str) -> None:
         for letter in self._missing.pop(to, ()):

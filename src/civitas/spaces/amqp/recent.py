@@ -1,0 +1,47 @@
+"""Letters that the broker confirmed a moment ago, in case the queue that they went into is lost."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final
+
+from civitas.spaces.amqp.letter import REPLY, Letter
+
+__all__ = ["Recent"]
+
+_KEEP_S: Final = 5.0
+_MOST: Final = 5_000
+_MOST_BYTES: Final = 16 * 2**20
+
+
+class Recent:
+    """Keeps the last few, and no more of them than it can bear."""
+
+    def __init__(self) -> None:
+        self._letters: deque[tuple[float, Letter]] = deque()
+        self._bytes = 0
+
+    def keep(self, letter: Letter) -> None:
+        """It has just been confirmed."""
+        if letter.kind == REPLY or letter.exchange is not None:
+            return  # who asked asks again; what is dead is in a queue that nobody consumes
+        letters = self._letters
+        letters.append((time.monotonic(), letter))
+        self._bytes += len(letter.body)
+        while len(letters) > _MOST or self._bytes > _MOST_BYTES:
+            self._bytes -= len(letters.popleft()[1].body)
+
+    def to(self, id: str, routing_key: str) -> list[Letter]:
+        """Those to an agent, and to all, of the last seconds, in their order: to be sent to it.
+
+        Args:
+            id: the agent's
+            routing_key: what goes to that agent alone
+        """
+        since = time.monotonic() - _KEEP_S
+        return [
+            letter.again(id, routing_key)
+            for confirmed, letter in self._letters
+            if confirmed >= since and letter.to in (id, "")
+        ]
