@@ -80,7 +80,7 @@ def test_a_request_that_waits_waits_for_a_process_that_is_gone(
 
 
 def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
-    make_space: MakeSpace, start: StartProcess, notes: Notes
+    make_space: MakeSpace, start: StartProcess, notes: Notes, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = start()
     process.add("there")
@@ -99,6 +99,7 @@ def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
     for request in asked:
         with pytest.raises(AgentNotFound):
             request.result(timeout=WAIT_S)
+    assert [each for each in caplog.records if each.name.startswith("pika")] == []
     start().add("there")
     assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
     assert notes.lines() == ["done new"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,17 @@ from pika.exceptions import ChannelClosedByBroker
 from civitas.spaces.amqp.link import Link, LinkLost, settle
 
 __all__ = ["Control", "Refused"]
+
+_CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+def _unexpected(record: logging.LogRecord) -> bool:
+    """Whether it says more than that a question was answered with no, which pika warns of."""
+    said = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(each, Channel) and each in _CHANNELS for each in said)
+
+
+logging.getLogger("pika.channel").addFilter(_unexpected)
 
 Operation = Callable[[Channel, Callable[[Any], None]], Any]
 
@@ -55,6 +68,7 @@ class Control:
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._link.channel()
                 channel.add_on_close_callback(self._closed)
+                _CHANNELS.add(channel)
             waiting = self._waiting = asyncio.get_running_loop().create_future()
             operation(channel, lambda frame: settle(waiting, frame.method))
             try:
