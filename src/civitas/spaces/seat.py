@@ -225,6 +225,15 @@ class Seat:
         if not held:
             self.held.pop(outer, None)
 
+    def begin_awaited(self, places: int) -> None:
+        """Begin what handlers of this process wait for, in so many places, and nothing else."""
+        for delivery in list(self.box):
+            if self.running >= places:
+                return
+            if delivery.state == QUEUED and delivery.parent is not None:
+                self.box.remove(delivery)
+                self.begin(delivery)
+
     # -- handling ----------------------------------------------------------------------------------
 
     def begin(self, delivery: Delivery) -> None:

@@ -16,7 +16,7 @@ from benchmarks.proxy import Proxy
 
 from civitas import Agent, AgentNotFound, AMQPOptions, AMQPSpace, SpaceClosed
 from conformance.conftest import Kept, Recorder, message
-from conformance.gate import Holder
+from conformance.gate import Doer, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 
@@ -45,6 +45,32 @@ def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeS
     assert waits.result(timeout=WAIT_S) == "waits"
     assert me.told(1) == [("response", {"data": "sent", "original_message_id": "sent"})]
     assert again.begun == ["waits", "sent"]
+
+
+def test_what_has_begun_may_still_ask_agents_of_its_space(make_space: MakeSpace) -> None:
+    there, here = make_space(grace=WAIT_S), make_space()
+    holder, helper = there.add(Holder("holder")), there.add(Holder("helper"))
+
+    async def ask(agent: Agent, _: Any) -> Any:
+        await holder.gate("closing")
+        return [await agent.ask("helper", "note", name=name) for name in ("one", "two")]
+
+    there.add(Doer("between", do=ask))
+    me = here.add(Agent("me"))
+    held, asked = me.ask("holder", "hold", name="begun"), me.ask("between", "do")
+    holder.begun.wait_for(1)
+    until(lambda: there.statistics()["agents"]["between"]["handling"])
+    closing = threading.Thread(target=there.close)
+    closing.start()
+    waits = me.request(message("holder", "note", name="waits"), wait=True)
+    holder.gate("closing").open()
+    assert asked.result(timeout=WAIT_S) == ["one", "two"]
+    assert not waits.done()
+    holder.gate("begun").open()
+    assert held.result(timeout=WAIT_S) == "begun"
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert (holder.begun, helper.begun) == (["begun"], ["one", "two"])
 
 
 def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:

@@ -236,8 +236,9 @@ class AMQPSpace(Space):
         await office.shut_down()
 
     async def _finish(self, office: PostOffice) -> None:
-        """Let what has begun end, for a while, and begin nothing else."""
-        for seat in office.seats.values():
+        """Let what has begun end, for a while, and begin nothing but what that waits for."""
+        places = {seat: seat.concurrency for seat in office.seats.values()}
+        for seat in places:
             seat.concurrency = 0
         until = office.loop.time() + self._grace_s
 
@@ -245,7 +246,9 @@ class AMQPSpace(Space):
             seats = list(office.seats.values())
             return any(each.kind != CALLBACK for seat in seats for each in seat.active)
 
-        while busy() and office.loop.time() < until:  # noqa: ASYNC110 - nothing tells of the last
+        while busy() and office.loop.time() < until:
+            for seat, count in places.items():
+                seat.begin_awaited(count)
             await asyncio.sleep(_LOOK_S)
 
     def _told(self, what: str, text: str) -> None:
