@@ -87,7 +87,7 @@ class Machine:
         """The command ends in that error."""
         with pytest.raises(ActionError) as caught:
             self(command, **options)
-        assert caught.value.type == error
+        assert caught.value.type == error, str(caught.value)
         assert text in caught.value.text
         return caught.value.text
 

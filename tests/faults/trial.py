@@ -25,7 +25,7 @@ from faults.record import read
 from faults.worker import ID
 
 TOTAL = 1_000
-WINDOW = 250
+WINDOW = 400
 HEARTBEAT_S = 2
 
 STARTED = 1
@@ -111,6 +111,7 @@ class Trial:
     def lost(self) -> None:
         """Wait until the sender has seen that its connection is lost."""
         wait_for(lambda: "lost" in self.events, "the sender loses its connection")
+        self._in_flight = self.load.in_flight
 
     def look_into_inbox(self) -> None:
         """The worker is dead: see what it had begun and not ended."""

@@ -154,13 +154,13 @@ class _Process:
             if self._process is not None:
                 self._close(self._process)
                 # The command may have stopped its own supervisor.
-                self._process.send_signal(signal.SIGCONT)
+                self._signal(self._process, signal.SIGCONT)
 
     def abandon(self) -> None:
         """Kill a supervisor that does not end; its command's shell goes with it, on Linux."""
         with self._lock:
             if self._process is not None:
-                self._process.kill()
+                self._signal(self._process, signal.SIGKILL)
 
     def _start(self, reported: int) -> subprocess.Popen[bytes]:
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ}
@@ -207,6 +207,15 @@ class _Process:
         if self._sandbox is not None and code - 128 in set(signal.Signals):
             return 128 - code
         return code
+
+    @staticmethod
+    def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Send a signal to a supervisor whose exit code nobody has asked for."""
+        if hasattr(os, "waitid"):
+            # `send_signal` would ask for it, and leave none to the thread that waits.
+            os.kill(process.pid, number)
+        else:
+            process.send_signal(number)
 
     @staticmethod
     def _close(process: subprocess.Popen[bytes]) -> None:
