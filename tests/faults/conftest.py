@@ -39,9 +39,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Show the counts of the faults as the table of docs/reliability.md, if asked to say more."""
     runs: dict[str, list[dict[str, int]]] = {}
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
-        found = dict(report.user_properties)
-        if report.when == "call" and "counts" in found:
-            runs.setdefault(found["fault"], []).append(found["counts"])
+        if report.when == "call":
+            for name, value in report.user_properties:
+                if name == "counts":
+                    fault, counts = value
+                    runs.setdefault(fault, []).append(counts)
     if runs and terminalreporter.verbosity > 0:
         terminalreporter.section("faults, counted")
         terminalreporter.write_line(f"| fault | runs | {' | '.join(COLUMNS.values())} |")
