@@ -4,14 +4,14 @@
 
 A private broker on loopback (`busy_wait="none"`, RabbitMQ's own setting) shares the machine's cores
 with both processes. The works take turns, and `ratio` is rate over the rate of the bare client:
-pika, on the transports that civitas has it use, without JSON, checks, mailboxes or an inbox.
+pika on its own adapter for asyncio, without JSON, checks, mailboxes or an inbox.
 
-* `bare` does what civitas promises: durable queues, persistent messages, each confirmed, each
-  acknowledged after its answer was confirmed.
+* `bare` does what civitas promises: durable queues, persistent messages and answers, each
+  confirmed, each acknowledged after its answer was confirmed.
 * `bare, nothing kept` is the least there is: transient messages, nothing confirmed, nothing
   acknowledged.
-* `pika's own transport` is `bare` on pika's adapter for asyncio; `aio-pika`, where installed, keeps
-  nothing either.
+* `bare, on civitas's connection` is `bare` with what civitas has under pika; `aio-pika`, where
+  installed, is measured both ways.
 
 A round trip is a request and its answer, one after the other or a hundred at a time. One way are
 messages of which a thousand are under way to the broker: until all are confirmed, and until all
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,6 +42,7 @@ from civitas.spaces.amqp.connection import Connection
 BODY = b'{"from":"caller","to":"echo","action":{"name":"ping","args":{"n":1}}}'
 WINDOW = 1_000
 AT_ONCE = 100
+OURS = "bare, on civitas's connection"
 
 
 # -- civitas ---------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ class Bare:
         self.loop = asyncio.get_running_loop()
         self.parameters = pika.ConnectionParameters("127.0.0.1", port, heartbeat=60)
         self.keeps = keeps
-        self.own = own
+        self.own = own  # whether the connection is of pika's own kind
         self.properties = pika.BasicProperties(delivery_mode=2 if keeps else 1)
         self.sent = self.confirmed = 0
         self.room = asyncio.Event()
@@ -207,7 +208,8 @@ class Bare:
 
     async def listen(self) -> None:
         """Have answers come."""
-        self.replies = await self.declare()
+        # Durable if anything is to be kept: an answer is a message too.
+        self.replies = await self.declare(f"replies.{uuid4().hex}" if self.keeps else "")
 
         def deliver(_: Any, method: Any, properties: Any, body: bytes) -> None:
             waiting = self.waiting.pop(properties.correlation_id)
@@ -256,44 +258,62 @@ class Bare:
 
 
 class AioPika:
-    """The other client for asyncio; nothing kept."""
+    """The other client for asyncio."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, keeps: bool) -> None:
         self.url = f"amqp://guest:guest@127.0.0.1:{port}/"
+        self.keeps = keeps
         self.waiting: dict[str, asyncio.Future[bytes]] = {}
 
     async def open(self) -> None:
         import aio_pika
 
         self.module = aio_pika
+        self.mode = aio_pika.DeliveryMode.PERSISTENT if self.keeps else None
         self.connection = await aio_pika.connect(self.url)
-        self.channel = await self.connection.channel(publisher_confirms=False)
+        self.channel = await self.connection.channel(publisher_confirms=self.keeps)
+
+    async def declare(self, queue: str) -> Any:
+        durable = self.keeps and bool(queue)
+        return await self.channel.declare_queue(queue, durable=durable, exclusive=not queue)
+
+    async def publish(self, queue: str, body: bytes, **more: Any) -> None:
+        """Publish; if it is kept, until it is confirmed."""
+        message = self.module.Message(body, delivery_mode=self.mode, **more)
+        await self.channel.default_exchange.publish(message, routing_key=queue)
 
     async def serve(self, queue: str) -> None:
-        declared = await self.channel.declare_queue(queue)
+        declared = await self.declare(queue)
 
         async def deliver(message: Any) -> None:
-            answer = self.module.Message(message.body, correlation_id=message.correlation_id)
-            await self.channel.default_exchange.publish(answer, routing_key=message.reply_to)
+            await self.publish(
+                message.reply_to, message.body, correlation_id=message.correlation_id
+            )
+            if self.keeps:
+                await message.ack()
 
-        await declared.consume(deliver, no_ack=True)
+        await declared.consume(deliver, no_ack=not self.keeps)
 
     async def listen(self) -> None:
-        declared = await self.channel.declare_queue("", exclusive=True)
+        declared = await self.declare(f"replies.{uuid4().hex}" if self.keeps else "")
         self.replies = declared.name
 
         async def deliver(message: Any) -> None:
             self.waiting.pop(message.correlation_id).set_result(message.body)
+            if self.keeps:
+                await message.ack()
 
-        await declared.consume(deliver, no_ack=True)
+        await declared.consume(deliver, no_ack=not self.keeps)
 
     async def in_turn(self, queue: str, count: int) -> None:
         loop = asyncio.get_running_loop()
         for n in range(count):
             answer = self.waiting[str(n)] = loop.create_future()
-            message = self.module.Message(BODY, correlation_id=str(n), reply_to=self.replies)
-            await self.channel.default_exchange.publish(message, routing_key=queue)
+            publishing = loop.create_task(
+                self.publish(queue, BODY, correlation_id=str(n), reply_to=self.replies)
+            )
             await answer
+            await publishing
 
 
 # -- two processes ---------------------------------------------------------------------------------
@@ -301,9 +321,9 @@ class AioPika:
 
 def client(kind: str, port: int) -> Any:
     """A bare client of a kind."""
-    if kind == "aio-pika":
-        return AioPika(port)
-    return Bare(port, keeps=kind != "bare, nothing kept", own=kind == "pika's own transport")
+    if kind.startswith("aio-pika"):
+        return AioPika(port, keeps=kind == "aio-pika")
+    return Bare(port, keeps=kind != "bare, nothing kept", own=kind != OURS)
 
 
 async def serve(kind: str, port: int, name: str, inbox: str | None) -> None:
@@ -337,23 +357,19 @@ def served(kind: str, port: int, name: str, inbox: str = "") -> Iterator[None]:
 def measured(port: int, folder: Path, quick: bool) -> None:
     """Each work in turn, several times."""
     trips, many, rounds = (100, 2_000, 3) if quick else (500, 10_000, 7)
-    kinds = ["bare", "bare, nothing kept", "pika's own transport"]
-    kinds += ["aio-pika"] if installed("aio_pika") else []
+    kinds = ["bare", "bare, nothing kept", OURS]
+    kinds += ["aio-pika", "aio-pika, nothing kept"] if installed("aio_pika") else []
     loop = asyncio.new_event_loop()
     names = {kind: uuid4().hex for kind in [*kinds, "civitas", "inbox"]}
     bare: dict[str, Any] = {}
     callers: dict[str, Any] = {}
     spaces = []
-    with (
-        served("bare", port, names["bare"]),
-        served("bare, nothing kept", port, names["bare, nothing kept"]),
-        served("pika's own transport", port, names["pika's own transport"]),
-        served("civitas", port, names["civitas"]),
-        served("civitas", port, names["inbox"], str(folder / "inbox.db")),
-        served("aio-pika", port, names["aio-pika"]) if "aio-pika" in kinds else _nothing(),
-    ):
+    with ExitStack() as others:
         for kind in kinds:
-            bare[kind] = client(kind, port) if kind == "aio-pika" else None
+            others.enter_context(served(kind, port, names[kind]))
+        others.enter_context(served("civitas", port, names["civitas"]))
+        others.enter_context(served("civitas", port, names["inbox"], str(folder / "inbox.db")))
+        for kind in kinds:
             loop.run_until_complete(_opened(bare, kind, port))
         for kind in ("civitas", "inbox"):
             space = AMQPSpace(amqp_options=AMQPOptions(port=port), exchange=names[kind])
@@ -404,19 +420,15 @@ def measured(port: int, folder: Path, quick: bool) -> None:
             report(f"{metric}, {WINDOW} under way", works, rounds, "messages/s")
         for space in spaces:
             space.close()
-        if "aio-pika" in bare:
-            loop.run_until_complete(bare["aio-pika"].connection.close())
+        for kind in kinds:
+            if kind.startswith("aio-pika"):
+                loop.run_until_complete(bare[kind].connection.close())
 
 
 async def _opened(bare: dict[str, Any], kind: str, port: int) -> None:
     bare[kind] = client(kind, port)
     await bare[kind].open()
     await bare[kind].listen()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def report(metric: str, works: dict[str, Callable[[], int]], rounds: int, unit: str) -> None:

@@ -266,9 +266,9 @@ def test_an_agent_may_be_told_by_a_stranger(
 ) -> None:
     """Another program's message, which is a good one, is handled and answered."""
     forger = make_space().add(Recorder("forger"))
-    for name in ("one", "two", "one"):
-        post(body(id=name), pika.BasicProperties(message_id=f"other {name}", type="send"))
-    assert [args["original_message_id"] for _, args in forger.told(2)] == ["one", "two"]
+    for name, key in (("one", "other"), ("two", "x" * 255), ("one", "other"), ("3", "ü" * 127)):
+        post(body(id=name), pika.BasicProperties(message_id=key, type="send"))
+    assert [args["original_message_id"] for _, args in forger.told(3)] == ["one", "two", "3"]
     assert goes_on(space)
     assert dead.count() == 0
 

@@ -39,6 +39,9 @@ _KINDS: Final = {
     letters.REQUEST: kinds.REQUEST,
 }
 
+_LONGEST_KEY: Final = 200
+"""Of how many bytes a key may be for more to be added to it."""
+
 _CANCELLED_AHEAD: Final = 10_000
 """How many cancellations are kept whose message is still to come."""
 
@@ -427,6 +430,8 @@ class Arrivals:
     def answer_key(self, delivery: Delivery) -> str:
         """The key of a message's answer: the same if it is made again."""
         key, agent = delivery.mail.ident
+        if len(key.encode()) > _LONGEST_KEY:  # a stranger's
+            key = sha256(key.encode()).hexdigest()
         if delivery.kind != kinds.BROADCAST:
             return f"{key}/a"
         return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"

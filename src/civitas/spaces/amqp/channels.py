@@ -161,6 +161,7 @@ class Channels:
         channel.confirm_delivery(self._outbox.confirmed, callback=lambda _: settle(ready, True))
         if not await ready:
             raise LinkLost("the channel was lost")
+        channel.connection.confirmed[channel.channel_number] = self._outbox.confirmed
         self._outbox.attach(channel)
 
     def _outbox_closed(self, _: Channel, error: Exception) -> None:

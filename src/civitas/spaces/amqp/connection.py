@@ -6,9 +6,11 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pika
+from pika import frame, spec
 from pika.exceptions import InvalidFrameError, StreamLostError
 
 __all__ = ["Connection"]
@@ -18,6 +20,18 @@ _FRAME_HEAD = 7
 
 _AT_ONCE = 16_384
 """How many bytes are parsed at once: pika copies the rest of them for each frame."""
+
+_BASIC = 60
+_END = bytes((spec.FRAME_END,))
+_HEADER_HEAD = struct.Struct(">BHIHHQ")
+_BODY_HEAD = struct.Struct(">BHI")
+
+
+@lru_cache(maxsize=4096)
+def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
+    method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    marshalled: bytes = frame.Method(channel, method).marshal()
+    return marshalled
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
@@ -37,6 +51,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         closed: called with why it is open no longer
 
     Attributes:
+        confirmed: by channel, what takes the broker's confirmations instead of pika's own callbacks
         last_words: called before something is written: what can wait is said with it
         heard: called when all that came at once was read
     """
@@ -56,6 +71,8 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._dialling: asyncio.Task[None] | None = None
         self._terminated = False
         self._said: list[bytes] = []
+        self._reading = False
+        self.confirmed: dict[int, Callable[[Any], None]] = {}
         self._writing = False
         self.last_words: Callable[[], None] | None = None
         self.heard: Callable[[], None] | None = None
@@ -68,6 +85,38 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         if self._transport is not None:
             self._transport.abort()
 
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        routing_key: str,
+        mandatory: bool,
+        properties: bytes,
+        body: bytes,
+    ) -> None:
+        """Say what pika's `basic_publish` says, in a third of its time.
+
+        Args:
+            channel: its number
+            exchange: where to
+            routing_key: where to from there
+            mandatory: whether it comes back when there is no queue for it
+            properties: as AMQP encodes them, their flags before them
+            body: the message
+        """
+        frames = [
+            _publish_frame(channel, exchange, routing_key, mandatory),
+            _HEADER_HEAD.pack(
+                spec.FRAME_HEADER, channel, 12 + len(properties), _BASIC, 0, len(body)
+            ),
+            properties,
+        ]
+        for start in range(0, len(body), self._body_max_length):
+            piece = body[start : start + self._body_max_length]
+            frames += (_END, _BODY_HEAD.pack(spec.FRAME_BODY, channel, len(piece)), piece)
+        frames.append(_END)
+        self._output_marshaled_frames((b"".join(frames),))
+
     # -- asyncio's side ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,12 +128,17 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def data_received(self, data: bytes) -> None:
         """The broker says something."""
+        turn_ends = self._writing  # that is scheduled: it writes what is said here
+        self._reading = True
         for start in range(0, len(data), _AT_ONCE):
             if self._terminated:
                 return
             self._on_data_available(data[start : start + _AT_ONCE])
         if self.heard is not None:
             self.heard()
+        self._reading = False
+        if not turn_ends:
+            self._turn_over()
 
     def eof_received(self) -> bool:
         """The broker has said its last."""
@@ -166,11 +220,28 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         except Exception:  # whatever decoding raises: ValueError, OverflowError, RecursionError, …
             buffer = self._frame_buffer
             kind, channel, size = struct.unpack_from(">BHI", buffer)
-            if kind != pika.spec.FRAME_HEADER:
+            if kind != spec.FRAME_HEADER:
                 raise
             (body_size,) = struct.unpack_from(">Q", buffer, _FRAME_HEAD + 4)
-            header = pika.frame.Header(channel, body_size, pika.BasicProperties())
+            header = frame.Header(channel, body_size, pika.BasicProperties())
             return _FRAME_HEAD + size + 1, header
+
+    def _process_frame(self, frame_value: Any) -> None:
+        """Take a frame; what makes up most of them, past the search for callbacks."""
+        kind = type(frame_value)
+        if kind is frame.Method:
+            method = type(frame_value.method)
+            if method is spec.Basic.Ack:
+                take = self.confirmed.get(frame_value.channel_number)
+                if take is not None:
+                    self.frames_received += 1
+                    take(frame_value)
+                    return
+            elif method is spec.Basic.Deliver:
+                self.frames_received += 1
+                self._deliver_frame_to_channel(frame_value)
+                return
+        super()._process_frame(frame_value)
 
     def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
         self.bytes_sent += sum(map(len, marshaled_frames))
@@ -178,5 +249,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._said += marshaled_frames
         if not self._writing:
             self._writing = True
-            self._loop.call_soon(self._turn_over)
+            if not self._reading:
+                self._loop.call_soon(self._turn_over)
             self._write()

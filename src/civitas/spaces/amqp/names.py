@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from civitas.errors import ConfigError
@@ -54,7 +55,7 @@ class Names:
 
     def agent_key(self, id: str) -> str:
         """What is sent to an agent."""
-        return _fitting(lambda name: f"agent.{name}", id)
+        return _agent_key(id)
 
     def agent_queue(self, id: str) -> str:
         """Where an agent's messages wait."""
@@ -75,6 +76,11 @@ class Names:
     def observer_queue(self, process: str) -> str:
         """Where what an observer sees waits."""
         return f"{self.exchange}.observer.{process}"
+
+
+@lru_cache(maxsize=10_000)
+def _agent_key(id: str) -> str:
+    return _fitting(lambda name: f"agent.{name}", id)
 
 
 def _fitting(make: Callable[[str], str], id: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pika.channel import Channel
-from pika.exceptions import AMQPError
 
 from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
 from civitas.spaces.amqp.recent import Recent
@@ -161,17 +160,19 @@ class Outbox:
             self._emit(waiting.popleft())
 
     def _emit(self, letter: Letter) -> None:
-        assert self._channel is not None
+        channel = self._channel
+        assert channel is not None
         self._tag += 1
         self._unconfirmed[self._tag] = letter
-        try:
-            self._channel.basic_publish(
-                letter.exchange or self._exchange,
-                letter.routing_key,
-                letter.body,
-                letter.properties(),
-                letter.mandatory,
-            )
-        except AMQPError:
+        if not channel.is_open:
             # The channel went away; what is unconfirmed is published again on the next.
             self._channel = None
+            return
+        channel.connection.publish(
+            channel.channel_number,
+            letter.exchange or self._exchange,
+            letter.routing_key,
+            letter.mandatory,
+            letter.encoded_properties(),
+            letter.body,
+        )
