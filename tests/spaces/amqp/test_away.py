@@ -133,6 +133,26 @@ def test_what_waits_for_too_long_goes_to_the_dead_letters(
     assert holder.begun == ["after"]
 
 
+def test_what_is_sent_to_one_that_stays_away_is_never_lost(
+    make_space: MakeSpace, dead: Dead
+) -> None:
+    there, here = make_space(keep=1), make_space(keep=1)
+    there.add(Holder("there"))
+    me = here.add(Agent("me"))
+    assert me.ask("there", "note", name="before").result(timeout=WAIT_S) == "before"
+    there.close()
+    here.add(Holder("clock"))
+    end = time.monotonic() + 4
+    sent = 0
+    while time.monotonic() < end:
+        me.send({"id": str(sent), **message("there", "note", name="too long")})
+        sent += 1
+        with pytest.raises(RequestTimeout):
+            me.request(message("clock", "hold"), timeout=0.15).result(timeout=WAIT_S)
+    for number in range(sent):
+        assert f'"id":"{number}"'.encode() in dead.next()[1]
+
+
 def test_a_mailbox_of_one_that_is_away_is_as_large_as_of_one_that_is_there(
     make_space: MakeSpace, waiting: Callable[[str], int]
 ) -> None:

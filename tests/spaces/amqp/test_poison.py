@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import ActionError, Agent, AMQPSpace
-from conformance.conftest import Recorder, message
+from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, until
 from spaces.amqp.worker import Notes, Worker
@@ -271,6 +271,24 @@ def test_an_agent_may_be_told_by_a_stranger(
     assert [args["original_message_id"] for _, args in forger.told(3)] == ["one", "two", "3"]
     assert goes_on(space)
     assert dead.count() == 0
+
+
+def test_somebody_has_deleted_the_queue_of_the_dead_letters(
+    make_space: MakeSpace,
+    post: Callable[..., None],
+    dead: Dead,
+    channel: BlockingChannel,
+    exchange: str,
+) -> None:
+    """It is made again, and what was for it is not lost."""
+    events: Kept[str] = Kept()
+    space = make_space(on_connection=lambda what, _: events.add(what))
+    space.add(Worker("there", Notes("/dev/null")))
+    channel.queue_delete(f"{exchange}.dead-letters")
+    post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
+    events.wait_for(lambda found: found.count("connected") == 2)
+    assert buried(dead, "it is no JSON")[1] == b"hello"
+    assert goes_on(space)
 
 
 def test_word_of_a_lost_queue_from_a_stranger(

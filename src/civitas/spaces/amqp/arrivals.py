@@ -419,6 +419,7 @@ class Arrivals:
                 properties.type if isinstance(properties.type, str) else "",
                 office.names.agent_key(agent),
                 body,
+                mandatory=True,
                 reply_to=properties.reply_to,
                 correlation_id=properties.correlation_id,
                 headers=headers,

@@ -120,6 +120,7 @@ class AMQPOffice(PostOffice):
             self.outbox,
             self.seats,
             lambda delivery: self.abort(delivery, self._nobody_there(delivery.envelope.to)),
+            keep_s,
         )
         self.publish = self.whereabouts.publish
 
@@ -208,11 +209,19 @@ class AMQPOffice(PostOffice):
 
     def _settled(self, letter: Letter, outcome: str) -> None:
         """The broker has confirmed a letter, or has not taken it."""
-        if outcome == RETURNED and self.whereabouts.returned(letter):
-            return
         kind, about = letter.kind, letter.about
+        if outcome == CONFIRMED:
+            if (kind == letters.SEND or kind == letters.ANSWER) and letter.to not in self.seats:
+                self.whereabouts.renew(letter.to)
+        elif outcome == RETURNED and self.whereabouts.returned(letter):
+            return
         if outcome == TOO_LARGE and kind in (letters.REPLY, letters.ANSWER):
             self._answer_too_large(letter)
+        elif letter.exchange is not None and outcome == RETURNED:
+            # Somebody has deleted the queue of the dead letters: it is declared on a connection.
+            logger.error("the queue of the dead letters is gone from the broker; making it")
+            self.link.drop()
+            self.outbox.publish(letter)
         elif callable(about):
             about()
         elif kind == letters.SEND:

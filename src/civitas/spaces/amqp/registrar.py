@@ -81,8 +81,8 @@ class Registrar:
         self._mailbox = mailbox
         self._arguments: dict[str, Any] = {
             "x-dead-letter-exchange": names.dead,
-            # An agent that was away for longer than its messages wait is nobody: its queue goes a
-            # while later, when all that came in time has gone to the dead letters.
+            # An agent that stays away is nobody in the end. Its queue goes when all that came in
+            # time has gone to the dead letters; who sends something to it has it stay for longer.
             "x-message-ttl": int(keep_s * 1000),
             "x-expires": int(keep_s * 2000),
             "x-max-length": mailbox,

@@ -55,7 +55,7 @@ class AMQPSpace(Space):
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
-            letters. Who was away for longer than that is nobody: what is sent then is lost
+            letters. Who is away for twice as long, and gets none, is nobody
         quorum: whether the agents' queues are replicated in a cluster
         grace: seconds that `close` lets actions go on that have begun
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`

@@ -35,6 +35,7 @@ _MISSING_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
 _MET: Final = 10_000
 """How many ids of agents elsewhere are kept."""
 
+_RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
 
 
@@ -47,6 +48,7 @@ class Whereabouts:
         outbox: sends
         here: the ids of the agents of this process
         nobody: called with a request whose receiver is nowhere
+        keep_s: how long messages wait for an agent that is away
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Whereabouts:
         outbox: Outbox,
         here: Container[str],
         nobody: Callable[[Delivery], None],
+        keep_s: float,
     ) -> None:
         self._thread = thread
         self._loop = thread.loop
@@ -63,6 +66,9 @@ class Whereabouts:
         self._outbox = outbox
         self._here = here
         self._nobody = nobody
+        self._keep_s = keep_s
+        self._renewed: dict[str, float] = {}
+        self._renewing: dict[str, None] = {}
         self._met: dict[str, None] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
         self._missing: dict[str, deque[Letter]] = {}
@@ -78,6 +84,32 @@ class Whereabouts:
     def close(self) -> None:
         """Ask no more."""
         self._closed = True
+
+    # -- queues of those that are away -------------------------------------------------------------
+
+    def renew(self, id: str) -> None:
+        """Something waits for an agent: its queue is to outlive that, so that none of it is lost.
+
+        The broker ends a queue that was neither consumed nor asked about for twice `keep_s`.
+        """
+        now = self._loop.time()
+        if now - self._renewed.get(id, -self._keep_s) < self._keep_s / 2:
+            return
+        self._renewed[id] = now
+        if len(self._renewed) > _RENEWED:
+            del self._renewed[next(iter(self._renewed))]
+        self._renewing[id] = None
+        if len(self._renewing) == 1:
+            self._thread.spawn(self._renew())
+
+    async def _renew(self) -> None:
+        while self._renewing:
+            id = next(iter(self._renewing))
+            try:
+                await self._registrar.is_consumed(id)
+            except (LinkLost, AMQPError):
+                self._renewed.pop(id, None)
+            del self._renewing[id]
 
     # -- requests that are not answered ------------------------------------------------------------
 
