@@ -97,6 +97,13 @@ def test_a_question_that_was_cancelled_leaves_its_line_to_the_next() -> None:
     assert asyncio.run(main()) == "yes"
 
 
+@pytest.mark.parametrize("line", ("a", "accept", "ACCEPT it is right", "Terminate"))
+def test_a_person_accepts_in_one_word(line: str) -> None:
+    ann, _ = person("c Count them.", line)
+    reply: Any = dual(ann, "3").reply_sync("How many?")
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 1)
+
+
 def dual(ann: Person, *works: Any) -> DualActAgent:
     return DualActAgent(DualActConfig(ann, ReActAgent("R", ScriptedModel(works))))
 

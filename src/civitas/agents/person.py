@@ -23,6 +23,7 @@ _CHOICES = (
     {
         "a": DecisionAction.TERMINATE,
         "accept": DecisionAction.TERMINATE,
+        "terminate": DecisionAction.TERMINATE,  # as a model says it
         "c": DecisionAction.CONTINUE,
         "continue": DecisionAction.CONTINUE,
         "r": DecisionAction.REDIRECT,
