@@ -6,7 +6,8 @@ import threading
 
 import pika
 
-from faults.trial import Trial
+from faults.process import Rivals
+from faults.trial import HEARTBEAT_S, Trial
 from faults.worker import ID
 
 
@@ -75,6 +76,21 @@ def delete_answers(trial: Trial) -> None:
                 channel.queue_delete(names.reply_queue(process))
                 break
     trial.lost()
+
+
+def claim_id(trial: Trial) -> None:
+    """Two other processes want the worker's id at once."""
+    with Rivals(trial.broker.port, trial.names.exchange, ID) as rivals:
+        rivals.wait()
+        trial.hits()
+        assert rivals.claim() == ["taken", "taken"]
+
+
+def block(trial: Trial) -> None:
+    """An action of the worker blocks for three heartbeats."""
+    trial.load.block(3 * HEARTBEAT_S)
+    assert trial.events == ["connected"]
+    assert not trial.worker.said("is lost")
 
 
 def fill_disk(trial: Trial) -> None:

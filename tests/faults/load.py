@@ -78,6 +78,11 @@ class Load:
                 lambda: len(self.outcomes) >= number and self.in_flight >= in_flight, WAIT_S
             ), f"{len(self.outcomes)} of {self.sent} ended, not {number}"
 
+    def block(self, seconds: float) -> None:
+        """Have the worker do nothing else for so long, in the midst of its messages."""
+        message = {"to": "worker", "action": {"name": "block", "args": {"seconds": seconds}}}
+        self._agent.request(message).result(WAIT_S)
+
     def enough(self) -> None:
         """Send no more than `total`."""
         self._enough.set()

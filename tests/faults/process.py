@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 WAIT_S = 30
 TESTS = Path(__file__).resolve().parent.parent
@@ -21,6 +21,47 @@ def wait_for(condition: Any, what: str, timeout: float = WAIT_S) -> None:
             return
         tick.wait(0.01)
     raise AssertionError(f"it did not come about in {timeout} s: {what}")
+
+
+class Rivals:
+    """Processes that all want one id, at once."""
+
+    def __init__(self, port: int, exchange: str, id: str, count: int = 2) -> None:
+        command = (sys.executable, "-m", "faults.rival", str(port), exchange, id)
+        self.processes = [
+            subprocess.Popen(
+                command,
+                cwd=TESTS,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
+            for _ in range(count)
+        ]
+
+    def wait(self) -> None:
+        """Wait until all are connected."""
+        assert self._said() == ["ready"] * len(self.processes)
+
+    def claim(self) -> list[str]:
+        """Have all claim the id at once; gives what each says: `mine` or `taken`."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write("now\n")
+        return self._said()
+
+    def _said(self) -> list[str]:
+        streams = [process.stdout for process in self.processes if process.stdout is not None]
+        return [stream.readline().strip() for stream in streams]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
 
 class Process:

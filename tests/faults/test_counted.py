@@ -99,6 +99,7 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
         ("the agent's queue deleted", breaking.delete_queue),
         ("the queue of answers deleted", breaking.delete_answers),
         ("inbox disk full", breaking.fill_disk),
+        ("two processes claim the agent's id", breaking.claim_id),
     ),
 )
 def test_every_message_is_handled_once(
@@ -115,14 +116,21 @@ def test_every_message_is_handled_once_when_the_broker_is_killed(
 
 
 @pytest.mark.parametrize(
+    ("name", "fault"),
+    (
+        ("network stalled", breaking.stall),
+        ("an action blocks for three heartbeats", breaking.block),
+    ),
+)
+@pytest.mark.parametrize(
     "first",
     [pytest.param(n, marks=() if n < FEW else pytest.mark.long) for n in range(0, MANY, FEW)],
 )
-def test_every_message_is_handled_once_when_the_network_stalls(
-    count: Callable[..., Counts], first: int
+def test_every_message_is_handled_once_after_a_long_wait(
+    count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], first: int
 ) -> None:
     """A few at a time, each with a network of its own: it is waiting that takes long here."""
-    run = partial(count, "network stalled", breaking.stall)
+    run = partial(count, name, fault)
     with ThreadPoolExecutor(FEW) as pool:
         assert all(map(whole, pool.map(run, range(first, first + FEW))))
 

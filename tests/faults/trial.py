@@ -111,6 +111,11 @@ class Trial:
     def lost(self) -> None:
         """Wait until the sender has seen that its connection is lost."""
         wait_for(lambda: "lost" in self.events, "the sender loses its connection")
+        self.hits()
+
+    def hits(self) -> None:
+        """This is the moment of the fault: what is in flight now counts."""
+        self._before = set(self.load.outcomes)
         self._in_flight = self.load.in_flight
 
     def look_into_inbox(self) -> None:
@@ -130,8 +135,7 @@ class Trial:
             fault: breaks and mends it
         """
         self.load.reach(self.random.randrange(50, TOTAL - WINDOW), WINDOW // 2)
-        self._before = set(self.load.outcomes)
-        self._in_flight = self.load.in_flight
+        self.hits()
         fault(self)
         self.load.finish()
         self.space.close()

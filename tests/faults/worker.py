@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from civitas import Agent, AMQPOptions, AMQPSpace, action
@@ -51,6 +52,11 @@ class Worker(Agent):
     async def die(self) -> None:
         """End the process, with the message in its inbox and not yet acknowledged."""
         os.kill(os.getpid(), signal.SIGKILL)
+
+    @action
+    def block(self, seconds: float) -> None:
+        """Hold a thread, as a long computation does."""
+        threading.Event().wait(seconds)
 
     def _do(self, key: int) -> int:
         self._record.began(key)
