@@ -86,6 +86,7 @@ class Letter:
         tries: how often it came back
         about: whatever its sender wants to know it by
         exchange: another than the outbox's
+        number: how many this process had published when it was first, with it; 0: it was not yet
     """
 
     __slots__ = (
@@ -97,6 +98,7 @@ class Letter:
         "key",
         "kind",
         "mandatory",
+        "number",
         "reply_to",
         "routing_key",
         "to",
@@ -130,15 +132,11 @@ class Letter:
         self.about = about
         self.exchange = exchange
         self.tries = 0
+        self.number = 0
 
     def again(self, to: str, routing_key: str) -> Letter:
-        """The same, which was confirmed already, to be sent to one agent once more."""
-        about = self.about
-        if self.kind == SEND:
-            about = (None, *about[1:])  # whoever waited for its confirmation has it
-        elif self.kind != REQUEST:
-            about = None
-        return Letter(
+        """The same, to be sent to one agent once more."""
+        again = Letter(
             self.key,
             self.kind,
             routing_key,
@@ -148,8 +146,10 @@ class Letter:
             reply_to=self.reply_to,
             correlation_id=self.correlation_id,
             headers=self.headers,
-            about=about,
+            about=self.about,
         )
+        again.number = self.number
+        return again
 
     def pack(self) -> bytes:
         """The letter as an inbox keeps it."""

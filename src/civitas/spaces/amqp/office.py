@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from itertools import count
+from operator import attrgetter
 from threading import get_ident
 from typing import Any, Final
 
@@ -380,14 +381,10 @@ class AMQPOffice(PostOffice):
         except Unreadable as error:
             logger.error("word of a lost queue cannot be read: %s", error)
             return
-        recent = self.outbox.recent.to(id, self.names.agent_key(id))
-        young = {letter.key for letter in recent}
-        for letter in list(self._pending.values()):
-            if letter.to == id and letter.key not in young:
-                self.outbox.publish(letter)
-        for letter in recent:
-            if letter.kind != letters.REQUEST or not letter.about.answered:
-                self.outbox.publish(letter)
+        lost = self.outbox.recent.to(id, self.names.agent_key(id))
+        lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
+        for letter in sorted(lost, key=attrgetter("number")):
+            self.outbox.publish(letter)
         self.whereabouts.back(id)
 
     def _ask_again(self) -> None:

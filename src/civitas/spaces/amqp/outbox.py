@@ -51,6 +51,7 @@ class Outbox:
         self._settled = settled
         self._channel: Channel | None = None
         self._tag = 0
+        self._published = 0
         self._unconfirmed: dict[int, Letter] = {}
         self._waiting: deque[Letter] = deque()
         self._returned: set[str] = set()
@@ -141,9 +142,9 @@ class Outbox:
                 returned.discard(letter.key)
                 self._settled(letter, RETURNED)
             else:
+                self._settled(letter, outcome)
                 if outcome == CONFIRMED:
                     recent.keep(letter)
-                self._settled(letter, outcome)
         if self._waiting:
             self._go_on()
         if self._empty is not None and not len(self):
@@ -164,6 +165,9 @@ class Outbox:
         assert channel is not None
         self._tag += 1
         self._unconfirmed[self._tag] = letter
+        if not letter.number:
+            self._published += 1
+            letter.number = self._published
         if not channel.is_open:
             # The channel went away; what is unconfirmed is published again on the next.
             self._channel = None

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import Final
 
-from civitas.spaces.amqp.letter import REPLY, Letter
+from civitas.spaces.amqp.letter import REPLY, REQUEST, SEND, Letter
 
 __all__ = ["Recent"]
 
@@ -23,9 +23,11 @@ class Recent:
         self._bytes = 0
 
     def keep(self, letter: Letter) -> None:
-        """It has just been confirmed."""
-        if letter.kind == REPLY or letter.exchange is not None:
-            return  # who asked asks again; what is dead is in a queue that nobody consumes
+        """It has just been confirmed, and whoever waited for that knows."""
+        if letter.kind in (REQUEST, REPLY) or letter.exchange is not None:
+            return  # who asked keeps that till it ends; what is dead is in a queue of another kind
+        # What it was about may hold much more than the letter.
+        letter.about = (None, *letter.about[1:]) if letter.kind == SEND else None
         letters = self._letters
         letters.append((time.monotonic(), letter))
         self._bytes += len(letter.body)
