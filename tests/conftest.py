@@ -21,6 +21,17 @@ settings.register_profile("civitas", derandomize=True, deadline=None)
 settings.load_profile("civitas")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have those come first that may take long, so that no worker is left with one at the end."""
+    items.sort(key=longest, reverse=True)
+
+
+def longest(item: pytest.Item) -> float:
+    """How many seconds a test may take."""
+    timeout = item.get_closest_marker("timeout")
+    return float(timeout.args[0]) if timeout is not None else 0.0
+
+
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the default model, fetched by the first worker that asks for it."""
