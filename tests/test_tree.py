@@ -263,6 +263,7 @@ EXTRA_MODULES = frozenset(
                 "observing",
                 "office",
                 "outbox",
+                "recent",
                 "registrar",
                 "residents",
                 "whereabouts",

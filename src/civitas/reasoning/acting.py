@@ -12,6 +12,7 @@ from civitas.agent import Context
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, HookError, InvalidArguments, NotPermitted
 from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Wanted
 from civitas.threads import WORKERS
 
@@ -92,13 +93,16 @@ async def with_hooks(
     if not hooks.has("post_acting"):
         return result
     try:
-        changed = (await hooks.run("post_acting", agent, {**about, "result": result}))["result"]
-        if not isinstance(changed, dict):
-            raise HookError(str(agent.id), "post_acting", "?", f"no result but {changed!r:.80}")
+        made = await hooks.run(
+            "post_acting",
+            agent,
+            {**about, "result": result},
+            lambda made: expect(made["result"], dict),
+        )
     except HookError as error:
         broken.append(error)
         return result
-    return changed
+    return made["result"]  # type: ignore[no-any-return]
 
 
 def _change(call: Wanted, args: Any) -> None:

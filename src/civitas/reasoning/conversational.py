@@ -17,10 +17,10 @@ from civitas.agent import CURRENT, Agent, Handling, leads_to
 from civitas.errors import HookError, HopLimitExceeded, MailboxFull, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.asked import Asked, checked_content
-from civitas.reasoning.hooks import Hooked
+from civitas.reasoning.hooks import Hooked, expect
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import cut, json_text, readable
-from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.reply import GIVEN, Reply
 from civitas.reasoning.turns import Turns
 from civitas.reasoning.watched import Watched
 
@@ -122,7 +122,7 @@ class ConversationalAgent(Hooked, Watched, Agent):
             what the agent replies
         """
         reply = await self.reply(content)
-        if reply.stop_reason in ANSWERED:
+        if reply.stop_reason in GIVEN:
             return reply.text
         if reply.error is not None:
             raise reply.error
@@ -374,16 +374,21 @@ class ConversationalAgent(Hooked, Watched, Agent):
         }
         reply: Any = None
         try:
-            kwargs = await hooks.run("pre_reply", self, kwargs)
+            kwargs = await hooks.run(
+                "pre_reply", self, kwargs, lambda made: checked_content(made["text"], "reply")
+            )
             asked.content = checked_content(kwargs["text"], "reply")
             asked.schema = kwargs["schema"]
             reply = await self._respond(asked)
             if not hooks.has("post_reply"):
                 return reply  # type: ignore[no-any-return]
-            changed = (await hooks.run("post_reply", self, {**kwargs, "reply": reply}))["reply"]
-            if not isinstance(changed, Reply):
-                raise HookError(str(self.id), "post_reply", "?", f"no Reply but {changed!r:.80}")
-            return changed
+            made = await hooks.run(
+                "post_reply",
+                self,
+                {**kwargs, "reply": reply},
+                lambda made: expect(made["reply"], Reply),
+            )
+            return made["reply"]  # type: ignore[no-any-return]
         except HookError as error:
             logger.exception("a hook of agent %r failed", self.id)
             detail = str(error)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from civitas.errors import DefinitionError, HookError
 
-__all__ = ["HOOK_TYPES", "Hook", "Hooked", "Hooks"]
+__all__ = ["HOOK_TYPES", "Hook", "Hooked", "Hooks", "expect"]
 
 HOOK_TYPES: Final = tuple(
     f"{when}_{what}"
@@ -66,11 +66,23 @@ class Hooks:
         """Whether there is one of a type."""
         return bool(self._by_type.get(type))
 
-    async def run(self, type: str, agent: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    async def run(
+        self,
+        type: str,
+        agent: Any,
+        kwargs: dict[str, Any],
+        check: Callable[[dict[str, Any]], object] | None = None,
+    ) -> dict[str, Any]:
         """Call those of a type, one after the other, and give what they made of the arguments.
 
+        Args:
+            type: which
+            agent: whose they are
+            kwargs: what they may change
+            check: raises if what one made of them will not do
+
         Raises:
-            HookError: one raised, or returned neither a dict nor None
+            HookError: one raised, or returned neither a dict nor None, or what will not do
         """
         for name, fn in self._by_type.get(type, {}).items():
             try:
@@ -89,7 +101,22 @@ class Hooks:
                 reason = f"it returned {result!r:.80}, which is neither a dict nor None"
                 raise HookError(str(agent.id), type, name, reason)
             kwargs = {**kwargs, **result}
+            if check is not None:
+                try:
+                    check(kwargs)
+                except Exception as error:
+                    raise HookError(str(agent.id), type, name, str(error)) from error
         return kwargs
+
+
+def expect(value: object, kind: type) -> None:
+    """See that a hook gave what it may give.
+
+    Raises:
+        TypeError: it is something else
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
 class Hooked:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from civitas.models.protocol import Usage
 
-__all__ = ["ANSWERED", "Reply", "Step", "StopReason"]
+__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "StopReason"]
 
 StopReason: TypeAlias = Literal[
     "done",
@@ -39,6 +39,9 @@ StopReason: TypeAlias = Literal[
 
 ANSWERED: Final = frozenset(("done", "terminal", "terminated"))
 """The reasons for which a reply's text is an answer."""
+
+GIVEN: Final = ANSWERED | {"max_loops"}
+"""The reasons for which whoever asked is given the text: a conclusion that nobody accepted, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,14 +179,23 @@ class DualActAgent(ConversationalAgent):
         The turn that was under way begins anew; what ended before is not done again.
 
         Args:
-            schema: what the answer is to be, if it was asked for by a schema
+            schema: what the answer is to be; as it was asked for if left out. A type is not saved:
+                after a state was loaded, it is given again.
 
         Raises:
-            StateError: there is nothing to go on with
+            StateError: there is nothing to go on with, or the answer was asked for by a type that
+                is not given
         """
         if self._progress is None:
             raise StateError(f"dual act {self.id!r} has nothing to go on with: load a state first")
         progress = self._progress
+        schema = progress.schema if schema is None else schema
+        if schema is True:
+            raise StateError(
+                f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
+                "resume(schema=…) with it"
+            )
+        progress.schema = schema
         asked = Asked(progress.task, schema, progress.thread, progress.run_id)
         asked.resumed = True
         return await self._carried(asked)  # type: ignore[return-value]
@@ -207,6 +216,7 @@ class DualActAgent(ConversationalAgent):
             progress = Progress(asked.content, asked.thread, asked.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
+            progress.schema = asked.schema
             self._progress = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped in the midst of a turn, which begins anew.

@@ -51,7 +51,9 @@ class Progress:
         decisions: what H decided
         conclusions: what R came to
         steps: what R called
-        value: the value of R's last answer
+        values: of each conclusion, the value that was asked for, or None
+        schema: what the answer is to be: a JSON schema, a type, or None; of a type it is saved only
+            that there was one, as True
         human_usage: the tokens that H took
         reactive_usage: the tokens that R took
         stop: why it is over
@@ -69,7 +71,8 @@ class Progress:
     decisions: list[HumanDecision] = field(default_factory=list)
     conclusions: list[Conclusion] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    value: Any = None
+    values: list[Any] = field(default_factory=list)
+    schema: Any = None
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None
@@ -107,13 +110,18 @@ class Progress:
 
     def reply(self, messages: list[dict[str, Any]], error: BaseException | None) -> DualActReply:
         """What came of it."""
-        if not self.conclusions:
+        text, value = "", None
+        found = list(zip(self.conclusions, self.values, strict=True))
+        if not found:
             text = self.why if self.stop == "terminated" else ""
         elif self.stop == "terminated":
-            text = self.conclusions[-1].summary
+            text, value = found[-1][0].summary, found[-1][1]
         else:  # a run of R that was cut off may have come to nothing, where one before did
-            text = next((each.summary for each in reversed(self.conclusions) if each.summary), "")
-        value = text if self.value is None else self.value
+            for conclusion, of_it in reversed(found):
+                if conclusion.summary:
+                    text, value = conclusion.summary, of_it
+                    break
+        value = text if value is None else value
         return DualActReply(
             text,
             value,
@@ -147,7 +155,8 @@ class Progress:
             "decisions": [each.to_json() for each in self.decisions],
             "conclusions": [each.to_json() for each in self.conclusions],
             "steps": [_step_json(each) for each in self.steps],
-            "value": _json(self.value),
+            "values": [_json(each) for each in self.values],
+            "schema": self.schema if isinstance(self.schema, dict) else self.schema is not None,
             "human_usage": _usage_json(self.human_usage),
             "reactive_usage": _usage_json(self.reactive_usage),
             "stop": self.stop,
@@ -176,7 +185,8 @@ class Progress:
                 [_decision(each) for each in given["decisions"]],
                 [Conclusion(**each) for each in given["conclusions"]],
                 [Step(**each) for each in given["steps"]],
-                given["value"],
+                _values(given["values"], len(given["conclusions"])),
+                _of(dict, bool)(given["schema"]) or None,
                 Usage(*map(_of(int), given["human_usage"])),
                 Usage(*map(_of(int), given["reactive_usage"])),
                 given["stop"],
@@ -191,6 +201,12 @@ class Progress:
 def _decision(given: Any) -> HumanDecision:
     action = DecisionAction(given["action"])
     return HumanDecision(action, given["new_instruction"], given["reasoning"])
+
+
+def _values(given: Any, count: int) -> list[Any]:
+    if not isinstance(given, list) or len(given) != count:
+        raise ValueError(f"there are {count} conclusions, and values of another number")
+    return list(given)
 
 
 def _of(*kinds: type) -> Any:

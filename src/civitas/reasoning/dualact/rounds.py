@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from civitas.reasoning.dualact.conclusions import (
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import ReviewRule, Situation
 from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.reply import ANSWERED, Reply, StopReason
 from civitas.threads import WORKERS
@@ -46,6 +47,21 @@ class _Stop(Exception):
         self.reason: StopReason = reason
         self.detail = detail
         self.error = error
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one R came to.
+
+    Attributes:
+        conclusion: it
+        stop: why all ends with it, if it does
+        value: its answer as the value that was asked for, if one was
+    """
+
+    conclusion: Conclusion
+    stop: _Stop | None = None
+    value: Any = None
 
 
 class Rounds:
@@ -115,12 +131,13 @@ class Rounds:
         else:
             decision = await self._ask_human(str(about["prompt"]), several)
         self._take(decision, number)
-        changed = (await self._hooked("post_reasoning", {**about, "decision": decision}))[
-            "decision"
-        ]
+        made = await self._hooked(
+            "post_reasoning",
+            {**about, "decision": decision},
+            lambda made: expect(made["decision"], HumanDecision),
+        )
+        changed = made["decision"]
         if changed is not decision:
-            if not isinstance(changed, HumanDecision):
-                raise _Stop("error", f"a post_reasoning hook gave no HumanDecision but {changed!r}")
             progress.decisions.pop()
             self._take(changed, number)
 
@@ -194,27 +211,30 @@ class Rounds:
             )
         finally:
             self._speaking = []
-        conclusion = merged(
-            {str(agent.id): each for agent, (each, _) in zip(reactives, done, strict=True)}
-        )
-        stops = [stop for _, stop in done if stop is not None]
+        ids = [str(agent.id) for agent in reactives]
+        conclusion = merged({id: run.conclusion for id, run in zip(ids, done, strict=True)})
+        values = {id: run.value for id, run in zip(ids, done, strict=True) if run.value is not None}
+        stops = [run.stop for run in done if run.stop is not None]
         progress.r_runs += 1
         progress.conclusions.append(conclusion)
+        progress.values.append(values.get(ids[0]) if len(ids) == 1 else values or None)
         progress.turn, progress.instruction = "human", []
-        changed = (await self._hooked("post_acting", {**about, "conclusion": conclusion}))[
-            "conclusion"
-        ]
+        made = await self._hooked(
+            "post_acting",
+            {**about, "conclusion": conclusion},
+            lambda made: expect(made["conclusion"], Conclusion),
+        )
+        changed = made["conclusion"]
         if changed is not conclusion:
-            if not isinstance(changed, Conclusion):
-                raise _Stop("error", f"a post_acting hook gave no Conclusion but {changed!r:.80}")
             progress.conclusions[-1] = conclusion = changed
+            progress.values[-1] = None  # it was that of another text
         if self.asked.emit is not None:
             self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion))
         if stops:
             raise stops[0]
 
-    async def _run(self, agent: Any, instruction: str) -> tuple[Conclusion, _Stop | None]:
-        """One R's conclusion, and why all ends with it, if it does."""
+    async def _run(self, agent: Any, instruction: str) -> _Run:
+        """One R's run."""
         schema = self.asked.schema
         text = instruction
         if schema is None:
@@ -224,29 +244,32 @@ class Rounds:
             try:
                 reply = await self._ask(agent, text, schema)
             except (BudgetExceeded, DeadlineExceeded) as error:
-                return conclusion, self._broken("R", agent, error)
+                return _Run(conclusion, self._broken("R", agent, error))
             except Exception as error:
                 logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
-                return Conclusion(error=f"{type(error).__name__}: {error}"), None
+                return _Run(Conclusion(error=f"{type(error).__name__}: {error}"))
             self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
             self.progress.steps.extend(reply.steps)
-            self.progress.value = reply.value if schema is not None else None
+            value = reply.value if schema is not None else None
             if reply.stop_reason in ("budget", "deadline", "cancelled", "in_doubt"):
                 detail = f"R ({agent.id!r}): {reply.detail or reply.stop_reason}"
-                return conclusion_of(reply), _Stop(_as_stop(reply.stop_reason), detail, reply.error)
+                stop = _Stop(_as_stop(reply.stop_reason), detail, reply.error)
+                return _Run(conclusion_of(reply), stop, value)
             if self.agent._extract_by is not None:
                 made = await self._call(self.agent._extract_by, reply)
                 if not isinstance(made, Conclusion):
                     raise _Stop("error", f"the conclusion extractor gave {made!r:.80}")
                 # H is shown what R really did, whatever is made of what it said.
-                return (made if made.evidence else replace(made, evidence=evidence_of(reply))), None
+                if not made.evidence:
+                    made = replace(made, evidence=evidence_of(reply))
+                return _Run(made, value=value)
             try:
-                return conclusion_of(reply), None
+                return _Run(conclusion_of(reply), value=value)
             except Unreadable as error:
                 if attempt:
-                    return Conclusion(reply.text, error=f"unreadable: the answer {error}"), None
+                    return _Run(Conclusion(reply.text, error=f"unreadable: the answer {error}"))
                 text = f"Your answer {error}. Conclude again."
-        return conclusion, None
+        return _Run(conclusion)
 
     # -- what both need ----------------------------------------------------------------------------
 
@@ -308,12 +331,17 @@ class Rounds:
             detail = f"{name} failed: {type(error).__name__}: {error}"
             raise _Stop("error", detail, error) from error
 
-    async def _hooked(self, type: str, about: dict[str, Any]) -> dict[str, Any]:
+    async def _hooked(
+        self,
+        type: str,
+        about: dict[str, Any],
+        check: Callable[[dict[str, Any]], object] | None = None,
+    ) -> dict[str, Any]:
         hooks = self.agent._hooks
         if hooks is None:
             return about
         try:
-            return await hooks.run(type, self.agent, about)
+            return await hooks.run(type, self.agent, about, check)
         except HookError as error:
             logger.exception("a hook of agent %r failed", self.agent.id)
             raise _Stop("error", str(error), error) from error
