@@ -119,7 +119,11 @@ class _Process:
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; give its exit code."""
-        report, reported = os.pipe()
+        try:
+            report, reported = os.pipe()
+        except OSError:
+            os.close(self._output)
+            raise
         try:
             try:
                 with self._lock:

@@ -62,11 +62,13 @@ class Mail:
         unconfirmed: how many messages that its handler sent are not confirmed
         answer: what is to be sent when it has ended
         over: whether it has ended
+        disowned: whether another process has it by now
     """
 
     __slots__ = (
         "answer",
         "begun",
+        "disowned",
         "ident",
         "over",
         "raw",
@@ -88,6 +90,7 @@ class Mail:
         self.unconfirmed = 0
         self.answer: Letter | None = None
         self.over = False
+        self.disowned = False
 
 
 class Arrivals:
@@ -107,6 +110,7 @@ class Arrivals:
         self._unwanted: dict[Ident, None] = {}
         self._keep_s = keep_s
         self._ended = 0
+        self._unread: list[tuple[Seat, Tag, Any, bytes]] = []
 
     def __len__(self) -> int:
         return len(self._known)
@@ -146,7 +150,21 @@ class Arrivals:
             office.intake.acknowledge(tag)
             return
         office.whereabouts.met(envelope.sender)
-        entry = self._inbox.look_up(*ident)
+        if self._unread:
+            self._unread.append((seat, tag, properties, body))  # behind those that came before it
+            return
+        try:
+            entry = self._inbox.look_up(*ident)
+        except InboxError as error:
+            logger.error(
+                "agent %r is brought nothing until its inbox can be read; it is tried again every "
+                "second: %s",
+                seat.id,
+                error,
+            )
+            self._unread.append((seat, tag, properties, body))
+            office.loop.call_later(_AGAIN_S, self._take_unread)
+            return
         if entry is not None:
             self._again(entry, seat, arrived, tag, properties, body)
         elif self._unwanted and ident in self._unwanted:
@@ -157,9 +175,29 @@ class Arrivals:
             office.show_arrived(delivery, arrived.key)
             self._put(delivery, seat)
 
+    def _take_unread(self) -> None:
+        unread, self._unread = self._unread, []
+        for each in unread:
+            self.take(*each)
+
+    def disown(self, seat: Seat) -> None:
+        """Another process has the agent's id: what the broker brought here, it brings there."""
+        for (_, whose), delivery in self._known.items():
+            mail: Mail = delivery.mail
+            stale = mail.tag is not None and mail.tag[0] != self._office.intake.number
+            if whose == seat.id and stale and not mail.stored:
+                mail.disowned = True
+
     def resume(self, seat: Seat) -> None:
         """Go on with what an earlier process had accepted for this agent and not ended."""
-        for entry in self._inbox.unfinished(seat.id):
+        try:
+            unfinished = self._inbox.unfinished(seat.id)
+        except InboxError as error:
+            logger.error("what agent %r had accepted cannot be read: %s", seat.id, error)
+            if seat.open:
+                self._office.loop.call_later(_AGAIN_S, self.resume, seat)
+            return
+        for entry in unfinished:
             ident = entry.key, seat.id
             if ident in self._known:
                 continue
@@ -321,6 +359,9 @@ class Arrivals:
     def concluded(self, delivery: Delivery) -> None:
         """It has ended, as the message says that `delivery.mail.answer` is."""
         mail: Mail = delivery.mail
+        if mail.disowned:
+            self._known.pop(mail.ident, None)
+            return
         if self._office.ending and not mail.begun and isinstance(delivery.error, SpaceClosed):
             return  # nothing of it was done: it waits at the broker, or in the inbox, for the next
         mail.over = True

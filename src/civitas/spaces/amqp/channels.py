@@ -182,6 +182,8 @@ class Channels:
             async def again() -> None:
                 try:
                     await attach()
+                except Refused:
+                    self.link.drop()  # something of it is gone, so all is declared anew
                 except (LinkLost, AMQPError):
                     return  # the next connection sets up all
 

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pika.channel import Channel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from civitas.spaces.amqp.link import Link, LinkLost, settle
 
@@ -76,8 +77,9 @@ class Control:
             finally:
                 if not waiting.done() or waiting.cancelled():
                     # Its answer is still to come, and must not be taken for the next one's.
-                    channel.close()
                     self._channel = None
+                    with suppress(AMQPError):
+                        channel.close()
 
     def lost(self) -> None:
         """The connection is gone."""

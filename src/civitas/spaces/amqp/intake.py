@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from pika.exceptions import AMQPError
 from civitas.spaces.amqp.link import LinkLost, settle
 
 __all__ = ["Intake", "Tag"]
+
+logger = logging.getLogger("civitas.amqp")
 
 Tag = tuple[int, int]
 """Which delivery: the channel's number in this process's life, and AMQP's delivery tag."""
@@ -92,7 +95,10 @@ class Intake:
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag = method.delivery_tag
             self._open[tag] = None
-            deliver((number, tag), method, properties, body)
+            try:
+                deliver((number, tag), method, properties, body)
+            except Exception:  # it would end the connection, and with it everybody's
+                logger.exception("a defect in civitas: a message could not be taken")
 
         try:
             # It holds for the consumers that are begun after it.
@@ -113,6 +119,8 @@ class Intake:
             await ready
         finally:
             self._waiting.discard(ready)
+        if consumer not in self._consumers:
+            raise LinkLost("the queue was deleted as its consumer came")
         return consumer
 
     async def cancel(self, consumer: str) -> None:
@@ -124,6 +132,8 @@ class Intake:
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
+        if consumer not in channel.consumer_tags:
+            return  # pika would never call back
         ended: asyncio.Future[None] = self._loop.create_future()
         self._waiting.add(ended)
         self._consumers.pop(consumer, None)
@@ -139,6 +149,8 @@ class Intake:
         """The broker may forget a message; it is told with what it is told next, or soon."""
         if tag is None or tag[0] != self.number or self._channel is None:
             return  # it was delivered on a channel that is gone: it comes again
+        if tag[1] not in self._open:
+            return  # the broker ends a channel on which something is acknowledged twice
         self._done.add(tag[1])
         if not self._flushing:
             self._flushing = True

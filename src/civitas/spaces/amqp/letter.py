@@ -87,6 +87,7 @@ class Letter:
         about: whatever its sender wants to know it by
         exchange: another than the outbox's
         number: how many this process had published when it was first, with it; 0: it was not yet
+        is_copy: whether it is one that is sent again
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Letter:
         "correlation_id",
         "exchange",
         "headers",
+        "is_copy",
         "key",
         "kind",
         "mandatory",
@@ -133,6 +135,7 @@ class Letter:
         self.exchange = exchange
         self.tries = 0
         self.number = 0
+        self.is_copy = False
 
     def again(self, to: str, routing_key: str) -> Letter:
         """The same, to be sent to one agent once more."""
@@ -149,6 +152,7 @@ class Letter:
             about=self.about,
         )
         again.number = self.number
+        again.is_copy = True
         return again
 
     def pack(self) -> bytes:

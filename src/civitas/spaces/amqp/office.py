@@ -19,6 +19,7 @@ from civitas.errors import (
     AgentNotFound,
     AgentStopped,
     HopLimitExceeded,
+    InboxError,
     MailboxFull,
     RequestCancelled,
     RequestError,
@@ -148,7 +149,10 @@ class AMQPOffice(PostOffice):
         if self.observers:
             self._show(envelope)
         if mail is not None:
-            mail.unconfirmed += 1
+            if mail.over:  # said by what its handler left behind
+                mail = None
+            else:
+                mail.unconfirmed += 1
         to = envelope.to
         names = self.names
         everyone = to == EVERYONE
@@ -212,7 +216,11 @@ class AMQPOffice(PostOffice):
         """The broker has confirmed a letter, or has not taken it."""
         kind, about = letter.kind, letter.about
         if outcome == CONFIRMED:
-            if (kind == letters.SEND or kind == letters.ANSWER) and letter.to not in self.seats:
+            if (
+                (kind == letters.SEND or kind == letters.ANSWER)
+                and letter.to
+                and letter.to not in self.seats
+            ):
                 self.whereabouts.renew(letter.to)
         elif outcome == RETURNED and self.whereabouts.returned(letter):
             return
@@ -477,26 +485,29 @@ class AMQPOffice(PostOffice):
     async def shut_down(self) -> None:
         """Have what was said confirmed, what was asked ended, and the connection too."""
         self.whereabouts.close()
-        here = set(self.residents.ids)
         for letter in self._pending.values():
-            if letter.to not in here:
-                self._withdraw(letter.about)
+            self._withdraw(letter.about)
         if self.link.is_up:
             try:
-                await asyncio.wait_for(self.outbox.emptied(), _EMPTY_S)
+                async with asyncio.timeout(_EMPTY_S):
+                    await self.whereabouts.emptied()
+                    await self.outbox.emptied()
                 await asyncio.wait_for(self.channels.empty(), _EMPTY_S)
             except (TimeoutError, LinkLost, AMQPError, Refused) as error:
                 logger.warning(
                     "the space was closed before the broker had confirmed everything: %s",
                     error or type(error).__name__,
                 )
-        elif len(self.outbox):
+        elif len(self.outbox) + len(self.whereabouts):
             logger.warning(
                 "the space was closed without a connection, before the broker had confirmed "
                 "everything: %d messages are lost",
-                len(self.outbox),
+                len(self.outbox) + len(self.whereabouts),
             )
         for letter in list(self._pending.values()):
             self.refuse(letter.about, self.gone())
         await self.link.close()
-        self.inbox.close()
+        try:
+            self.inbox.close()
+        except InboxError as error:
+            logger.error("what ended last is not in the inbox: %s", error)

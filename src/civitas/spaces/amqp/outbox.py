@@ -92,6 +92,10 @@ class Outbox:
             if len(letter.body) > largest:
                 self._settled(letter, TOO_LARGE)
 
+    def is_sending_to(self, id: str) -> bool:
+        """Whether a letter to an agent is not confirmed yet."""
+        return any(letter.to == id for letter in self._unconfirmed.values())
+
     def hold(self) -> None:
         """Send nothing until `release`: somebody whom it might be for is just coming."""
         self._held += 1

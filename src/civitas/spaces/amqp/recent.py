@@ -6,10 +6,11 @@ import time
 from collections import deque
 from typing import Final
 
-from civitas.spaces.amqp.letter import REPLY, REQUEST, SEND, Letter
+from civitas.spaces.amqp.letter import ANSWER, CANCEL, SEND, Letter
 
 __all__ = ["Recent"]
 
+_KEPT = frozenset((SEND, ANSWER, CANCEL))
 _KEEP_S: Final = 5.0
 _MOST: Final = 5_000
 _MOST_BYTES: Final = 16 * 2**20
@@ -24,7 +25,7 @@ class Recent:
 
     def keep(self, letter: Letter) -> None:
         """It has just been confirmed, and whoever waited for that knows."""
-        if letter.kind in (REQUEST, REPLY) or letter.exchange is not None:
+        if letter.kind not in _KEPT or letter.is_copy or letter.exchange is not None:
             return  # who asked keeps that till it ends; what is dead is in a queue of another kind
         # What it was about may hold much more than the letter.
         letter.about = (None, *letter.about[1:]) if letter.kind == SEND else None

@@ -24,6 +24,7 @@ _SPARE = 100
 """How many more than its mailbox holds an agent is sent: they come to be refused."""
 
 _DRAIN_S = 0.02
+_LONGEST_DRAIN_S = 5.0
 
 
 @dataclass(eq=False)
@@ -34,6 +35,7 @@ class Registration:
         id: the agent's
         queue: where its messages wait
         consumer: AMQP's name of its consumer, empty while it has none
+        claimed: whether the id was this process's, and is, as far as it knows
         channel: the number of the channel that it consumes on
         backlog: how many messages waited when it came, and are still to be delivered
         early: those of them that were
@@ -45,6 +47,7 @@ class Registration:
     id: str
     queue: str
     consumer: str = ""
+    claimed: bool = False
     channel: int = 0
     backlog: int = 0
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
@@ -114,6 +117,7 @@ class Registrar:
         registration.early.clear()
         prefetch = self._mailbox + concurrency + _SPARE
         count, classic = await self._declare(id, claims=True)
+        registration.claimed = True
         registration.backlog = min(count, prefetch)
         bound = asyncio.ensure_future(self._bind(id))
         try:
@@ -191,7 +195,15 @@ class Registrar:
         Raises:
             LinkLost: the connection was lost
         """
+        if not registration.claimed:
+            return
         names, queue, id = self._names, registration.queue, registration.id
+        if not self.is_served(registration):
+            registration.consumer = ""
+            try:
+                await self._declare(id, claims=True)
+            except DuplicateAgent:
+                return  # another process has it by now, or will when the broker sees we are back
 
         def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
             channel.queue_unbind(
@@ -205,9 +217,12 @@ class Registrar:
 
         try:
             await self._control.call(unbind)
+            until = asyncio.get_running_loop().time() + _LONGEST_DRAIN_S
             while registration.consumer and (await self._state(queue)).message_count:
                 self._intake.flush()
                 await asyncio.sleep(_DRAIN_S)
+                if asyncio.get_running_loop().time() > until:
+                    break  # nothing is taken: its inbox cannot be written, say
             if registration.consumer:
                 consumer, registration.consumer = registration.consumer, ""
                 await self._intake.cancel(consumer)

@@ -12,6 +12,7 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp.control import Refused
 from civitas.spaces.amqp.link import LinkLost
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.registrar import Registrar, Registration
@@ -164,8 +165,8 @@ class Residents:
             await self._registrar.leave(registration)
         except (LinkLost, AMQPError):
             logger.info("agent %r left while there was no connection; its queue stays", seat.id)
-        except BrokerError as error:
-            logger.error("%s", error)
+        except (BrokerError, Refused) as error:
+            logger.error("agent %r has left, but not the broker: %s", seat.id, error)
         finally:
             del self._leaving[seat.id]
 
@@ -200,7 +201,8 @@ class Residents:
                     return  # the next connection restores all
             except DuplicateAgent:
                 if office.loop.time() > until:
-                    del self._registrations[seat]
+                    self._registrations.pop(seat, None)
+                    office.arrivals.disown(seat)
                     text = f'agent "{seat.id}" was replaced by one of another process'
                     logger.error("%s while this one had no connection", text)
                     self._evict(seat, AgentStopped(text))

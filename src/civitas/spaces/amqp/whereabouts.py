@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
@@ -37,6 +38,7 @@ _MET: Final = 10_000
 
 _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
+_SOON_S: Final = 0.02
 
 
 class Whereabouts:
@@ -84,6 +86,14 @@ class Whereabouts:
     def close(self) -> None:
         """Ask no more."""
         self._closed = True
+
+    def __len__(self) -> int:
+        return sum(map(len, self._missing.values()))
+
+    async def emptied(self) -> None:
+        """Wait until no letter is held back."""
+        while self._missing:  # noqa: ASYNC110 - nothing tells of the last
+            await asyncio.sleep(_SOON_S)
 
     # -- queues of those that are away -------------------------------------------------------------
 
@@ -209,18 +219,30 @@ class Whereabouts:
         self._send_held(to)
 
     def _send_held(self, to: str) -> None:
-        for letter in self._missing.pop(to, ()):
+        if to in self._missing and self._outbox.is_sending_to(to):
+            # What was said before it is under way, and may come back.
+            self._loop.call_later(_SOON_S, self._send_held, to)
+            return
+        for letter in sorted(self._missing.pop(to, ()), key=_age):
             self._outbox.publish(letter)
 
     async def _make_room(self, to: str) -> None:
         """Have a queue for an agent that was never there, for a request that waits for it."""
+        told = False
         while to in self._missing:
             try:
                 await self._registrar.make_room(to)
                 break
             except (LinkLost, AMQPError):
-                await asyncio.sleep(_AGAIN_S)
+                pass
             except BrokerError as error:
-                logger.error("%s", error)
-                break
+                if not told:
+                    logger.error("%s", error)
+                told = True
+            await asyncio.sleep(_AGAIN_S)
         self._send_held(to)
+
+
+def _age(letter: Letter) -> float:
+    """What letters are sent by: in the order in which they were published first."""
+    return letter.number or math.inf
