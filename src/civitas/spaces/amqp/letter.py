@@ -149,7 +149,7 @@ class Letter:
             reply_to=self.reply_to,
             correlation_id=self.correlation_id,
             headers=self.headers,
-            about=self.about,
+            about=(None, *self.about[1:]) if self.kind == SEND else None,
         )
         again.number = self.number
         again.is_copy = True

@@ -122,6 +122,7 @@ class AMQPOffice(PostOffice):
             self.outbox,
             self.seats,
             lambda delivery: self.abort(delivery, self._nobody_there(delivery.envelope.to)),
+            lambda letter: self._settled(letter, RETURNED),
             keep_s,
         )
         self.publish = self.whereabouts.publish
@@ -389,7 +390,7 @@ class AMQPOffice(PostOffice):
         except Unreadable as error:
             logger.error("word of a lost queue cannot be read: %s", error)
             return
-        lost = self.outbox.recent.to(id, self.names.agent_key(id))
+        lost = self.outbox.copies(id, self.names.agent_key(id))
         lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
         for letter in sorted(lost, key=attrgetter("number")):
             self.outbox.publish(letter)
@@ -490,8 +491,9 @@ class AMQPOffice(PostOffice):
         if self.link.is_up:
             try:
                 async with asyncio.timeout(_EMPTY_S):
-                    await self.whereabouts.emptied()
-                    await self.outbox.emptied()
+                    while len(self.whereabouts) or len(self.outbox):
+                        await self.whereabouts.emptied()
+                        await self.outbox.emptied()  # some of it may come back
                 await asyncio.wait_for(self.channels.empty(), _EMPTY_S)
             except (TimeoutError, LinkLost, AMQPError, Refused) as error:
                 logger.warning(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pika.channel import Channel
 
 from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
-from civitas.spaces.amqp.recent import Recent
+from civitas.spaces.amqp.recent import Recent, is_kept
 
 __all__ = ["CONFIRMED", "FULL", "REFUSED", "RETURNED", "TOO_LARGE", "Outbox"]
 
@@ -91,6 +91,19 @@ class Outbox:
         for letter in kept:
             if len(letter.body) > largest:
                 self._settled(letter, TOO_LARGE)
+
+    def copies(self, id: str, routing_key: str) -> list[Letter]:
+        """What was sent a moment ago to an agent, and to all: to be sent to it alone.
+
+        Args:
+            id: the agent's
+            routing_key: what goes to that agent
+        """
+        return self.recent.to(id, routing_key) + [
+            letter.again(id, routing_key)
+            for letter in self._unconfirmed.values()
+            if letter.to in (id, "") and is_kept(letter)
+        ]
 
     def is_sending_to(self, id: str) -> bool:
         """Whether a letter to an agent is not confirmed yet."""

@@ -8,12 +8,17 @@ from typing import Final
 
 from civitas.spaces.amqp.letter import ANSWER, CANCEL, SEND, Letter
 
-__all__ = ["Recent"]
+__all__ = ["Recent", "is_kept"]
 
 _KEPT = frozenset((SEND, ANSWER, CANCEL))
 _KEEP_S: Final = 5.0
 _MOST: Final = 5_000
 _MOST_BYTES: Final = 16 * 2**20
+
+
+def is_kept(letter: Letter) -> bool:
+    """Whether a letter is sent again if it is lost; who made a request keeps that till it ends."""
+    return letter.kind in _KEPT and not letter.is_copy and letter.exchange is None
 
 
 class Recent:
@@ -25,8 +30,8 @@ class Recent:
 
     def keep(self, letter: Letter) -> None:
         """It has just been confirmed, and whoever waited for that knows."""
-        if letter.kind not in _KEPT or letter.is_copy or letter.exchange is not None:
-            return  # who asked keeps that till it ends; what is dead is in a queue of another kind
+        if not is_kept(letter):
+            return
         # What it was about may hold much more than the letter.
         letter.about = (None, *letter.about[1:]) if letter.kind == SEND else None
         letters = self._letters

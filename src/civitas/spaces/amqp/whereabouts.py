@@ -49,7 +49,8 @@ class Whereabouts:
         registrar: knows whose queue is consumed
         outbox: sends
         here: the ids of the agents of this process
-        nobody: called with a request whose receiver is nowhere
+        nobody: called with a request that is not answered, and whose receiver is nowhere
+        give_up: called with a letter for which there is no queue
         keep_s: how long messages wait for an agent that is away
     """
 
@@ -60,6 +61,7 @@ class Whereabouts:
         outbox: Outbox,
         here: Container[str],
         nobody: Callable[[Delivery], None],
+        give_up: Callable[[Letter], None],
         keep_s: float,
     ) -> None:
         self._thread = thread
@@ -68,6 +70,7 @@ class Whereabouts:
         self._outbox = outbox
         self._here = here
         self._nobody = nobody
+        self._give_up = give_up
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._renewing: dict[str, None] = {}
@@ -179,7 +182,7 @@ class Whereabouts:
             self._hold_back(letter)
             self._thread.spawn(self._make_room(to))
             return True
-        if letter.tries >= len(_MISSING_S) or not (to in self._here or to in self._met):
+        if letter.tries >= len(_MISSING_S):
             return False
         wait_s = _MISSING_S[letter.tries]
         letter.tries += 1
@@ -194,15 +197,27 @@ class Whereabouts:
         """Send what is held back when the agent's queue may be there again."""
         try:
             if not await self._registrar.is_claimed(to):
-                # Nobody is about to make it: a request is not kept waiting for that.
-                for letter in list(self._missing.get(to, ())):
-                    if letter.kind == letters.REQUEST and not letter.about.wait:
-                        self._missing[to].remove(letter)
-                        self._nobody(letter.about)
+                self._let_go(to)
         except (LinkLost, AMQPError):
             pass  # all is sent again on the next connection
-        await asyncio.sleep(wait_s)
+        if to in self._missing:
+            await asyncio.sleep(wait_s)
         self._send_held(to)
+
+    def _let_go(self, to: str) -> None:
+        """Nobody is about to make the queue: a request is not kept waiting, nor is a stranger."""
+        held = self._missing.pop(to, ())
+        left: deque[Letter] = deque()
+        for letter in held:
+            request = letter.kind == letters.REQUEST
+            if (request and letter.about.wait) or (not request and to in self._met):
+                left.append(letter)
+            else:
+                letter.tries = len(_MISSING_S)
+                self._give_up(letter)
+        if left:
+            left.extend(self._missing.pop(to, ()))
+            self._missing[to] = left
 
     def _hold_back(self, letter: Letter) -> bool:
         """Keep a letter; whether it is the first to that agent."""
