@@ -20,7 +20,7 @@ from civitas.reasoning.asked import Asked, checked_content
 from civitas.reasoning.hooks import Hooked, expect
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import cut, json_text, readable
-from civitas.reasoning.reply import GIVEN, Reply
+from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
 from civitas.reasoning.turns import Turns
 from civitas.reasoning.watched import Watched
 
@@ -122,7 +122,8 @@ class ConversationalAgent(Hooked, Watched, Agent):
             what the agent replies
         """
         reply = await self.reply(content)
-        if reply.stop_reason in GIVEN:
+        # What nobody accepted is told if it is something.
+        if reply.stop_reason in (GIVEN if reply.text else ANSWERED):
             return reply.text
         if reply.error is not None:
             raise reply.error
