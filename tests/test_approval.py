@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from civitas.agent import Agent
 from civitas.approval import (
     ApprovalRequest,
     Approver,
@@ -153,6 +154,21 @@ def test_what_is_no_approver_refuses(caplog):
     assert "object" in caplog.text
 
 
+@pytest.mark.parametrize("wrong", (object(), 5, lambda request: True, RefuseAll))
+def test_an_agent_refuses_what_is_no_approver_at_once(wrong):
+    with pytest.raises(DefinitionError, match=r"agent 'a': approver= needs .*approve\(request\)"):
+        Agent("a", approver=wrong)
+
+
+def test_an_agent_takes_any_object_that_approves():
+    class Mine:
+        def approve(self, request):
+            return True
+
+    mine = Mine()
+    assert Agent("a", approver=mine).approver is mine
+
+
 def test_a_plain_approver_runs_beside_the_loop():
     async def both():
         free = threading.Event()
@@ -186,6 +202,13 @@ def test_asking_can_be_cancelled():
 
 def test_refuse_all_refuses():
     assert ask(RefuseAll()) is False
+
+
+def test_a_callback_that_is_none_is_refused_at_once():
+    with pytest.raises(DefinitionError, match="CallbackApprover takes a function, not 5"):
+        CallbackApprover(5)
+    with pytest.raises(DefinitionError, match="answer= is a function, not 'blue'"):
+        CallbackApprover(lambda request: True, answer="blue")
 
 
 def test_a_callback_is_given_the_request():

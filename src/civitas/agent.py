@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action, actions_of
-from civitas.approval import ApprovalRequest, Approver, Question, answer, approve
+from civitas.approval import ApprovalRequest, Approver, Question, answer, approve, check_approver
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
 
@@ -223,7 +223,8 @@ class Agent:
 
     Raises:
         InvalidId: the id is none
-        DefinitionError: an action's signature cannot be described
+        DefinitionError: an action's signature cannot be described, or an argument is none of what
+            it may be
     """
 
     id: str | int
@@ -254,6 +255,7 @@ class Agent:
         if concurrency != 1:
             self.concurrency = concurrency
         if approver is not None:
+            check_approver(approver, f"agent {id!r}")
             self.approver = approver
         if deps is not None:
             self.deps = deps

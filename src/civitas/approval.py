@@ -35,6 +35,7 @@ __all__ = [
     "TerminalApprover",
     "answer",
     "approve",
+    "check_approver",
     "escaped",
     "escaped_json",
 ]
@@ -115,6 +116,20 @@ class Approver(Protocol):
     def approve(self, request: ApprovalRequest) -> bool | Awaitable[bool]:
         """True permits; anything else refuses."""
         ...
+
+
+def check_approver(approver: object, whose: str) -> None:
+    """Refuse what is no approver: it would only be known by everything being refused.
+
+    Raises:
+        DefinitionError: it has no method `approve`
+    """
+    if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
+        given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
+        raise DefinitionError(
+            f"{whose}: approver= needs an object with a method approve(request), such as "
+            f"TerminalApprover() or CallbackApprover(function), not {given:.80}"
+        )
 
 
 async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
@@ -252,6 +267,9 @@ class CallbackApprover:
     Args:
         function: whether a request is permitted; only `True` permits
         answer: answers the questions of actions; without it there is nobody to ask
+
+    Raises:
+        DefinitionError: one of them is no function
     """
 
     def __init__(
@@ -259,6 +277,10 @@ class CallbackApprover:
         function: Callable[[ApprovalRequest], bool | Awaitable[bool]],
         answer: Callable[[Question], str | Awaitable[str]] | None = None,
     ) -> None:
+        if not callable(function):
+            raise DefinitionError(f"CallbackApprover takes a function, not {function!r:.80}")
+        if answer is not None and not callable(answer):
+            raise DefinitionError(f"CallbackApprover: answer= is a function, not {answer!r:.80}")
         self.function = function
         self.answer = answer
 

@@ -818,6 +818,28 @@ def test_interrupted_while_it_reads_it_is_exit_code_130(folder: Path) -> None:
     assert said.strip() == b"civitas: interrupted"
 
 
+def test_interrupted_while_it_waits_for_an_answer_it_runs_no_further_line(folder: Path) -> None:
+    with OpenAIServer(HANG) as server:
+        process = subprocess.Popen(
+            [*CHAT, "--model", f"{server.url}#m", "--agent", "my_agents:Calculator"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environment(),
+        )
+        assert process.stdin is not None
+        process.stdin.write(b'/Chatty.say content:"Hello?"\n/Calculator.add a:1 b:2\n')
+        process.stdin.flush()
+        server.wait_for_request()
+        process.send_signal(signal.SIGINT)
+        shown, said = process.communicate(timeout=WAIT)
+        server.wait_for_close()
+    assert process.returncode == 130
+    assert "add" not in shown.decode()
+    assert said.strip() == b"civitas: interrupted"
+
+
 # -- whom it is with -------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from civitas import (
+    ActionError,
     Agent,
     Budget,
     Call,
@@ -377,6 +378,13 @@ def test_a_wrong_setting_is_named(wrong: dict[str, Any], told: str) -> None:
     assert isinstance(raised.value, TypeError)
 
 
+@pytest.mark.parametrize("ids", (("R", "R"), (7, "7")))
+def test_two_r_of_one_id_are_refused(ids: tuple[Any, Any]) -> None:
+    workers = [ReActAgent(id, "local") for id in ids]
+    with pytest.raises(ConfigError, match=f"two agents of the id '{ids[1]}'"):
+        DualActConfig(ReActAgent("H", "local"), workers)
+
+
 def test_its_parts() -> None:
     human, reactive = ReActAgent("H", "local"), ReActAgent("R", "local")
     dual = DualActAgent(DualActConfig(human=human, reactive=reactive))
@@ -536,6 +544,18 @@ def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None
     if fault == "raises" or type != "pre_reasoning":
         assert reply.stop_reason == "error"
         assert type in reply.detail
+
+
+@pytest.mark.parametrize(
+    ("type", "given"), (("post_reasoning", "decision"), ("post_acting", "conclusion"))
+)
+def test_a_hook_that_gives_what_will_not_do_is_named(type: str, given: str) -> None:
+    dual, _, _ = two([GO, DONE], ["three"])
+    dual.register_hook(type, "fine", lambda *_: None)
+    dual.register_hook(type, "wrong", lambda *_: {given: 5})
+    reply = dual.reply_sync("Count.")
+    assert reply.stop_reason == "error"
+    assert f"the {type} hook 'wrong' failed" in reply.detail
 
 
 def test_events_of_both_in_order() -> None:
@@ -729,6 +749,34 @@ def test_in_a_space_it_is_asked_by_say() -> None:
         assert me.ask("dualact", "say", content="How many?").result(WAIT) == "3"
 
 
+def test_a_say_is_given_the_conclusion_that_nobody_accepted() -> None:
+    dual, _, _ = two([GO, GO], ["3"], max_hr_loops=1)
+    with NativeSpace() as space:
+        space.add(dual)
+        me = space.add(Agent("me"))
+        assert me.ask("dualact", "say", content="How many?").result(WAIT) == "3"
+
+
+@pytest.mark.parametrize(
+    ("decisions", "works", "options", "told"),
+    (
+        ([GO], ["3"], {}, "scripted: asked for reply"),
+        ([GO], [], {"budget": Budget(model_calls=1)}, "budget"),
+        ([GO, GO], [], {"max_hr_loops": 1}, "did not accept after 1 run"),
+    ),
+    ids=("H fails", "R has no budget", "R fails until it may no more"),
+)
+def test_a_say_is_an_error_where_there_is_no_conclusion(
+    decisions: list[Any], works: list[Any], options: dict[str, Any], told: str
+) -> None:
+    dual, _, _ = two(decisions, works, **options)
+    with NativeSpace() as space:
+        space.add(dual)
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match=told):
+            me.ask("dualact", "say", content="How many?").result(WAIT)
+
+
 @pytest.mark.parametrize("place", ("human", "reactive"))
 def test_a_dual_act_within_another(place: str) -> None:
     inner, _, _ = two([GO, DONE], [DONE if place == "human" else "3"], id="inner")
@@ -748,6 +796,57 @@ def test_an_answer_by_a_schema_is_rs() -> None:
     dual, _, _ = two([GO, DONE], ["There are three.", "3"])
     reply = dual.reply_sync("How many?", schema=int)
     assert (reply.value, reply.text) == (3, "3")
+
+
+def test_the_value_is_that_of_the_conclusion_and_of_none_before() -> None:
+    class Worker(Speaker):
+        runs = 0
+
+        async def reply(self, text: str, schema: Any = None) -> Reply:
+            self.runs += 1
+            if self.runs == 2:
+                raise ConnectionError("the worker is gone")
+            return Reply("7", 7, [], [], Usage(), "done")
+
+    h = ScriptedModel([GO, GO, DONE])
+    dual = DualActAgent(DualActConfig(ReActAgent("H", h), Worker()))
+    reply = dual.reply_sync("How many?", schema=int)
+    assert (reply.stop_reason, reply.r_runs) == ("terminated", 2)
+    assert reply.value == reply.text != "7"
+
+
+@pytest.mark.parametrize("first", ("R0", "R1"))
+def test_the_values_of_several_r_are_by_their_ids(first: str) -> None:
+    async def main() -> None:
+        ended = asyncio.Event()
+
+        def answer(id: str, value: str) -> Any:
+            async def answered(*_: Any) -> str:
+                if id == first:
+                    ended.set()
+                else:
+                    await ended.wait()
+                return value
+
+            return answered
+
+        workers = [
+            ReActAgent(id, ScriptedModel([answer(id, value)]))
+            for id, value in (("R0", "1"), ("R1", "2"))
+        ]
+        dual = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([GO, DONE])), workers))
+        async with asyncio.timeout(WAIT):
+            reply = await dual.reply("How many?", schema=int)
+        assert (reply.text, reply.value) == ("R0: 1\nR1: 2", {"R0": 1, "R1": 2})
+
+    asyncio.run(main())
+
+
+def test_the_value_of_a_conclusion_that_a_hook_replaced_is_its_text() -> None:
+    dual, _, _ = two([GO, DONE], ["7"])
+    dual.register_hook("post_acting", "other", lambda *_: {"conclusion": Conclusion("eight")})
+    reply = dual.reply_sync("How many?", schema=int)
+    assert (reply.text, reply.value) == ("eight", "eight")
 
 
 def test_threads_are_those_of_both() -> None:

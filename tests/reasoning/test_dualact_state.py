@@ -69,7 +69,7 @@ TURNS = [
 ]
 
 
-async def paused(dual: DualActAgent, type: str, loop: int) -> dict[str, Any]:
+async def paused(dual: DualActAgent, type: str, loop: int, schema: Any = None) -> dict[str, Any]:
     """Its state after a turn, from the hook; then it is cancelled."""
     saved: list[dict[str, Any]] = []
 
@@ -79,7 +79,7 @@ async def paused(dual: DualActAgent, type: str, loop: int) -> dict[str, Any]:
             task.cancel()
 
     dual.register_hook(type, "save", save)
-    task = asyncio.create_task(dual.reply("Count."))
+    task = asyncio.create_task(dual.reply("Count.", schema))
     try:
         await task
     except asyncio.CancelledError:
@@ -160,6 +160,43 @@ def test_with_one_memory_it_goes_on_too() -> None:
     other.load_state_dict(saved)
     assert other.human_agent.memory is other.reactive_agent.memory
     assert other.state_dict() == saved
+
+
+INTEGER = {"type": "integer"}
+
+
+@pytest.mark.parametrize("asked", (INTEGER, int), ids=("a schema", "a type"))
+def test_it_goes_on_as_it_was_asked_for_in_the_same_process(asked: Any) -> None:
+    dual = whole_number()
+    asyncio.run(paused(dual, "post_reasoning", 1, schema=asked))
+    assert asyncio.run(dual.resume()).value == 7
+
+
+def test_a_schema_is_kept_with_the_state() -> None:
+    saved = asyncio.run(paused(whole_number(), "post_reasoning", 1, schema=INTEGER))
+    other = whole_number(decided=1)
+    other.load_state_dict(saved)
+    assert asyncio.run(other.resume()).value == 7
+
+
+def test_a_type_is_not_kept_with_the_state_and_is_given_again() -> None:
+    saved = asyncio.run(paused(whole_number(), "post_reasoning", 1, schema=int))
+    other = whole_number(decided=1)
+    other.load_state_dict(saved)
+    with pytest.raises(StateError, match=r"'dualact' was asked for an answer of a type.*resume\("):
+        asyncio.run(other.resume())
+    assert asyncio.run(other.resume(schema=int)).value == 7
+
+
+def whole_number(decided: int = 0) -> DualActAgent:
+    """H sends R once and accepts; R says seven.
+
+    Args:
+        decided: how many decisions of H were made before
+    """
+    decisions = [namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")]
+    human = ReActAgent("H", ScriptedModel(decisions[decided:]))
+    return DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel(["7"]))))
 
 
 def test_there_must_be_something_to_go_on_with() -> None:

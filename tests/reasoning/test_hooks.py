@@ -250,17 +250,25 @@ def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
 
 @pytest.mark.parametrize(
     ("type", "changed"),
-    (("post_reply", {"reply": "text"}), ("post_acting", {"result": "text"})),
+    (
+        ("pre_reply", {"text": 5}),
+        ("post_reply", {"reply": "text"}),
+        ("post_reply", {"reply": 5}),
+        ("post_acting", {"result": "text"}),
+        ("post_acting", {"result": 5}),
+    ),
 )
 def test_a_hook_that_puts_something_else_in_place_is_named(
     type: str, changed: dict[str, Any]
 ) -> None:
     thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
+    thinker.register_hook(type, "fine", lambda *_: None)
     thinker.register_hook(type, "wrong", lambda *_: changed)
+    thinker.register_hook(type, "after", lambda *_: pytest.fail("it goes on"))
     reply = thinker.reply_sync("go")
     assert isinstance(reply, Reply)
     assert reply.stop_reason == "error"
-    assert type in reply.detail
+    assert f"the {type} hook 'wrong' failed" in reply.detail
 
 
 @pytest.mark.parametrize(

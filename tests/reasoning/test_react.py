@@ -157,6 +157,23 @@ def test_the_system_part_is_left_out_if_empty() -> None:
         assert [m["role"] for m in model.prompts[0]] == ["user"]
 
 
+@pytest.mark.parametrize("priority", ("high", None, True, float("nan"), [1]))
+def test_a_goal_whose_priority_is_no_number_is_refused(priority: Any) -> None:
+    goals = [Goal(1, "right", "Be right."), Goal(priority, "brief", "Be brief.")]
+    with pytest.raises(
+        DefinitionError, match="agent 'thinker': goals= has 'brief', whose priority"
+    ):
+        agent(say("2"), goals=goals)
+
+
+def test_priorities_may_be_any_real_numbers() -> None:
+    goals = [Goal(2.5, "brief", "Be brief."), Goal(-1, "right", "Be right.")]  # type: ignore[arg-type]
+    thinker, model = agent(say("2"), goals=goals)
+    thinker.reply_sync("1 + 1?")
+    system = model.prompts[0][0]["content"]
+    assert system.index("Be right.") < system.index("Be brief.")
+
+
 def test_goals_may_change() -> None:
     thinker, model = agent(say("ok"))
     thinker.goals.append(Goal(1, "kind", "Be kind."))

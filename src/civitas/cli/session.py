@@ -87,9 +87,9 @@ class Session:
 
         def interrupt() -> None:
             nonlocal interrupted
-            if self._awaited:
+            if console.interactive:
                 self.interrupt()
-            elif not console.interactive:
+            else:  # nobody is there to write another line than those that would follow
                 interrupted = True
                 task.cancel()
 

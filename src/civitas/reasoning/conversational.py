@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -20,11 +20,12 @@ from civitas.reasoning.asked import Asked, checked_content
 from civitas.reasoning.hooks import Hooked, expect
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import cut, json_text, readable
-from civitas.reasoning.reply import GIVEN, Reply
+from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
 from civitas.reasoning.turns import Turns
 from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.reasoning.events import Event
     from civitas.reasoning.stream import ReplyStream
 
@@ -109,6 +110,11 @@ class ConversationalAgent(Hooked, Watched, Agent):
         """Remember a chat message."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
 
+    @property
+    def _member_agents(self) -> Sequence[Any]:
+        """Those that reply on its behalf."""
+        return ()
+
     # -- asking it ---------------------------------------------------------------------------------
 
     @action
@@ -122,7 +128,8 @@ class ConversationalAgent(Hooked, Watched, Agent):
             what the agent replies
         """
         reply = await self.reply(content)
-        if reply.stop_reason in GIVEN:
+        # What nobody accepted is told if it is something.
+        if reply.stop_reason in (GIVEN if reply.text else ANSWERED):
             return reply.text
         if reply.error is not None:
             raise reply.error
@@ -362,6 +369,26 @@ class ConversationalAgent(Hooked, Watched, Agent):
             yield
         finally:
             turns.end()
+
+    def _approver(self) -> Approver | None:
+        """Its own approver or its space's, or that of what it is a member of and replies for."""
+        approver = super()._approver()
+        if approver is not None:
+            return approver
+        replying = [each.agent for each in _REPLYING.get()]
+        while replying and replying[-1] is not self:
+            replying.pop()
+        member: Agent = self
+        for agent in reversed(replying):
+            # Whoever merely called it, by a tool, does not answer for it.
+            if isinstance(agent, ConversationalAgent) and any(
+                each is member for each in agent._member_agents
+            ):
+                approver = Agent._approver(agent)
+                if approver is not None:
+                    return approver
+                member = agent
+        return None
 
     async def _respond_with_hooks(self, asked: Asked) -> Reply:
         hooks = self._hooks

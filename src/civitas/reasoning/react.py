@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ACCESS_DENIED, AccessPolicy, Action, ActionRegistry
@@ -107,6 +108,7 @@ class ReActAgent(ConversationalAgent):
             self._goals = list(goals)
             for goal in self._goals:
                 _has(goal, ("priority", "name", "description"), "goals", id)
+                _rank(goal, id)
         if memory is not None:
             _has(memory, ("add_memory", "get_memories"), "memory", id)
             self._memory = memory
@@ -290,6 +292,17 @@ def _has(part: object, names: tuple[str, ...], what: str, id: str | int) -> None
         given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
         raise DefinitionError(
             f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
+        )
+
+
+def _rank(goal: Goal, id: str | int) -> None:
+    """Refuse a priority that cannot be ordered with others: every reply would fail by it."""
+    given: Any = goal.priority
+    # Only what is no number, such as NaN, differs from itself.
+    if not isinstance(given, Real) or isinstance(given, bool) or given != given:
+        raise DefinitionError(
+            f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the most "
+            f"important, not {given!r:.80}"
         )
 
 

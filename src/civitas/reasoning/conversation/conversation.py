@@ -134,6 +134,10 @@ class Conversation(ConversationalAgent):
         """Where it stands: what was said, who spoke last. To be read."""
         return self._state
 
+    @property
+    def _member_agents(self) -> list[Any]:
+        return list(self.agents.values())
+
     # -- asking it ---------------------------------------------------------------------------------
 
     async def reply(

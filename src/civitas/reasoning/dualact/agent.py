@@ -137,6 +137,10 @@ class DualActAgent(ConversationalAgent):
     def _agents(self) -> list[Any]:
         return [self.config.human, *self.config.reactives]
 
+    @property
+    def _member_agents(self) -> list[Any]:
+        return self._agents
+
     # -- its state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
