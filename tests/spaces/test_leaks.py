@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from types import CoroutineType
 from typing import Any
 
 import pytest
@@ -200,7 +201,7 @@ def test_agents_that_came_and_went(space: NativeSpace) -> None:
     before = calm(space, me)
     come_and_go(1000)
     assert grown(before, calm(space, me), by=POOL) == {}
-    assert sum(isinstance(each, Server) for each in gc.get_objects()) == 0
+    assert sum(type(each) is Server for each in gc.get_objects()) == 0
 
 
 def test_a_request_that_is_polled_keeps_no_trace_of_it(space: NativeSpace) -> None:
@@ -214,7 +215,7 @@ def test_a_request_that_is_polled_keeps_no_trace_of_it(space: NativeSpace) -> No
             with pytest.raises(TimeoutError):
                 held.result(timeout=0)
         gc.collect()
-        return sum(isinstance(each, threading.Event) for each in gc.get_objects())
+        return sum(type(each) is threading.Event for each in gc.get_objects())
 
     before = poll(10)
     assert poll(1000) <= before + 10
@@ -272,5 +273,5 @@ def test_a_space_that_is_closed_as_handlers_begin_leaves_no_coroutine_behind() -
     for many in (1, 2, 3, 5, 8, 13) * 10:
         open_and_close(many)
     gc.collect()  # one that nothing holds any more complains now, and pytest listens
-    left = [each for each in gc.get_objects() if inspect.iscoroutine(each)]
+    left = [each for each in gc.get_objects() if type(each) is CoroutineType]
     assert [each for each in left if inspect.getcoroutinestate(each) == inspect.CORO_CREATED] == []
