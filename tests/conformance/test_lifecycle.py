@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
+from civitas import Agent, RuleApprover, action
 from civitas.errors import (
     AgentNotFound,
     AgentStopped,
@@ -688,3 +688,9 @@ def test_an_unserializable_message_changes_nothing(space: Any) -> None:
         me.ask("doer", "echo", value=object())
     assert space.statistics()["agents"]["doer"]["waiting"] == 0
     assert me.ask("doer", "echo", value=1).result(timeout=WAIT_S) == 1
+
+
+@pytest.mark.parametrize("wrong", (5, "yes", RuleApprover, print))
+def test_a_space_with_what_is_no_approver_is_refused_at_once(make_space: Any, wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"a method approve\(request\)"):
+        make_space(approver=wrong)

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from civitas.action import is_async
 from civitas.agent import CURRENT, Agent, overrides
-from civitas.approval import Approver
+from civitas.approval import Approver, check_approver
 from civitas.errors import (
     AgentNotFound,
     AgentStopped,
@@ -56,6 +56,8 @@ class Space:
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         if type(mailbox) is not int or mailbox < 1:
             raise DefinitionError(f"mailbox= is 1 or more, not {mailbox!r}")
+        if approver is not None:
+            check_approver(approver, type(self).__name__)
         self.approver = approver
         self._mailbox = mailbox
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
