@@ -475,7 +475,7 @@ def test_a_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path
         second.set()
         terminal.type("y\r")
         shown = terminal.until(READY)
-        assert "response  …ing to you.\r\n" in shown
+        assert "response  …ing" in shown  # it goes on, and others may come between once more
         assert "FunctionAI → You  response  There are two.\r\n" in shown
         assert terminal.leave() == 0
 
