@@ -24,6 +24,7 @@ ORDER = (
     "errors",
     "jsonvalue",
     "sqlitefile",
+    "sqlitepool",
     "message",
     "slash",
     "docstring",

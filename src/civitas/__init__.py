@@ -60,12 +60,14 @@ if TYPE_CHECKING:
     from civitas.errors import InvalidArguments as InvalidArguments
     from civitas.errors import InvalidId as InvalidId
     from civitas.errors import InvalidMessage as InvalidMessage
+    from civitas.errors import JournalError as JournalError
     from civitas.errors import MailboxFull as MailboxFull
     from civitas.errors import MemoryFileError as MemoryFileError
     from civitas.errors import MissingExtra as MissingExtra
     from civitas.errors import ModelError as ModelError
     from civitas.errors import NobodyToAsk as NobodyToAsk
     from civitas.errors import NoSuchFile as NoSuchFile
+    from civitas.errors import NoSuchRun as NoSuchRun
     from civitas.errors import NotAFile as NotAFile
     from civitas.errors import NotInSpace as NotInSpace
     from civitas.errors import NotPermitted as NotPermitted
@@ -75,6 +77,8 @@ if TYPE_CHECKING:
     from civitas.errors import RequestCancelled as RequestCancelled
     from civitas.errors import RequestError as RequestError
     from civitas.errors import RequestTimeout as RequestTimeout
+    from civitas.errors import RunHeld as RunHeld
+    from civitas.errors import RunMismatch as RunMismatch
     from civitas.errors import SlashError as SlashError
     from civitas.errors import SpaceClosed as SpaceClosed
     from civitas.errors import StateError as StateError
@@ -82,6 +86,7 @@ if TYPE_CHECKING:
     from civitas.errors import UnknownPrice as UnknownPrice
     from civitas.errors import WeightsError as WeightsError
     from civitas.goal import Goal as Goal
+    from civitas.journal import Journal as Journal
     from civitas.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
     from civitas.memory.embedder import Embedder as Embedder
     from civitas.memory.embedder import HashEmbedder as HashEmbedder
@@ -211,11 +216,13 @@ _HOMES = {
         "InvalidArguments",
         "InvalidId",
         "InvalidMessage",
+        "JournalError",
         "MailboxFull",
         "MemoryFileError",
         "MissingExtra",
         "ModelError",
         "NoSuchFile",
+        "NoSuchRun",
         "NobodyToAsk",
         "NotAFile",
         "NotInSpace",
@@ -226,6 +233,8 @@ _HOMES = {
         "RequestCancelled",
         "RequestError",
         "RequestTimeout",
+        "RunHeld",
+        "RunMismatch",
         "SlashError",
         "SpaceClosed",
         "StateError",
@@ -234,6 +243,7 @@ _HOMES = {
         "WeightsError",
     ),
     "civitas.goal": ("Goal",),
+    "civitas.journal": ("Journal",),
     "civitas.memory.bounded": ("TokenBoundedMemory",),
     "civitas.memory.embedder": (
         "Embedder",

@@ -34,11 +34,13 @@ __all__ = [
     "InvalidArguments",
     "InvalidId",
     "InvalidMessage",
+    "JournalError",
     "MailboxFull",
     "MemoryFileError",
     "MissingExtra",
     "ModelError",
     "NoSuchFile",
+    "NoSuchRun",
     "NobodyToAsk",
     "NotAFile",
     "NotInSpace",
@@ -49,6 +51,8 @@ __all__ = [
     "RequestCancelled",
     "RequestError",
     "RequestTimeout",
+    "RunHeld",
+    "RunMismatch",
     "SlashError",
     "SpaceClosed",
     "StateError",
@@ -309,6 +313,58 @@ class InboxError(CivitasError):
         super().__init__(f"inbox {path!r}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class JournalError(CivitasError):
+    """A journal cannot be used or written. The text names the file and says what to do.
+
+    Attributes:
+        path: the file, as it was given
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"journal {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class NoSuchRun(CivitasError, LookupError):
+    """A journal has no run of that id; the text says which it has."""
+
+
+class RunHeld(CivitasError):
+    """Somebody else works on the run: a run has one writer.
+
+    Attributes:
+        run_id: the run's id
+        holder: who it is, such as `process 4711 on host`
+    """
+
+    def __init__(self, run_id: str, holder: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is being worked on by {holder}: wait for it, or end it, and call "
+            "again; or give this one another run_id"
+        )
+        self.run_id = run_id
+        self.holder = holder
+
+
+class RunMismatch(CivitasError):
+    """A run was begun by another program than the one that would go on with it.
+
+    Attributes:
+        run_id: the run's id
+        changed: what is not as it was, such as `task` or `model`
+    """
+
+    def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
+        super().__init__(
+            f"run {run_id!r} was begun with another {' and '.join(changed)} ({detail}): make it as "
+            f"it was, take another run_id, or go on in a copy: journal.fork({run_id!r}), or "
+            f"`civitas resume {run_id} --force`"
+        )
+        self.run_id = run_id
+        self.changed = changed
 
 
 class StateError(CivitasError, ValueError):

@@ -147,6 +147,14 @@ class SQLiteFile(Generic[E]):
             )
         return int(version)
 
+    def is_current(self, connection: sqlite3.Connection) -> bool:
+        """Whether it has had all of the migrations.
+
+        Raises:
+            E: as `version`
+        """
+        return self.version(connection) == len(self._migrations)
+
     def migrate(self, connection: sqlite3.Connection) -> None:
         """Bring it up to date, in one transaction.
 

@@ -77,14 +77,14 @@ def test_another_programs_database_is_left_as_it_is(tmp_path: Path, statement: s
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("version", (2, 1000, -1))
+@pytest.mark.parametrize("version", (3, 1000, -1))
 def test_another_version_is_named(path: Path, version: int) -> None:
     changed(path, f"PRAGMA user_version = {version}")
     with pytest.raises(
-        MemoryFileError, match=f"it has version {version}, and this civitas knows up to 1: use"
+        MemoryFileError, match=f"it has version {version}, and this civitas knows up to 2: use"
     ):
         SQLiteMemory(path)
-    changed(path, "PRAGMA user_version = 1")
+    changed(path, "PRAGMA user_version = 2")
     with SQLiteMemory(path) as memory:
         assert len(list(memory.messages())) == 100
 
@@ -275,19 +275,19 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     path = tmp_path / "memory.db"
     with SQLiteMemory(path) as memory:
         memory.add_memory(user("a"))
-    # What a second version would be: first one that breaks half-way, then one that does not.
+    # What a next version would be: first one that breaks half-way, then one that does not.
     add = "ALTER TABLE memories ADD COLUMN mood TEXT"
     monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS, (add, "ALTER TABLE none ADD x")))
     with pytest.raises(MemoryFileError, match="no such table: none"):
         SQLiteMemory(path)
     db = sqlite3.connect(path)
     columns = [row[1] for row in db.execute("PRAGMA table_info(memories)")]
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
     db.close()
     assert "mood" not in columns
-    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS[:1], (add,)))
+    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS[:2], (add,)))
     with SQLiteMemory(path) as memory:
         assert memory.get_memories() == [user("a")]
     db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
     db.close()

@@ -120,25 +120,45 @@ class SQLiteMemory(Memory):
             NotJSON: something in it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; it is not added
         """
-        if not isinstance(memory, dict):
-            raise TypeError(
-                f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
-            )
-        item = copy_json(memory, "memory")
-        role = item.get("role")
-        row = (role if isinstance(role, str) else None, json.dumps(item, ensure_ascii=False))
-        found = found_text(item)
+        row = _row(memory)
         with self._file.writing() as db:
-            thread = thread_number(db, self._id)
-            if thread is None:
-                thread = db.execute("INSERT INTO threads (id) VALUES (?)", (self._id,)).lastrowid
-            number = db.execute(
-                "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, *row)
-            ).lastrowid
-            db.execute(
-                "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)",
-                (number, f"t{thread}", found),
-            )
+            _insert(db, self._thread(db), row)
+
+    def add_once(self, memory: dict[str, Any], run: str, number: int) -> None:
+        """Add a message of a run that is recorded in a journal, unless it was added before.
+
+        Args:
+            memory: the message
+            run: what the run is known by
+            number: which message of the run it is, from 0; all before it have been added
+
+        Raises:
+            TypeError, NotJSON, MemoryFileError: as `add_memory`
+        """
+        if type(self).add_memory is not SQLiteMemory.add_memory:
+            # What a subclass makes of a message is its own; then it is told twice where the
+            # process is killed between the two.
+            with self._file.reading() as db:
+                told = _told(db, thread_number(db, self._id), run)
+            if told <= number:
+                self.add_memory(memory)
+                with self._file.writing() as db:
+                    _tell(db, self._thread(db), run, number + 1)
+            return
+        row = _row(memory)
+        with self._file.writing() as db:
+            thread = self._thread(db)
+            if _told(db, thread, run) <= number:
+                _insert(db, thread, row)
+                _tell(db, thread, run, number + 1)
+
+    def _thread(self, db: sqlite3.Connection) -> int:
+        """The thread's number; it is made if it is not there."""
+        thread = thread_number(db, self._id)
+        if thread is None:
+            thread = db.execute("INSERT INTO threads (id) VALUES (?)", (self._id,)).lastrowid
+            assert thread is not None
+        return thread
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The messages for a prompt: the last of the thread that fit, the oldest first.
@@ -398,3 +418,41 @@ class SQLiteMemory(Memory):
 def _copied(item: dict[str, Any]) -> dict[str, Any]:
     copied: dict[str, Any] = copy_json(item)
     return copied
+
+
+def _row(memory: Any) -> tuple[str | None, str, str]:
+    """A message as it is stored: its role, itself as JSON text, and the words that find it."""
+    if not isinstance(memory, dict):
+        raise TypeError(
+            f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
+        )
+    item = copy_json(memory, "memory")
+    role = item.get("role")
+    text = json.dumps(item, ensure_ascii=False)
+    return (role if isinstance(role, str) else None, text, found_text(item))
+
+
+def _insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
+    role, text, found = row
+    number = db.execute(
+        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
+    ).lastrowid
+    db.execute(
+        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
+    )
+
+
+def _told(db: sqlite3.Connection, thread: int | None, run: str) -> int:
+    """How many messages of a run the thread was told."""
+    row = db.execute(
+        "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _tell(db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
+    db.execute(
+        "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
+        "DO UPDATE SET messages = excluded.messages",
+        (thread, run, messages),
+    )

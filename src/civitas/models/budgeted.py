@@ -113,7 +113,7 @@ class BudgetedModel:
             each = [BudgetedModel(part, budget) for part in self.model.models]
             self._obeying = FallbackModel(each, name=self.name)
         else:
-            self._cost(0, 0)
+            self.cost(0, 0)
             self._output_bound()
 
     def __getattr__(self, name: str) -> Any:
@@ -205,7 +205,7 @@ class BudgetedModel:
             raise ModelError(f"{self.name}: there are no messages to answer")
         bound = _Bound(self._input_bound(messages, actions, schema), self._output_bound())
         tokens = (bound.input or 0) + (bound.output or 0)
-        usd = self._cost(bound.input or 0, bound.output or 0)
+        usd = self.cost(bound.input or 0, bound.output or 0)
         try:
             if bound.input is not None and bound.output is not None:
                 return bound, self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
@@ -263,7 +263,12 @@ class BudgetedModel:
             )
         return bound
 
-    def _cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """What so many tokens cost, in US dollars; 0 where nothing limits money.
+
+        Raises:
+            UnknownPrice: nobody has stated the price
+        """
         prices = self.budget.prices
         try:
             return (_PRICES if prices is None else prices).cost(
@@ -275,7 +280,7 @@ class BudgetedModel:
             raise
 
     def _is_free(self) -> bool:
-        return not self._cost(1, 1)
+        return not self.cost(1, 1)
 
     # -- the call, and after it --------------------------------------------------------------------
 
@@ -312,7 +317,7 @@ class BudgetedModel:
         if input is None or output is None:
             held.settle()  # nothing better is known
         else:
-            held.settle(tokens=input + output, usd=self._cost(input, output))
+            held.settle(tokens=input + output, usd=self.cost(input, output))
 
 
 def _has_more_than_text(message: Any) -> bool:

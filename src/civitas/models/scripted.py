@@ -64,6 +64,7 @@ class ScriptedModel:
         self._max_tokens = max_tokens
         self.received: list[list[dict[str, Any]]] = []
         self._replies = list(replies)
+        self._skipped = 0
 
     @property
     def max_tokens(self) -> int | None:
@@ -125,11 +126,15 @@ class ScriptedModel:
                 yield TextPiece(piece)
         yield ModelReply("".join(said))
 
+    def skip(self, replies: int) -> None:
+        """Pass over some replies: a run that goes on in another process was given them before."""
+        self._skipped += replies
+
     def _next(self, messages: list[dict[str, Any]]) -> tuple[int, Any]:
         """The place of the next reply, and the reply."""
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
-        place = len(self.received)
+        place = len(self.received) + self._skipped
         self.received.append(list(messages))
         if place >= len(self._replies):
             raise ModelError(

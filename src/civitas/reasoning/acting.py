@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
 from civitas.agent import Context
+from civitas.approval import ApprovalRequest
 from civitas.environment import execute_in_thread, failed
-from civitas.errors import DefinitionError, HookError, InvalidArguments, NotPermitted
+from civitas.errors import DefinitionError, HookError, InvalidArguments, JournalError, NotPermitted
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Wanted
@@ -21,19 +22,38 @@ if TYPE_CHECKING:
 
     from civitas.reasoning.react import ReActAgent
 
-__all__ = ["execute", "with_hooks"]
+__all__ = ["Permission", "execute", "with_hooks"]
 
 logger = logging.getLogger("civitas.reasoning")
 
 
-async def execute(agent: ReActAgent, call: Wanted, run_id: str) -> dict[str, Any]:
-    """Execute a call, as far as it is permitted, and give its result."""
+async def execute(
+    agent: ReActAgent,
+    call: Wanted,
+    run_id: str,
+    begin: Callable[[], Awaitable[None]] | None = None,
+    known: Permission | None = None,
+) -> dict[str, Any]:
+    """Execute a call, as far as it is permitted, and give its result.
+
+    Args:
+        agent: on whose behalf
+        call: the call
+        run_id: the id of the run
+        begin: writes down that it is executed, once it is permitted
+        known: knows, and keeps, what whoever was asked has said
+
+    Raises:
+        JournalError: that could not be written; it was not executed
+    """
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
     try:
-        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(agent, call):
+        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(agent, call, known):
             return failed(NotPermitted(f'"{call.name}" not permitted'))
+        if begin is not None:
+            await begin()
         kwargs = _injected(agent, chosen, call.kwargs, run_id)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # an environment of the user's own, with only the sync form
@@ -47,12 +67,26 @@ async def execute(agent: ReActAgent, call: Wanted, run_id: str) -> dict[str, Any
         if task is None or task.cancelling():
             raise
         return failed(error)  # something that was awaited was cancelled, not this
+    except JournalError:
+        raise
     except Exception as error:
         logger.exception("the environment of agent %r failed on %r", agent.id, call.name)
         return failed(error)
     if not isinstance(result, dict):
         return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
     return result
+
+
+class Permission(Protocol):
+    """Whether a call was permitted, kept for when its run goes on."""
+
+    def has(self, fingerprint: str) -> bool:
+        """Whether exactly this was."""
+        ...
+
+    def keep(self, fingerprint: str) -> None:
+        """Keep that it was."""
+        ...
 
 
 async def with_hooks(
@@ -130,13 +164,16 @@ def _injected(
     return kwargs
 
 
-async def _permits(agent: ReActAgent, call: Wanted) -> bool:
+async def _permits(agent: ReActAgent, call: Wanted, known: Permission | None) -> bool:
     """Whether this very call may be executed; whoever is asked cannot change it."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:
         return False
     id = str(agent.id)
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
+    about = "" if known is None else ApprovalRequest.of(message).fingerprint
+    if known is not None and known.has(about):
+        return True
     ask: Callable[..., Any] = agent.request_permission
     try:
         if is_async(ask):
@@ -146,4 +183,8 @@ async def _permits(agent: ReActAgent, call: Wanted) -> bool:
     except Exception:
         logger.exception("request_permission of agent %r failed on %r", agent.id, call.name)
         return False
-    return permitted is True
+    if permitted is not True:
+        return False
+    if known is not None:
+        known.keep(about)
+    return True

@@ -10,6 +10,7 @@ from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.prompts import readable
 
 if TYPE_CHECKING:
+    from civitas.journal import Record
     from civitas.reasoning.events import Event
 
 __all__ = ["Asked", "checked_content"]
@@ -23,11 +24,22 @@ class Asked:
         schema: what the answer is to be: a JSON schema or a type; None for any text
         thread: the conversation that it belongs to; None for the agent's own
         run_id: the id of the run
+        given: the same as it was given, before hooks
         emit: where events go; None if nobody looks
+        record: where the run is recorded, if that is part of another's; else None
         resumed: whether a reply that was stopped goes on
     """
 
-    __slots__ = ("content", "emit", "resumed", "run_id", "schema", "thread")
+    __slots__ = (
+        "content",
+        "emit",
+        "given",
+        "record",
+        "resumed",
+        "run_id",
+        "schema",
+        "thread",
+    )
 
     def __init__(
         self,
@@ -38,10 +50,12 @@ class Asked:
         emit: Callable[[Event], Any] | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
+        self.given = self.content
         self.schema = schema
         self.thread = None if thread is None else _text(str(thread), "thread")
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
         self.emit = emit
+        self.record: Record | None = None
         self.resumed = False
 
 

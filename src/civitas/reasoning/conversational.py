@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -26,10 +26,11 @@ from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
+    from civitas.journal import Record
     from civitas.reasoning.events import Event
     from civitas.reasoning.stream import ReplyStream
 
-__all__ = ["Conversational", "ConversationalAgent", "Underway"]
+__all__ = ["Conversational", "ConversationalAgent", "Underway", "joined"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -58,6 +59,19 @@ class Conversational(Protocol):
         ...
 
 
+@contextmanager
+def joined(agent: Any, record: Record) -> Iterator[None]:
+    """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
+    token = _JOINED.set((agent, record))
+    try:
+        yield
+    finally:
+        try:
+            _JOINED.reset(token)
+        except ValueError:
+            pass  # never finished, and now thrown away in another context
+
+
 class Underway(Protocol):
     """A reply under way, as far as it can be steered. In its agent's thread only."""
 
@@ -80,6 +94,9 @@ class _Replying:
         self.agent = agent
         self.open = True
 
+
+_JOINED: ContextVar[tuple[Agent, Record] | None] = ContextVar("civitas_joined", default=None)
+"""Whose reply is asked for as part of a run that is recorded, and where it is to be recorded."""
 
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply."""
@@ -311,6 +328,11 @@ class ConversationalAgent(Hooked, Watched, Agent):
     async def _carried(self, asked: Asked) -> Reply:
         # Looked at here: on the space's loop another context holds.
         outer = _REPLYING.get()
+        joined = _JOINED.get()
+        if joined is not None and joined[0] is self:
+            # For this reply alone, not for another one that it leads to.
+            asked.record = joined[1]
+            _JOINED.set(None)
         if self._seat is not None:
             return await self._seat.carry(lambda: self._in_turn(asked, outer))
         return await self._in_turn(asked, outer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,14 @@ from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.memories import Memories, thread_of
 from civitas.reasoning.names import Shown
-from civitas.reasoning.prompts import MAX_RESULT_CHARS
+from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.journal import Journal, Record
     from civitas.models.protocol import Model
 
 __all__ = ["MAX_ITERATIONS", "ReActAgent"]
@@ -31,7 +33,7 @@ MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 
 _ENVIRONMENT = Environment()
-_KIND = "ReActAgent"
+KIND = "ReActAgent"
 
 
 class ReActAgent(ConversationalAgent):
@@ -56,6 +58,8 @@ class ReActAgent(ConversationalAgent):
         max_result_chars: how much of each result the model is shown; less where the results of one
             answer would take more than about half of its context
         budget: what its replies together may spend; a reply that would go beyond stops
+        journal: where its replies are recorded, so that they go on after a crash: a `Journal`, or
+            the path of one
         **options: what every `Agent` takes
 
     Attributes:
@@ -80,6 +84,8 @@ class ReActAgent(ConversationalAgent):
     _discovered: dict[str, Action] | None = None
     _shown: tuple[list[tuple[Action, AccessPolicy]], Shown] | None = None
     _own: Memory | None = None
+    _journal: Journal | None = None
+    _records = True
     _threads: Memories | None = None
 
     def __init__(
@@ -96,6 +102,7 @@ class ReActAgent(ConversationalAgent):
         discover: str | Iterable[str | int] | None = None,
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
@@ -126,6 +133,10 @@ class ReActAgent(ConversationalAgent):
         if budget is not None:
             _has(budget, ("reserve", "deadline"), "budget", id)
             self.budget = budget
+        if journal is not None:
+            from civitas.journal.journal import as_journal
+
+            self._journal = as_journal(journal, f"agent {id!r}")
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -182,6 +193,11 @@ class ReActAgent(ConversationalAgent):
         """The actions of other agents, found at its last reply, by name."""
         return self._discovered or {}
 
+    @property
+    def journal(self) -> Journal | None:
+        """Where its replies are recorded, or None."""
+        return self._journal
+
     # -- its state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -193,7 +209,7 @@ class ReActAgent(ConversationalAgent):
             StateError: something remembered is not JSON
         """
         threads = {id: memory_state(memory) for id, memory in self._threads or ()}
-        return state(_KIND, memory=memory_state(self.memory), threads=threads)
+        return state(KIND, memory=memory_state(self.memory), threads=threads)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Remember what the agent did whose state this is, and nothing else.
@@ -202,7 +218,7 @@ class ReActAgent(ConversationalAgent):
             StateError: it is no such state; then nothing has changed, unless the memory is not
                 civitas's own
         """
-        found = opened(saved, _KIND)
+        found = opened(saved, KIND)
         threads = found.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is no object")
@@ -218,7 +234,32 @@ class ReActAgent(ConversationalAgent):
         if self.discover is not None and self._seat is not None:
             await self._discover()
         memory = self.memory if asked.thread is None else self._memory_of(asked.thread)
-        run = Run(self, asked, memory, self.model)
+        record = asked.record
+        if record is None:
+            if self._journal is None:
+                return await self._run(Run(self, asked, memory, self.model))
+            record = await self._journal.begin(
+                asked.run_id, KIND, str(self.id), json_text(asked.content)
+            )
+        from civitas.reasoning.recording import begun
+
+        try:
+            recording = begun(self, asked, record, memory)
+            return await self._run(Run(self, asked, memory, self.model, recording))
+        finally:
+            if asked.record is None:
+                record.close()
+
+    def _recall(self, record: Record) -> None:
+        """Know what it did in a part of a run that is over."""
+        from civitas.reasoning.recording import catch_up
+
+        begun = next((entry.data for entry in record.past if entry.kind == "begun"), None)
+        if begun is not None:
+            thread = begun["thread"]
+            catch_up(self, record, self.memory if thread is None else self._memory_of(thread))
+
+    async def _run(self, run: Run) -> Reply:
         if self._underway is None:
             self._underway = run
         return await run.reply()

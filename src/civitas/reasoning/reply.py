@@ -17,6 +17,7 @@ StopReason: TypeAlias = Literal[
     "unreadable",
     "budget",
     "deadline",
+    "in_doubt",
     "terminated",
     "max_loops",
     "cancelled",
@@ -31,6 +32,8 @@ StopReason: TypeAlias = Literal[
 * `unreadable`: two answers one after the other could not be used
 * `budget`: what the run may spend does not reach for what came next, which was not begun
 * `deadline`: the seconds that the run may take are over; what was under way was cancelled
+* `in_doubt`: an action had begun when the process ended that had recorded it; nobody has said yet
+  whether to execute it again
 * `terminated`: of a dual act: H accepted
 * `max_loops`: of a dual act: R ran as often as it may, and H did not accept
 * `cancelled`: the model's answer was cancelled, though the run was not

@@ -9,11 +9,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError
 from civitas.memory.memory import Memory
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.models.streaming import streamed
 from civitas.reasoning.acting import execute, with_hooks
+from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
 from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.prompts import (
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from civitas.models.protocol import Model
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.names import Shown
+    from civitas.reasoning.past import Past
     from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.recording import Recording
     from civitas.reasoning.schema import AnswerSchema
 
 __all__ = ["SAME_CALLS", "Run"]
@@ -71,6 +74,7 @@ class Run:
 
     __slots__ = (
         "_cancels",
+        "_pending",
         "_task",
         "_told",
         "_under_way",
@@ -84,6 +88,7 @@ class Run:
         "memory",
         "messages",
         "model",
+        "recording",
         "same",
         "schema",
         "shown",
@@ -92,7 +97,14 @@ class Run:
         "usage",
     )
 
-    def __init__(self, agent: ReActAgent, asked: Asked, memory: Memory, model: Model) -> None:
+    def __init__(
+        self,
+        agent: ReActAgent,
+        asked: Asked,
+        memory: Memory,
+        model: Model,
+        recording: Recording | None = None,
+    ) -> None:
         self.agent = agent
         self.asked = asked
         self.emit = asked.emit
@@ -125,14 +137,43 @@ class Run:
         self._cancels = 0
         self._under_way = False
         self._told: list[str] = []
+        self.recording = recording
+        self._pending: Any = None  # an answer that a process had begun to deal with
 
     async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
+        recording = self.recording
+        if recording is None:
+            return await self._reply()
+        try:
+            reply = await self._reply()
+            if not recording.past.ended:
+                await recording.over(reply)
+        except JournalError as error:
+            logger.exception("run %r of agent %r stops", self.asked.run_id, self.agent.id)
+            return self.end("error", detail=str(error), error=error)
+        except BaseException as error:
+            recording.broken_off(_told(error), self.text)
+            raise
+        return reply
+
+    async def _reply(self) -> Reply:
         agent = self.agent
+        resumes = False
+        if self.recording is not None:
+            try:
+                resumes = self._resumes(self.recording)
+            except BudgetExceeded as error:
+                stop = _Stop.at_limit(error)
+                return self.end(stop.reason, detail=stop.detail)
+            if self.recording.past.ended:
+                return self._as_it_ended(self.recording.past)
         if agent._unheard:
             self._told.extend(agent._take_unheard())
-            self._hear()
-        self.remember({"role": "user", "content": self.asked.content})
+            if self._pending is None:
+                self._hear()
+        if not resumes:
+            self.remember({"role": "user", "content": self.asked.content})
         while self.iteration < agent.max_iterations:
             self.iteration += 1
             self._under_way = True
@@ -146,6 +187,8 @@ class Run:
                     if self._task.cancelling():
                         raise
                     reply = self.end("cancelled", detail="the model's answer was cancelled")
+                elif self.recording is not None:
+                    self.recording.turned(self.iteration, self.text)
             finally:
                 self._under_way = False
                 if self._told or self._cancels:
@@ -159,7 +202,15 @@ class Run:
 
     async def turn(self) -> Reply | None:
         """One answer of the model, and its actions; None if there is no reason to stop."""
-        given = await self.ask()
+        given, self._pending = self._pending, None
+        resumed = given is not None
+        recording = self.recording
+        if resumed:
+            self.shown = self.agent._show()
+        else:
+            given = await self.ask()
+            if recording is not None:
+                recording.answered(self.iteration, given)
         answer = read_answer(given, self.find, self.known)
         if answer.text:
             self.text = answer.text
@@ -174,6 +225,8 @@ class Run:
                     answer.fault += f" (It was {_AT_LIMIT}.)"
         if answer.faulty:
             self.remember_faults(answer)
+            if recording is not None:
+                recording.turned(self.iteration, self.text, answer.faults)
             again = bool(self.faults)
             self.faults = answer.faults
             self.same, self.before = 0, []
@@ -181,10 +234,12 @@ class Run:
         self.faults = ""
         if not answer.calls:
             self.remember({"role": "assistant", "content": answer.text})
+            if recording is not None:
+                recording.turned(self.iteration, self.text)
             if self._told:
                 return None  # the user has said something since
             return self.end("done", value=value, detail=_AT_LIMIT if limited else "")
-        contents = await self.act(answer)
+        contents = await self.act(answer, resumed)
         if self._told:
             return None
         for call, step in zip(answer.calls, self.steps[-len(contents) :], strict=True):
@@ -211,6 +266,27 @@ class Run:
             "same result",
         )
 
+    # -- going on ----------------------------------------------------------------------------------
+
+    def _resumes(self, recording: Recording) -> bool:
+        """Take up what was recorded; False if that is nothing."""
+        past = recording.past
+        if past.begun is None:
+            return False
+        self.messages, self.steps = past.messages, past.steps
+        self.usage, self.text, self.faults = past.usage, past.text, past.faults
+        self.same, self.before = past.same, past.before
+        self.iteration, self._pending = past.iteration, past.pending
+        recording.recall()
+        return True
+
+    def _as_it_ended(self, past: Past) -> Reply:
+        assert past.over is not None
+        value = past.over["value"]
+        if self.schema is not None and past.over["reason"] == "done":
+            value = self.schema.read(past.text)  # as the type that was asked for
+        return past.reply(value)
+
     # -- being interrupted -------------------------------------------------------------------------
 
     def interrupt(self, text: str) -> None:
@@ -231,6 +307,8 @@ class Run:
     def _hear(self) -> None:
         self._interrupted()  # what was under way may have ended all the same
         told, self._told = self._told, []
+        if told and self.recording is not None:
+            self.recording.heard()
         for text in told:
             self.remember({"role": "user", "content": text})
         self.faults = ""
@@ -241,6 +319,10 @@ class Run:
     async def ask(self) -> Any:
         """The model's answer, whatever that is."""
         agent = self.agent
+        recording = self.recording
+        if recording is not None:
+            recording.asking(self.iteration)
+            await recording.commit()
         prompt = self.prompt()
         hooks = agent._hooks
         about: dict[str, Any] = {}
@@ -256,6 +338,8 @@ class Run:
         except BudgetExceeded as error:
             raise _Stop.at_limit(error) from error
         except Exception as error:
+            if recording is not None:
+                recording.failed(self.iteration, error)
             logger.exception("the model of agent %r failed", agent.id)
             raise _Stop("error", _told(error), error) from error
         # Before anything is read: what cannot be read has been paid for all the same.
@@ -318,41 +402,68 @@ class Run:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, answer: Answer) -> list[str]:
+    async def act(self, answer: Answer, resumed: bool = False) -> list[str]:
         """Execute the calls of an answer at once; remember them and their results in their order.
 
         Both are remembered together at the end: a call without its result is never in memory,
         whatever happens meanwhile.
+
+        Args:
+            answer: the answer
+            resumed: whether a process that ended had begun to
         """
         results: list[dict[str, Any] | None] = [None] * len(answer.calls)
+        acts: Acts | None = None
+        if self.recording is not None:
+            acts = Acts(self.recording, self.iteration, answer.calls)
+            if resumed:
+                doubt = acts.take_up(results)
+                if doubt:
+                    raise _Stop("in_doubt", doubt)
+        places = [place for place, result in enumerate(results) if result is None]
         budget = self.agent.budget
         try:
-            if budget is None:
-                await self._execute(answer.calls, results)
+            if not places:
+                pass
+            elif budget is None:
+                await self._execute(answer.calls, results, places, acts)
             else:
-                await self._execute_within(budget, answer.calls, results)
+                await self._execute_within(budget, answer.calls, results, places, acts)
         finally:
-            contents = self._keep(answer, results)
+            contents = self._keep(answer, results, acts)
         return contents
 
-    async def _execute(self, calls: list[Wanted], results: list[dict[str, Any] | None]) -> None:
+    async def _execute(
+        self,
+        calls: list[Wanted],
+        results: list[dict[str, Any] | None],
+        places: list[int],
+        acts: Acts | None,
+    ) -> None:
         agent = self.agent
-        if self.emit is None and agent._hooks is None and len(calls) == 1:
+        if self.emit is None and agent._hooks is None and len(calls) == 1 and acts is None:
             results[0] = await execute(agent, calls[0], self.asked.run_id)
             return
         broken: list[HookError] = []
+        if acts is not None:
+            await acts.begin(places, agent._hooks is None)
 
         async def into(place: int) -> None:
-            results[place] = await self._watched(calls[place], broken)
+            act = None if acts is None else acts.act(place)
+            result = results[place] = await self._watched(calls[place], broken, act)
+            if act is not None:
+                await act.ended(result, _error(result), alone=len(places) == 1)
 
-        if len(calls) == 1:
-            await into(0)
+        if len(places) == 1:
+            await into(places[0])
         else:
-            await asyncio.gather(*map(into, range(len(calls))))
+            await asyncio.gather(*map(into, places))
         if broken:
             raise _Stop.on_hook(agent, broken[0]) from broken[0]
 
-    async def _watched(self, call: Wanted, broken: list[HookError]) -> dict[str, Any]:
+    async def _watched(
+        self, call: Wanted, broken: list[HookError], act: Act | None = None
+    ) -> dict[str, Any]:
         """Execute a call, with events and hooks around it."""
         agent, emit = self.agent, self.emit
         id = str(agent.id)
@@ -360,7 +471,9 @@ class Run:
         async def acted() -> dict[str, Any]:
             if emit is not None:
                 emit(CallStarted(id, self.iteration, call.id, call.name, call.args))
-            return await execute(agent, call, self.asked.run_id)
+            if act is None:
+                return await execute(agent, call, self.asked.run_id)
+            return await execute(agent, call, self.asked.run_id, act.begin, act)
 
         if agent._hooks is None:
             result = await acted()
@@ -372,17 +485,23 @@ class Run:
         return result
 
     async def _execute_within(
-        self, budget: Budget, calls: list[Wanted], results: list[dict[str, Any] | None]
+        self,
+        budget: Budget,
+        calls: list[Wanted],
+        results: list[dict[str, Any] | None],
+        places: list[int],
+        acts: Acts | None,
     ) -> None:
         try:
-            held = budget.reserve(actions=len(calls))
+            held = budget.reserve(actions=len(places))
         except BudgetExceeded as error:
-            results[:] = [{"tool_executed": False, "error": f"not executed: {error}"}] * len(calls)
+            for place in places:
+                results[place] = {"tool_executed": False, "error": f"not executed: {error}"}
             raise _Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:
             async with limit:
-                await self._execute(calls, results)
+                await self._execute(calls, results, places, acts)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -391,20 +510,27 @@ class Run:
         finally:
             held.settle()
 
-    def _keep(self, answer: Answer, results: list[dict[str, Any] | None]) -> list[str]:
+    def _keep(
+        self, answer: Answer, results: list[dict[str, Any] | None], acts: Acts | None = None
+    ) -> list[str]:
         contents = []
         limit = self._room(len(results))
         self._remember_calls(answer)
-        for call, result in zip(answer.calls, results, strict=True):
+        for place, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
                 result = {"tool_executed": False, "error": _CUT_OFF}
                 if self.emit is not None:
-                    id, error = str(self.agent.id), _CUT_OFF
-                    self.emit(CallEnded(id, self.iteration, call.id, call.name, result, error))
-            self.steps.append(Step(self.iteration, call.name, call.args, result, _error(result)))
+                    id = str(self.agent.id)
+                    self.emit(CallEnded(id, self.iteration, call.id, call.name, result, _CUT_OFF))
+            error = _error(result)
+            if acts is not None:
+                acts.act(place).note_end(result, error)
+            self.steps.append(Step(self.iteration, call.name, call.args, result, error))
             content = result_content(result, limit)
             contents.append(content)
             self._remember_result(call, content)
+        if acts is not None:
+            acts.recording.turned(self.iteration, self.text)
         return contents
 
     def _room(self, results: int) -> int:
@@ -422,6 +548,9 @@ class Run:
     def remember(self, message: dict[str, Any]) -> None:
         """Keep a message, in memory and for the reply."""
         self.messages.append(message)
+        if self.recording is not None:
+            self.recording.remember(message)
+            return
         self.memory.add_memory(message)
         if self.emit is not None:
             self.emit(MessageAdded(str(self.agent.id), message))

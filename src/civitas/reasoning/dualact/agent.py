@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from civitas.errors import ConfigError, StateError
+from civitas.errors import BudgetExceeded, ConfigError, DeadlineExceeded, StateError
+from civitas.journal.journal import Journal, as_journal
 from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.briefing import Briefing
@@ -13,16 +15,19 @@ from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
+from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.journal import Record
+    from civitas.reasoning.dualact.recording import DualActRecording
 
 __all__ = ["ConclusionExtractor", "DecisionFunc", "DualActAgent"]
 
-_KIND = "DualActAgent"
+KIND = "DualActAgent"
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -50,6 +55,8 @@ class DualActAgent(ConversationalAgent):
         config: the two, and how they work together
         id: its id
         budget: what the two may spend together
+        journal: where its runs are recorded, with what H and R do in them, so that they go on after
+            a crash: a `Journal`, or the path of one
         **options: what every `Agent` takes
 
     Attributes:
@@ -59,12 +66,15 @@ class DualActAgent(ConversationalAgent):
         ConfigError: H or R has a budget that is no part of this one's
     """
 
+    _records = True
+
     def __init__(
         self,
         config: DualActConfig,
         id: str | int | None = None,
         *,
         budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__("dualact" if id is None else id, **options)
@@ -82,6 +92,7 @@ class DualActAgent(ConversationalAgent):
         self._own_budget: Budget | None = None
         if budget is not None:
             self.budget = budget
+        self._journal = None if journal is None else as_journal(journal, f"dual act {self.id!r}")
         if config.shared_memory:
             shared = config.reactives[0].memory
             for agent in (config.human, *config.reactives):
@@ -134,6 +145,11 @@ class DualActAgent(ConversationalAgent):
         self._extract_by = fn
 
     @property
+    def journal(self) -> Journal | None:
+        """Where its runs are recorded, or None."""
+        return self._journal
+
+    @property
     def _agents(self) -> list[Any]:
         return [self.config.human, *self.config.reactives]
 
@@ -158,7 +174,7 @@ class DualActAgent(ConversationalAgent):
         reactive = [_state_of(agent) for agent in config.reactives]
         if config.shared_memory:
             reactive[1:] = [None] * (len(reactive) - 1)
-        return state(_KIND, progress=progress, human=human, reactive=reactive)
+        return state(KIND, progress=progress, human=human, reactive=reactive)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Be where the dual act was whose state this is; `resume` goes on.
@@ -166,7 +182,7 @@ class DualActAgent(ConversationalAgent):
         Raises:
             StateError: it is no such state
         """
-        found = opened(saved, _KIND)
+        found = opened(saved, KIND)
         reactive = found.get("reactive")
         if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
             raise StateError(f"dual act {self.id!r}: the state is of another number of R")
@@ -213,7 +229,44 @@ class DualActAgent(ConversationalAgent):
         for agent in self._agents:
             await agent.observe(message)
 
+    def _recall(self, record: Record) -> None:
+        from civitas.reasoning.dualact.recording import recall
+
+        recall(self, record)
+
     async def _respond(self, asked: Asked) -> Reply:
+        record = asked.record
+        if record is None:
+            if self._journal is None:
+                return await self._work(asked)
+            task = json_text(asked.content)
+            record = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
+        try:
+            return await self._work_recorded(asked, record)
+        finally:
+            if asked.record is None:
+                record.close()
+
+    async def _work_recorded(self, asked: Asked, record: Record) -> Reply:
+        from civitas.reasoning.dualact.recording import DualActRecording
+
+        recording = DualActRecording(self, record, asked)
+        try:
+            recording.recall()
+        except BudgetExceeded as error:
+            progress = recording.progress or Progress(asked.content, asked.thread, asked.run_id)
+            late = isinstance(error, DeadlineExceeded)
+            progress.over("deadline" if late else "budget", str(error))
+            return progress.reply([], None)
+        if recording.ended is not None:
+            return recording.ended
+        if recording.progress is not None:
+            self._progress = recording.progress
+            self._progress.schema = asked.schema
+            asked.resumed = True
+        return await self._work(asked, recording)
+
+    async def _work(self, asked: Asked, recording: DualActRecording | None = None) -> Reply:
         progress = self._progress
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
@@ -225,7 +278,7 @@ class DualActAgent(ConversationalAgent):
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped in the midst of a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        work = Rounds(self, progress, asked)
+        work = Rounds(self, progress, asked, recording)
         if self._underway is None:
             self._underway = work
         return await work.reply()

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from civitas.errors import DefinitionError, StateError
-from civitas.jsonvalue import NotJSON, to_json
 from civitas.models.protocol import Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
+from civitas.reasoning.jsonform import as_json, step_json, usage_json
 from civitas.reasoning.reply import Reply, Step, StopReason
 
 __all__ = ["DualActReply", "Progress"]
@@ -154,11 +154,11 @@ class Progress:
             "r_runs": self.r_runs,
             "decisions": [each.to_json() for each in self.decisions],
             "conclusions": [each.to_json() for each in self.conclusions],
-            "steps": [_step_json(each) for each in self.steps],
-            "values": [_json(each) for each in self.values],
+            "steps": [step_json(each) for each in self.steps],
+            "values": [as_json(each) for each in self.values],
             "schema": self.schema if isinstance(self.schema, dict) else self.schema is not None,
-            "human_usage": _usage_json(self.human_usage),
-            "reactive_usage": _usage_json(self.reactive_usage),
+            "human_usage": usage_json(self.human_usage),
+            "reactive_usage": usage_json(self.reactive_usage),
             "stop": self.stop,
             "detail": self.detail,
         }
@@ -217,27 +217,3 @@ def _of(*kinds: type) -> Any:
         return value
 
     return checked
-
-
-def _usage_json(usage: Usage) -> list[int]:
-    return [usage.input_tokens, usage.output_tokens]
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    return {
-        "iteration": step.iteration,
-        "action": step.action,
-        "args": _json(step.args),
-        "result": _json(step.result),
-        "error": step.error,
-    }
-
-
-def _json(value: Any) -> Any:
-    """A value as JSON data, or a text in its place that says what it was."""
-    try:
-        return to_json(value)
-    except (NotJSON, RecursionError):
-        if isinstance(value, dict):
-            return {str(key): _json(item) for key, item in value.items() if item is not value}
-        return f"(a {type(value).__name__} that is not JSON)"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError
 from civitas.reasoning.asked import Asked
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
@@ -33,6 +33,7 @@ from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.reasoning.dualact.agent import DualActAgent
+    from civitas.reasoning.dualact.recording import DualActRecording
 
 __all__ = ["Rounds"]
 
@@ -67,8 +68,15 @@ class _Run:
 class Rounds:
     """The turns of H and R on one task."""
 
-    def __init__(self, agent: DualActAgent, progress: Progress, asked: Asked) -> None:
+    def __init__(
+        self,
+        agent: DualActAgent,
+        progress: Progress,
+        asked: Asked,
+        recording: DualActRecording | None = None,
+    ) -> None:
         self.agent = agent
+        self.recording = recording
         self.config = agent.config
         self.briefing = agent._briefing
         self.progress = progress
@@ -88,7 +96,23 @@ class Rounds:
 
     async def reply(self) -> DualActReply:
         """Turn after turn, until it is over."""
-        progress = self.progress
+        recording = self.recording
+        if recording is None:
+            return await self._reply()
+        try:
+            reply = await self._reply()
+            await recording.ends(self.progress, reply)
+        except JournalError as error:
+            logger.exception("run %r of dual act %r stops", self.asked.run_id, self.agent.id)
+            self.progress.over("error", str(error))
+            return self.progress.reply(self._messages, error)
+        except BaseException as error:
+            recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
+            raise
+        return reply
+
+    async def _reply(self) -> DualActReply:
+        progress, recording = self.progress, self.recording
         error: BaseException | None = None
         try:
             while progress.turn != "over":
@@ -96,6 +120,8 @@ class Rounds:
                     await self._decide()
                 else:
                     await self._act()
+                if recording is not None:
+                    await recording.turned(progress)
         except _Stop as stop:
             error = stop.error
             progress.over(stop.reason, stop.detail)
@@ -163,9 +189,12 @@ class Rounds:
         # Of several R each may be given an instruction: then the schema would be in the way.
         schema = DECISION_SCHEMA if several == 1 else None
         fault = ""
-        for _ in range(2):
+        for attempt in range(2):
+            part = f"H{len(self.progress.decisions) + 1}" + (".again" if attempt else "")
             try:
-                reply = await self._ask(human, prompt, schema)
+                reply = await self._ask(human, prompt, schema, part)
+            except JournalError:
+                raise
             except Exception as error:
                 raise self._broken("H", human, error) from error
             self.progress.human_usage = self.progress.human_usage + reply.usage
@@ -241,8 +270,11 @@ class Rounds:
             text = self.briefing.with_format(instruction, self.progress.task, _keeps_schema(agent))
         conclusion = Conclusion()
         for attempt in range(2):
+            part = f"R{self.progress.r_runs + 1}{'.again' if attempt else ''}/{agent.id}"
             try:
-                reply = await self._ask(agent, text, schema)
+                reply = await self._ask(agent, text, schema, part)
+            except JournalError:
+                raise
             except (BudgetExceeded, DeadlineExceeded) as error:
                 return _Run(conclusion, self._broken("R", agent, error))
             except Exception as error:
@@ -273,7 +305,7 @@ class Rounds:
 
     # -- what both need ----------------------------------------------------------------------------
 
-    async def _ask(self, agent: Any, text: str, schema: Any) -> Reply:
+    async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
         progress = self.progress
         options: dict[str, Any] = {}
         if schema is not None and _takes(agent, "schema"):
@@ -285,11 +317,17 @@ class Rounds:
         alone = not self._speaking
         if alone:
             self._speaking = [agent]
-        try:
+
+        async def ask() -> Any:
             if self.asked.emit is None or not hasattr(agent, "stream"):
-                reply = await agent.reply(text, **options)
+                return await agent.reply(text, **options)
+            return await self._streamed(agent, text, options)
+
+        try:
+            if self.recording is None:
+                reply = await ask()
             else:
-                reply = await self._streamed(agent, text, options)
+                reply = await self.recording.ask(part, agent, ask)
         finally:
             if alone:
                 self._speaking = []

@@ -1,0 +1,9 @@
+"""The journal: the durable record of runs, enough to go on with one, repeat it and look at it."""
+
+from __future__ import annotations
+
+from civitas.journal.entry import Entry, Outline
+from civitas.journal.journal import Journal
+from civitas.journal.record import Record
+
+__all__ = ["Entry", "Journal", "Outline", "Record"]

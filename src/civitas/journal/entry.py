@@ -1,0 +1,59 @@
+"""What stands in a journal: entries, one after the other, and an outline of each run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ROOT", "Entry", "Outline"]
+
+ROOT = ""
+"""The path of a run's own part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened in a run.
+
+    Attributes:
+        sequence: its place in the run, from 1 without gaps
+        path: which part of the run it belongs to: empty for the run's own agent, such as `R1/coder`
+            for an agent that works on its behalf
+        kind: what happened, such as `answered`, `started` or `ended`
+        at: when, in seconds since 1970
+        data: what there is to say about it, as JSON data
+    """
+
+    sequence: int
+    path: str
+    kind: str
+    at: float
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """One run of a journal, in short.
+
+    Attributes:
+        id: the run's id
+        kind: the class of its agent, such as `ReActAgent`
+        agent: the id of its agent
+        task: what it was asked: the beginning of the text
+        began: when, in seconds since 1970
+        changed: when the last entry was written, likewise
+        entries: how many there are
+        state: `running` while a process works on it, `stopped` if that has ended without a word,
+            else the reason for which it ended, such as `done` or `in_doubt`
+        forked_from: the id of the run that it was forked from, or None
+    """
+
+    id: str
+    kind: str
+    agent: str
+    task: str
+    began: float
+    changed: float
+    entries: int
+    state: str
+    forked_from: str | None = None

@@ -1,0 +1,522 @@
+"""The journal: an SQLite file with what happened in each run."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import secrets
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from civitas.errors import DefinitionError, JournalError, NoSuchRun, RunHeld
+from civitas.journal.doubt import Doubt, in_doubt
+from civitas.journal.entry import Entry, Outline
+from civitas.journal.file import JournalFile, Place, as_text
+from civitas.journal.lease import Leases
+from civitas.journal.record import Record
+from civitas.journal.replay import replayed
+from civitas.threads import WORKERS
+
+__all__ = ["Journal", "OpenRun", "as_journal"]
+
+_TASK_CHARS = 500
+_MAX_ID = 255
+
+
+class Journal:
+    """The durable record of runs, in an SQLite file.
+
+    An agent with a `journal=` records each answer of its model, and the start and end of each
+    action, before it relies on them. `reply(…, run_id=R)` then goes on where the run of that id
+    stands, in this process or, after that was killed, in another one: what ended is not done again.
+    An action that had begun and not ended is in doubt; it is executed again only if it is
+    `idempotent`, or if a person says so by `decide`.
+
+    A run has one writer at a time. A process that ends, however that comes about, gives its runs
+    back at once; what a living one works on raises `RunHeld` elsewhere. Any process may read.
+
+    What is committed survives the process, killed in whatever moment. With `durability="power"` it
+    survives a loss of power too, and each commit waits for the disk; commits of several runs at
+    the same time wait for it together.
+
+    Args:
+        path: the file; made if it is not there, in a folder that is
+        durability: `process` or `power`
+        timeout: seconds to wait while another process holds the file locked
+
+    Raises:
+        DefinitionError: an argument is none of what it may be
+        JournalError: the file cannot be used; the text says why and what to do
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
+    ) -> None:
+        self._file = JournalFile(path, durability, timeout)
+        self.durability = durability
+        self._leases = Leases(self._file.path)
+        self._writing = threading.Lock()
+        self._guard = threading.Lock()  # of what follows, and of the leases
+        self._waiting: list[tuple[_Batch, concurrent.futures.Future[None]]] = []
+        self._draining = False
+
+    @property
+    def path(self) -> str:
+        """The file, as it was given."""
+        return self._file.name
+
+    def __repr__(self) -> str:
+        return f"Journal({self.path!r})"
+
+    def close(self) -> None:
+        """Close the file, and give back the runs that this journal holds."""
+        self._file.close()
+        with self._guard:
+            self._leases.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def runs(self) -> list[Outline]:
+        """An outline of each run, in the order in which they began.
+
+        Raises:
+            JournalError: the file cannot be read
+        """
+        with self._file.reading() as db:
+            rows = db.execute(_OUTLINES + " GROUP BY number ORDER BY number").fetchall()
+        return [self._outline(row) for row in rows]
+
+    def run(self, run_id: str) -> Outline:
+        """The outline of a run.
+
+        Raises:
+            NoSuchRun: there is none of that id
+            JournalError: the file cannot be read
+        """
+        with self._file.reading() as db:
+            row = db.execute(_OUTLINES + " WHERE id = ? GROUP BY number", (run_id,)).fetchone()
+        if row is None:
+            raise self._unknown(run_id)
+        return self._outline(row)
+
+    def entries(self, run_id: str, after: int = 0) -> list[Entry]:
+        """What was recorded of a run, in order.
+
+        Args:
+            run_id: the run's id
+            after: only entries with a higher sequence number
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            JournalError: the file cannot be read, or is damaged
+        """
+        with self._file.reading() as db:
+            number = self._number(db, run_id)
+            found = [entry for entry, _ in self._file.read(db, number, run_id)]
+        return found[after:] if after > 0 else found
+
+    def replay(self, run_id: str) -> Any:
+        """Repeat a run from its record: no model is asked, no action executed, nothing is changed.
+
+        Returns:
+            The reply that the run gave, with the same messages, steps and usage. Values are as they
+            were recorded, as JSON data.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            StateError: the run has not ended
+            JournalError: the file cannot be read, or is damaged
+        """
+        return replayed(run_id, self.run(run_id).kind, self.entries(run_id))
+
+    def in_doubt(self, run_id: str) -> list[Doubt]:
+        """The actions of a run of which nobody knows whether they took effect.
+
+        Of a run that is being worked on, those that are under way.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            JournalError: the file cannot be read, or is damaged
+        """
+        return in_doubt(self.entries(run_id))
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def decide(self, run_id: str, *, repeat: bool) -> list[Doubt]:
+        """Say what becomes of the actions in doubt; it holds when the run goes on.
+
+        Args:
+            run_id: the run's id
+            repeat: execute them again; else they are skipped, and the model is told so
+
+        Returns:
+            What was in doubt.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            RunHeld: somebody works on the run
+            JournalError: the file cannot be written, or is damaged
+        """
+        run = self._open(run_id)
+        try:
+            found = in_doubt(entry for part in run.past.values() for entry in part)
+            for doubt in found:
+                data = {"iteration": doubt.iteration, "call": doubt.call, "repeat": repeat}
+                run.note(doubt.path, "decided", as_text(data))
+            run.commit_now()
+        finally:
+            run.close()
+        return found
+
+    def fork(self, run_id: str, new_id: str | None = None) -> str:
+        """Copy a run, for a program that has changed since to go on with the copy.
+
+        Args:
+            run_id: the run's id
+            new_id: the copy's; the run's with a number if left out
+
+        Returns:
+            The copy's id.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            ValueError: there is a run of the new id, or it is none
+            JournalError: the file cannot be written, or is damaged
+        """
+        if new_id is not None:
+            _check_id(new_id)
+        with self._file.writing() as db:
+            number = self._number(db, run_id)
+            copies = []
+            for entry, _ in self._file.read(db, number, run_id):
+                data = entry.data
+                if entry.kind == "begun":
+                    data = {**data, "fingerprint": None}  # that of who goes on with it
+                copies.append((entry.path, entry.kind, as_text(data)))
+            taken = {id for (id,) in db.execute("SELECT id FROM runs")}
+            if new_id is None:
+                numbers = iter(range(1, len(taken) + 2))
+                new_id = next(id for n in numbers if (id := f"{run_id}.{n}") not in taken)
+            elif new_id in taken:
+                raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
+            made = db.execute(
+                "INSERT INTO runs (id, kind, agent, task, began, state, forked_from, key) "
+                "SELECT ?, kind, agent, task, began, state, id, key FROM runs WHERE number = ?",
+                (new_id, number),
+            ).lastrowid
+            assert made is not None
+            self._file.write(db, made, (0, b""), copies)
+        return new_id
+
+    # -- working -----------------------------------------------------------------------------------
+
+    async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Record:
+        """Work on a run: begin it, or go on with it. For agents; whoever does closes the record.
+
+        Args:
+            run_id: the run's id
+            kind: the class of the agent
+            agent: the agent's id
+            task: what it was asked, as text
+
+        Raises:
+            RunHeld: somebody works on the run
+            JournalError: the file cannot be used, or is damaged
+        """
+        loop = asyncio.get_running_loop()
+        new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
+        opening = WORKERS.run(loop, self._open, run_id, new)
+        try:
+            run = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_abandon)
+            raise
+        return Record(run)
+
+    def _open(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
+        """Take the lease of a run, and read what it has; begin it, if it may be new."""
+        taken = 0
+        try:
+            with self._file.writing() as db:
+                number, holder = self._found_or_made(db, run_id, new)
+                with self._guard:
+                    if not self._leases.take(number):
+                        raise RunHeld(run_id, holder or "another process")
+                taken = number
+                mine = f"process {os.getpid()} on {socket.gethostname()}"
+                if holder != mine:
+                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
+                (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+                past: dict[str, list[Entry]] = {}
+                place: Place = (0, b"")
+                for entry, sum in self._file.read(db, number, run_id):
+                    past.setdefault(entry.path, []).append(entry)
+                    place = (entry.sequence, sum)
+        except BaseException:
+            if taken:
+                self._give_back(taken)
+            raise
+        return OpenRun(self, number, run_id, key, place, past)
+
+    def _found_or_made(
+        self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
+    ) -> tuple[int, str]:
+        """The number of a run, and who worked on it last."""
+        row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is not None:
+            return int(row[0]), str(row[1])
+        if new is None:
+            raise self._unknown(run_id, db)
+        _check_id(run_id)
+        made = db.execute(
+            "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
+            (run_id, *new, time.time(), secrets.token_hex(8)),
+        ).lastrowid
+        assert made is not None
+        return made, ""
+
+    def _give_back(self, number: int) -> None:
+        with self._guard:
+            self._leases.give_back(number)
+
+    async def _commit(self, batch: _Batch) -> None:
+        if self.durability == "process":
+            try:
+                self._write([batch], wait=False)
+                return
+            except BlockingIOError:
+                pass  # another process writes, and who waits for it must not be a loop
+        written: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._guard:
+            self._waiting.append((batch, written))
+            drains, self._draining = not self._draining, True
+        if drains:
+            WORKERS.submit(self._drain)
+        waiting = asyncio.wrap_future(written)
+        cancelled: asyncio.CancelledError | None = None
+        while not waiting.done():
+            try:
+                await asyncio.wait((waiting,))
+            except asyncio.CancelledError as error:
+                cancelled = error  # what is being written is soon, and has to be known
+        if cancelled is not None:
+            raise cancelled
+        waiting.result()
+
+    def _drain(self) -> None:
+        """Write what waits, all that has come meanwhile in one transaction."""
+        while True:
+            with self._guard:
+                taken, self._waiting = self._waiting, []
+                if not taken:
+                    self._draining = False
+                    return
+            try:
+                self._write([batch for batch, _ in taken], wait=True)
+            except BaseException as error:
+                for _, written in taken:
+                    written.set_exception(error)
+            else:
+                for _, written in taken:
+                    written.set_result(None)
+
+    def _write(self, batches: Sequence[_Batch], wait: bool) -> None:
+        """Write what was noted, in one transaction.
+
+        Raises:
+            BlockingIOError: somebody else writes, and it was not to wait; nothing was written
+            JournalError: it cannot be written; nothing was
+        """
+        # Held until the places are known: what comes next is written after them.
+        if not self._writing.acquire(blocking=wait):
+            raise BlockingIOError(f"{self.path} is being written")
+        try:
+            places: dict[int, Place] = {}
+            with self._file.writing(wait) as db:
+                for run, entries, state in batches:
+                    place = places.get(run.number, run.place)
+                    places[run.number] = self._file.write(db, run.number, place, entries)
+                    if state != run.stored_state:
+                        db.execute(
+                            "UPDATE runs SET state = ? WHERE number = ?", (state, run.number)
+                        )
+            for run, _, state in batches:
+                run.place = places[run.number]
+                run.stored_state = state
+        finally:
+            self._writing.release()
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def _outline(self, row: Sequence[Any]) -> Outline:
+        number, id, kind, agent, task, began, changed, entries, state, forked = row
+        if self._is_taken(number):
+            state = "running"
+        return Outline(
+            id, kind, agent, task, began, changed or began, entries, state or "stopped", forked
+        )
+
+    def _is_taken(self, number: int) -> bool:
+        with self._guard:
+            return self._leases.is_taken(number)
+
+    def _number(self, db: sqlite3.Connection, run_id: str) -> int:
+        row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise self._unknown(run_id, db)
+        number: int = row[0]
+        return number
+
+    def _unknown(self, run_id: str, db: sqlite3.Connection | None = None) -> NoSuchRun:
+        if db is None:
+            with self._file.reading() as db:
+                return self._unknown(run_id, db)
+        last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
+        told = ", ".join(repr(id) for (id,) in last)
+        return NoSuchRun(
+            f"journal {self.path!r} has no run {run_id!r}; "
+            + (f"its last ones are {told}" if told else "it has none at all")
+        )
+
+
+_OUTLINES = (
+    "SELECT number, id, runs.kind, agent, task, began, max(at), count(sequence), state, "
+    "forked_from FROM runs LEFT JOIN entries ON run = number"
+)
+
+
+def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
+    """A journal, or that of a path.
+
+    Raises:
+        DefinitionError: it is neither
+        JournalError: the path cannot be one
+    """
+    if isinstance(given, Journal):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Journal(given)
+    raise DefinitionError(f"{whose}: journal= is a Journal or the path of one, not {given!r:.80}")
+
+
+class OpenRun:
+    """A run that this process works on.
+
+    Attributes:
+        id: its id
+        key: what memories know it by
+        number: its number in the file
+        place: where it ends
+        past: what was recorded before it was opened, by part
+        state: how it stands, to be written with the next commit; None while it is worked on
+        stored_state: what the file has
+    """
+
+    __slots__ = (
+        "_broken",
+        "_closed",
+        "_guard",
+        "_journal",
+        "_noted",
+        "id",
+        "key",
+        "number",
+        "past",
+        "place",
+        "state",
+        "stored_state",
+    )
+
+    def __init__(
+        self,
+        journal: Journal,
+        number: int,
+        id: str,
+        key: str,
+        place: Place,
+        past: dict[str, list[Entry]],
+    ) -> None:
+        self._journal = journal
+        self._guard = threading.Lock()
+        self._noted: list[tuple[str, str, str]] = []
+        self._broken: JournalError | None = None
+        self._closed = False
+        self.number = number
+        self.id = id
+        self.key = key
+        self.place = place
+        self.past = past
+        self.state: str | None = None
+        self.stored_state: str | None = ""  # not known, so the first commit writes it
+
+    def note(self, path: str, kind: str, data: str) -> None:
+        """Add an entry to the next commit."""
+        with self._guard:
+            self._noted.append((path, kind, data))
+
+    async def commit(self) -> None:
+        """See `Record.commit`."""
+        batch = self._batch()
+        if batch is not None:
+            try:
+                await self._journal._commit(batch)
+            except JournalError as error:
+                self._broken = error
+                raise
+
+    def commit_now(self) -> None:
+        """See `Record.commit_now`."""
+        batch = self._batch()
+        if batch is not None:
+            try:
+                self._journal._write([batch], wait=True)
+            except JournalError as error:
+                self._broken = error
+                raise
+
+    def _batch(self) -> _Batch | None:
+        if self._broken is not None:
+            # What comes after something that could not be written must not stand without it.
+            raise self._broken
+        with self._guard:
+            noted, self._noted = self._noted, []
+        return (self, noted, self.state) if noted else None
+
+    def close(self) -> None:
+        """Give the lease back."""
+        if not self._closed:
+            self._closed = True
+            self._journal._give_back(self.number)
+
+
+_Batch = tuple[OpenRun, list[tuple[str, str, str]], str | None]
+
+
+def _abandon(opening: asyncio.Future[OpenRun]) -> None:
+    """Close a run that was opened for somebody who was cancelled meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _check_id(run_id: object) -> None:
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
+        raise DefinitionError(
+            f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
+        )

@@ -1,0 +1,231 @@
+"""A dual act as it is recorded in a journal, and taken up again from there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import JournalError, StateError
+from civitas.journal import Entry, Record
+from civitas.reasoning.conversational import joined
+from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
+from civitas.reasoning.past import ENDED
+from civitas.reasoning.reply import Reply
+from civitas.reasoning.schema import AnswerSchema
+
+if TYPE_CHECKING:
+    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.dualact.agent import DualActAgent
+
+__all__ = ["DualActRecording", "recall", "replayed"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+
+class DualActRecording:
+    """What a dual act writes down, and what had been written before.
+
+    How far it has come is written after each turn. Members that can, record their own turn as parts
+    of the same run; what the others reply is written when they have.
+
+    Attributes:
+        progress: how far it had come after its last turn; None if nothing was recorded
+        over: why it ended, if it did and nothing came after it
+
+    Raises:
+        RunMismatch: another program began it
+        StateError: what was recorded is not what this civitas writes
+    """
+
+    def __init__(self, agent: DualActAgent, record: Record, asked: Asked) -> None:
+        self._agent = agent
+        self._record = record
+        self._asked = asked
+        self.progress: Progress | None = None
+        self.over: dict[str, Any] | None = None
+        self._replies: dict[str, Any] = {}
+        begun: dict[str, Any] | None = None
+        for entry in record.past:
+            self.over = None
+            if entry.kind == "begun":
+                begun = entry.data
+            elif entry.kind == "progress":
+                self.progress = Progress.of_json(entry.data["progress"])
+            elif entry.kind == "replied":
+                self._replies[entry.data["part"]] = entry.data["reply"]
+            elif entry.kind == "over":
+                self.over = entry.data
+        schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        program = self._program(schema)
+        if begun is None:
+            data = {
+                "kind": "DualActAgent",
+                "agent": str(agent.id),
+                "task": asked.content,
+                "schema": schema,
+            }
+            record.note("begun", {**data, "thread": asked.thread, "fingerprint": program})
+            return
+        if asked.record is not None:
+            program.pop("task")  # whoever made it has recorded that
+        check(record.run_id, str(agent.id), begun["fingerprint"], program)
+        asked.content = begun["task"]
+
+    @property
+    def ended(self) -> DualActReply | None:
+        """The reply, if the run is over for good."""
+        if self.over is None or self.over["reason"] not in ENDED:
+            return None
+        return _reply(self._record.run_id, self.over)
+
+    def recall(self) -> None:
+        """Have the members know what they did in the turns that are over.
+
+        Raises:
+            BudgetExceeded: the budget does not reach for what the run has spent already
+        """
+        self._emit_past()
+        recall(self._agent, self._record)
+
+    async def turned(self, progress: Progress) -> None:
+        """Write down how far it has come, unless its end is about to be.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        if progress.turn == "over":
+            return
+        self._record.note("progress", {"progress": progress.to_json()})
+        await self._record.commit()
+
+    async def ask(self, part: str, agent: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """What a member replies: now, or as it was recorded.
+
+        Args:
+            part: which turn it is
+            agent: the member
+            ask: asks it
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        if getattr(agent, "_records", False):
+            self._record.note("asked", {"part": part, "agent": str(agent.id)})
+            with joined(agent, self._record.part(part)):
+                return await ask()
+        known = self._replies.get(part)
+        if known is not None:
+            return reply_of_json(known, self._record.run_id)
+        self._record.note("asked", {"part": part, "agent": str(agent.id)})
+        await self._record.commit()
+        reply = await ask()
+        if isinstance(reply, Reply):
+            self._record.note("replied", {"part": part, "reply": reply_json(reply)})
+            await self._record.commit()
+        return reply
+
+    async def ends(self, progress: Progress, reply: DualActReply) -> None:
+        """Write down why it ended.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        self._note_over(progress, reply)
+        await self._record.commit()
+
+    def broken_off(self, progress: Progress, why: str) -> None:
+        """Write down that it was stopped from outside. What cannot be written is logged."""
+        progress.over("cancelled", why)
+        try:
+            self._note_over(progress, progress.reply([], None))
+            self._record.commit_now()
+        except JournalError:
+            logger.exception("dual act %r: its end is not in the journal", self._agent.id)
+
+    def _note_over(self, progress: Progress, reply: DualActReply) -> None:
+        data = {"reason": reply.stop_reason, "detail": reply.detail, "text": reply.text}
+        self._record.note(
+            "over", {**data, "value": as_json(reply.value), "progress": progress.to_json()}
+        )
+        if not self._record.path:
+            self._record.end(reply.stop_reason)
+
+    def _program(self, schema: Any) -> dict[str, str]:
+        config = self._agent.config
+        return fingerprint(
+            agent=["DualActAgent", str(self._agent.id)],
+            task=self._asked.given,
+            thread=self._asked.thread,
+            schema=schema,
+            human=str(config.human.id),
+            reactive=[str(agent.id) for agent in config.reactives],
+            human_decision_prompt=config.human_decision_prompt,
+            reactive_task_prompt=config.reactive_task_prompt,
+            conclusion_format_prompt=config.conclusion_format_prompt,
+            first=config.first,
+        )
+
+    def _emit_past(self) -> None:
+        emit, progress = self._asked.emit, self.progress
+        if emit is None or progress is None:
+            return
+        id = str(self._agent.id)
+        decisions = [
+            DecisionMade(id, number, decision)
+            for number, decision in enumerate(progress.decisions, 1)
+        ]
+        conclusions = [
+            ConclusionReached(id, number, conclusion)
+            for number, conclusion in enumerate(progress.conclusions, 1)
+        ]
+        first, second = decisions, conclusions
+        if self._agent.config.first == "reactive":
+            first, second = conclusions, decisions  # type: ignore[assignment]
+        for number in range(max(len(first), len(second))):
+            for each in (first, second):
+                if number < len(each):
+                    emit(each[number])
+
+
+def recall(agent: DualActAgent, record: Record) -> None:
+    """Have the members of a dual act know what they did in it.
+
+    Raises:
+        BudgetExceeded: their budget does not reach for what they have spent
+    """
+    members = {str(each.id): each for each in agent._agents}
+    done = set()
+    for entry in record.past:
+        if entry.kind != "asked" or entry.data["part"] in done:
+            continue
+        done.add(entry.data["part"])
+        member = members.get(entry.data["agent"])
+        if member is not None and getattr(member, "_records", False):
+            member._recall(record.part(entry.data["part"]))
+
+
+def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:
+    """The reply that a run ended with.
+
+    Raises:
+        StateError: it has not ended
+    """
+    over = None
+    for entry in entries:
+        if not entry.path:
+            over = entry.data if entry.kind == "over" else None
+    if over is None:
+        raise StateError(
+            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+        )
+    return _reply(run_id, over)
+
+
+def _reply(run_id: str, over: dict[str, Any]) -> DualActReply:
+    progress = Progress.of_json(over["progress"])
+    progress.run_id = run_id
+    return progress.reply([], None)

@@ -1,0 +1,112 @@
+"""What comes of a run as JSON data: to be saved, recorded or printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from civitas.jsonvalue import NotJSON, to_json
+from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.reasoning.reply import Reply, Step
+
+__all__ = [
+    "answer_json",
+    "answer_of_json",
+    "as_json",
+    "reply_json",
+    "reply_of_json",
+    "step_json",
+    "usage_json",
+]
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON data, or a text in its place that says what it was."""
+    try:
+        return to_json(value)
+    except (NotJSON, RecursionError):
+        if isinstance(value, dict):
+            return {str(key): as_json(item) for key, item in value.items() if item is not value}
+        return f"(a {type(value).__name__} that is not JSON)"
+
+
+def usage_json(usage: Usage) -> list[int]:
+    """The tokens in and out."""
+    return [usage.input_tokens, usage.output_tokens]
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """An action that was called."""
+    return {
+        "iteration": step.iteration,
+        "action": step.action,
+        "args": as_json(step.args),
+        "result": as_json(step.result),
+        "error": step.error,
+    }
+
+
+def reply_json(reply: Reply) -> dict[str, Any]:
+    """What came of asking an agent."""
+    return {
+        "text": reply.text,
+        "value": as_json(reply.value),
+        "messages": as_json(reply.messages),
+        "steps": [step_json(step) for step in reply.steps],
+        "usage": usage_json(reply.usage),
+        "stop_reason": reply.stop_reason,
+        "detail": reply.detail,
+    }
+
+
+def reply_of_json(given: dict[str, Any], run_id: str) -> Reply:
+    """What came of asking an agent, as it was recorded."""
+    return Reply(
+        given["text"],
+        given["value"],
+        given["messages"],
+        [Step(**step) for step in given["steps"]],
+        Usage(*given["usage"]),
+        given["stop_reason"],
+        given["detail"],
+        None,
+        run_id,
+    )
+
+
+def answer_json(answer: Any) -> dict[str, Any]:
+    """A model's answer, whatever it is: what is wrong with it is as wrong when it is read back."""
+    usage = getattr(answer, "usage", None)
+    calls = getattr(answer, "calls", None)
+    return {
+        "type": type(answer).__name__,
+        "text": as_json(getattr(answer, "text", None)),
+        "calls": [
+            {"id": as_json(_part(call, "id")), "name": as_json(_part(call, "name"))}
+            | {"args": as_json(_part(call, "args"))}
+            for call in calls
+        ]
+        if isinstance(calls, tuple | list)
+        else as_json(calls),
+        "usage": usage_json(usage) if isinstance(usage, Usage) else None,
+        "finish_reason": as_json(getattr(answer, "finish_reason", None)),
+        "reasoning": as_json(getattr(answer, "reasoning", "")),
+    }
+
+
+def answer_of_json(given: dict[str, Any]) -> ModelReply:
+    """What a model answered, as it was recorded."""
+    calls = given["calls"]
+    if isinstance(calls, list):
+        calls = tuple(Call(call["id"], call["name"], call["args"]) for call in calls)
+    usage = given["usage"]
+    return ModelReply(
+        given["text"],
+        calls,
+        Usage() if usage is None else Usage(*usage),
+        given["finish_reason"],
+        given["reasoning"],
+    )
+
+
+def _part(of: Any, name: str) -> Any:
+    return getattr(of, name, None)
