@@ -161,8 +161,11 @@ def test_a_second_signal_or_no_grace_ends_it_at_once(
             return
         with pytest.raises(SpaceClosed):
             slow.result(WAIT_S)
-        # A thread cannot be stopped: it is let go when what it reads has ended.
-        (tmp_path / "pipe").write_text("done")
+        # A thread cannot be stopped: it is let go when what it reads has ended. Opened for both,
+        # since the process may be gone already, and with it whoever read.
+        pipe = os.open(tmp_path / "pipe", os.O_RDWR)
+        os.write(pipe, b"done")
+        os.close(pipe)
         assert program.end() == code
 
 

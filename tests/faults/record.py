@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BEGAN, ENDED = "began", "ended"
+LINE = 32
 
 
 class Record:
@@ -27,7 +28,11 @@ class Record:
         self._append(ENDED, key)
 
     def _append(self, what: str, key: int) -> None:
-        os.write(self._file, f"{what} {key}\n".encode())
+        # All lines are of one length, by which the size of a page can be divided: the system writes
+        # a page at a time, and a process may be killed between the two that a line lies on.
+        line = f"{what} {key}".ljust(LINE - 1) + "\n"
+        assert len(line) == LINE
+        os.write(self._file, line.encode())
         os.fsync(self._file)
 
 

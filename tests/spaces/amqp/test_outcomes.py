@@ -119,10 +119,14 @@ def told(request: Any) -> Any:
         return type(error).__name__, str(error), facts
 
 
+BUSY = ("waiting", "handling")
+
 Ask = Callable[[Agent, Any], Any]
 
 
-def full(me: Agent, _: Any) -> Any:
+def full(me: Agent, space: Any) -> Any:
+    # What other cases have asked of the agent may have a place in its mailbox still.
+    until(lambda: not any(space.statistics()["agents"]["holder"][what] for what in BUSY))
     requests = [me.ask("holder", "hold", name=str(n)) for n in range(6)]
     found = told(requests[-1])
     for request in requests:
