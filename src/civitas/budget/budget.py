@@ -21,6 +21,7 @@ from civitas.budget.amounts import (
 )
 from civitas.budget.ledger import Account, Ledger
 from civitas.budget.reservation import Reservation
+from civitas.budget.shared import Books, SharedLedger
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import excerpt, shorten
 
@@ -69,9 +70,13 @@ class Budget:
         prices: what the models' tokens cost, where the built-in list does not know or is out of
             date; children have their parent's
         clock: what tells the time, for tests
+        journal: where what was spent is kept, for all processes that make a budget of this journal
+            and name; each may state limits of its own. What a process that died had reserved counts
+            as spent.
 
     Raises:
-        DefinitionError: a limit is not a number from 0 on
+        DefinitionError: a limit is not a number from 0 on, or there is a journal and no name
+        JournalError: the journal cannot be read; later, where something is reserved, or written
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Budget:
         name: str | None = None,
         prices: PriceList | None = None,
         clock: Clock | None = None,
+        journal: Books | None = None,
     ) -> None:
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
         title = f"budget {shorten(_checked_name(name))!r}" if name is not None else "the budget"
@@ -95,9 +101,11 @@ class Budget:
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
-        self._ledger = Ledger()
         # Its own first, then its parents', up to the root.
         self._accounts: tuple[Account, ...] = (Account(title, limits, seconds),)
+        self._ledger = Ledger()
+        if journal is not None:
+            self._ledger = _shared(self._accounts[0], journal, name, self._now)
 
     def child(
         self,
@@ -208,6 +216,11 @@ class Budget:
         self._ledger.check(self._accounts, self._now())
 
     @property
+    def is_shared(self) -> bool:
+        """Whether it, or what it is a part of, is kept in a journal."""
+        return isinstance(self._ledger, SharedLedger)
+
+    @property
     def spent(self) -> Spent:
         """What was spent, with all that its children spent; and the seconds that have passed."""
         account = self._accounts[0]
@@ -304,6 +317,16 @@ class Budget:
         if account.seconds is not None:
             parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
+
+
+def _shared(
+    account: Account, journal: object, name: str | None, now: Callable[[], float]
+) -> SharedLedger:
+    if not isinstance(journal, Books):
+        raise DefinitionError(f"Budget: journal= is a Journal, not {excerpt(journal)}")
+    if name is None:
+        raise DefinitionError("Budget: with journal= it needs a name=, by which others share it")
+    return SharedLedger(account, journal, name, now)
 
 
 def _checked_name(name: object) -> str:

@@ -39,6 +39,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             -- What memories know it by; a copy's messages are those that it was copied from.
             key TEXT NOT NULL
         )""",
+        "CREATE TABLE budgets (name TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID",
         """CREATE TABLE entries (
             run INTEGER NOT NULL REFERENCES runs (number),
             sequence INTEGER NOT NULL,
@@ -89,7 +90,9 @@ class JournalFile(SQLitePool[JournalError]):
         if file.name.startswith(":memory:"):
             raise DefinitionError("a journal is a file: one in memory would survive nothing")
         settings = (f"synchronous = {DURABILITY[durability]}",)
-        super().__init__(file, timeout, "SELECT count(*) FROM runs, entries WHERE 0", settings)
+        super().__init__(
+            file, timeout, "SELECT count(*) FROM runs, entries, budgets WHERE 0", settings
+        )
 
     @property
     def path(self) -> str:

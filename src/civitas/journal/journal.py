@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import os
 import secrets
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -224,6 +225,45 @@ class Journal:
             assert made is not None
             self._file.write(db, made, (0, b""), copies)
         return new_id
+
+    # -- what is spent -----------------------------------------------------------------------------
+
+    def account(self, name: str) -> dict[str, Any] | None:
+        """The account of a budget that processes share. For `Budget`.
+
+        Raises:
+            JournalError: the file cannot be read, or is damaged
+        """
+        with self._file.reading() as db:
+            return self._account(db, name)
+
+    def change_account(
+        self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
+    ) -> None:
+        """Change the account of a budget while nobody else can. For `Budget`.
+
+        Raises:
+            JournalError: the file cannot be written, or is damaged
+        """
+        with self._file.writing() as db:
+            text = as_text(change(self._account(db, name)))
+            db.execute(
+                "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
+                "DO UPDATE SET account = excluded.account",
+                (name, text),
+            )
+
+    def _account(self, db: sqlite3.Connection, name: str) -> dict[str, Any] | None:
+        row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        try:
+            found = json.loads(row[0])
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._file.damaged(f"budget {name!r}: {error}") from error
+        if not isinstance(found, dict):
+            raise self._file.damaged(f"budget {name!r} is no account")
+        return found
 
     # -- working -----------------------------------------------------------------------------------
 

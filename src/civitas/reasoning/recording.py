@@ -256,6 +256,8 @@ def _recall(agent: ReActAgent, record: Record, memory: Memory) -> None:
 
 def _charge(budget: Budget, agent: ReActAgent, record: Record) -> None:
     """Count what a run has spent in another process."""
+    if budget.is_shared:
+        return  # there it was counted
     new = record.past[_MARKS.get(budget, record.key) :]
     if not new:
         return
