@@ -10,9 +10,25 @@ from typing import Generic, TypeVar
 
 from civitas.errors import CivitasError, DefinitionError
 
-__all__ = ["SQLiteFile"]
+__all__ = ["SQLiteConnection", "SQLiteFile"]
 
 E = TypeVar("E", bound=CivitasError)
+
+
+class SQLiteConnection(sqlite3.Connection):
+    """A connection that knows whether it waits for locks.
+
+    Attributes:
+        patient: whether it does
+    """
+
+    patient = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for a lock from now on; 0 for not at all."""
+        if self.patient is not (seconds > 0):
+            self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            self.patient = seconds > 0
 
 
 class SQLiteFile(Generic[E]):
@@ -93,7 +109,7 @@ class SQLiteFile(Generic[E]):
             if header[24:28] == header[92:96] and os.fstat(file.fileno()).st_size < size:
                 raise self.damaged(f"of {size} bytes there are {os.path.getsize(path)}")
 
-    def connect(self, mode: str, timeout: float, *settings: str) -> sqlite3.Connection:
+    def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """A connection to it, in which each statement is a transaction unless it is told otherwise.
 
         Args:
@@ -104,12 +120,13 @@ class SQLiteFile(Generic[E]):
         Raises:
             sqlite3.Error: see `fault`
         """
-        connection = sqlite3.connect(
+        connection: SQLiteConnection = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
             timeout=timeout,
             isolation_level=None,
             check_same_thread=False,
+            factory=SQLiteConnection,
         )
         try:
             for setting in settings:

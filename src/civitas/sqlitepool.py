@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from civitas.errors import CivitasError, DefinitionError
-from civitas.sqlitefile import SQLiteFile
+from civitas.sqlitefile import SQLiteConnection, SQLiteFile
 
 __all__ = ["SQLitePool"]
 
@@ -54,7 +54,7 @@ class SQLitePool(Generic[E]):
         self._probe = probe
         self._settings = tuple(settings)
         self._closed = False
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[SQLiteConnection] = []
         self._reset()
         self._open()
         _POOLS.add(self)
@@ -80,6 +80,7 @@ class SQLitePool(Generic[E]):
         """
         connection = self._take()
         try:
+            connection.wait(self._timeout)
             connection.execute("BEGIN")
             yield connection
             connection.execute("COMMIT")
@@ -122,18 +123,14 @@ class SQLitePool(Generic[E]):
         finally:
             self._writing.release()
 
-    def _begin_writing(self, connection: sqlite3.Connection, wait: bool) -> None:
-        if wait:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        connection.execute("PRAGMA busy_timeout = 0")
+    def _begin_writing(self, connection: SQLiteConnection, wait: bool) -> None:
+        connection.wait(self._timeout if wait else 0)
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            if not wait and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise BlockingIOError(f"{self.name} is being written") from error
             raise
-        connection.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000)}")
 
     def close(self) -> None:
         """Close it. What is under way in other threads ends first."""
@@ -145,7 +142,7 @@ class SQLitePool(Generic[E]):
         """The error for a file that is not as it was written."""
         return self._file.damaged(what)
 
-    def _take(self) -> sqlite3.Connection:
+    def _take(self) -> SQLiteConnection:
         with self._pool:
             if self._closed:
                 raise self._file.closed()
@@ -157,7 +154,7 @@ class SQLitePool(Generic[E]):
         except sqlite3.Error as error:
             raise self._fault(error) from error
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: SQLiteConnection) -> None:
         with self._pool:
             if not self._closed and len(self._idle) < _IDLE:
                 self._idle.append(connection)
@@ -166,7 +163,7 @@ class SQLitePool(Generic[E]):
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, mode: str) -> SQLiteConnection:
         connection = self._file.connect(mode, self._timeout)
         try:
             # Copying the log into the file is what waits for the disk: not after every 4 MB.
@@ -197,7 +194,7 @@ class SQLitePool(Generic[E]):
             raise
         self._idle.append(connection)
 
-    def _use_wal(self, connection: sqlite3.Connection) -> None:
+    def _use_wal(self, connection: SQLiteConnection) -> None:
         """Change the file to WAL mode, in which readers and one writer go on side by side.
 
         The change is refused at once, without waiting, while another process does the same; a
@@ -229,13 +226,13 @@ class SQLitePool(Generic[E]):
         )
 
 
-def _close(idle: list[sqlite3.Connection]) -> None:
+def _close(idle: list[SQLiteConnection]) -> None:
     while idle:
         idle.pop().close()
 
 
 _POOLS: weakref.WeakSet[SQLitePool[Any]] = weakref.WeakSet()
-_ABANDONED: list[sqlite3.Connection] = []
+_ABANDONED: list[SQLiteConnection] = []
 
 
 def _after_fork() -> None:

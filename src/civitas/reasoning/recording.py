@@ -46,6 +46,7 @@ class Recording:
         self._record = record
         self._asked = asked
         self._memory = memory
+        self._unwritten: list[dict[str, Any]] = []  # messages that are not noted yet
         self._told: list[dict[str, Any]] = []  # noted, and not yet remembered
         self._remembered = len(self.past.messages)
         self._entries = len(record.past)
@@ -73,11 +74,11 @@ class Recording:
 
     def remember(self, message: dict[str, Any]) -> None:
         """Note a message; with the next commit it is remembered."""
-        self._note("remembered", {"messages": [message]})
-        self._told.append(message)
+        self._unwritten.append(message)
 
     def heard(self) -> None:
         """Note that the user has spoken meanwhile."""
+        self._note_messages()
         self._note("heard", {})
 
     def asking(self, iteration: int) -> None:
@@ -128,6 +129,7 @@ class Recording:
 
     def turned(self, iteration: int, text: str, faults: str = "") -> None:
         """Note that an answer was dealt with to its end."""
+        self._note_messages()
         self._note("turned", {"iteration": iteration, "text": text, "faults": faults})
 
     async def commit(self) -> None:
@@ -136,6 +138,7 @@ class Recording:
         Raises:
             JournalError: it cannot be written
         """
+        self._note_messages()
         told, self._told = self._told, []
         await self._record.commit()
         self._remember(told)
@@ -164,10 +167,17 @@ class Recording:
         self._record.close()
 
     def _note_over(self, reason: str, detail: str, text: str, value: Any) -> None:
+        self._note_messages()
         data = {"reason": reason, "detail": detail, "text": text, "value": as_json(value)}
         self._note("over", data)
         if not self._record.path:
             self._record.end(reason)
+
+    def _note_messages(self) -> None:
+        if self._unwritten:
+            self._note("remembered", {"messages": self._unwritten})
+            self._told += self._unwritten
+            self._unwritten = []
 
     def _note(self, kind: str, data: dict[str, Any]) -> None:
         self._record.note(kind, data)

@@ -1,0 +1,202 @@
+"""What a journal costs: a turn that is recorded, many at once, a budget that processes share.
+
+    python -m benchmarks.journal [--quick]
+
+The limit of a turn is SQLite itself with the same promise: two transactions of the same rows, WAL,
+with `synchronous=NORMAL`, or FULL for `durability="power"`. Beside it, where it is installed,
+LangGraph's agent with its own SQLite checkpoints, written before each next step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Figures, emit, installed, side_by_side
+from benchmarks.turn import Fake, add_tool_async
+from civitas import Budget, Journal, ReActAgent
+
+CALLS = 10
+RUNS = 20
+AT_ONCE = 100
+ROW = '{"iteration":1,"call":0,"id":"call_0","action":"add_tool","args":{"a":1,"b":2}}'
+
+
+def raw(path: Path, synchronous: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    db.execute(
+        "CREATE TABLE entries (run INTEGER, sequence INTEGER, kind TEXT, data TEXT, "
+        "PRIMARY KEY (run, sequence)) WITHOUT ROWID"
+    )
+    return db
+
+
+def raw_turns(db: sqlite3.Connection, turns: int, numbers: list[int]) -> int:
+    for _ in range(turns):
+        for rows in (2, 5):
+            db.execute("BEGIN IMMEDIATE")
+            for _ in range(rows):
+                numbers[0] += 1
+                db.execute("INSERT INTO entries VALUES (1, ?, 'ended', ?)", (numbers[0], ROW))
+            db.execute("COMMIT")
+    return turns
+
+
+def agent(journal: Journal | None, number: int = 0) -> ReActAgent:
+    return ReActAgent(
+        f"agent-{number}",
+        Fake(CALLS),
+        actions=[add_tool_async],
+        max_iterations=CALLS + 1,
+        journal=journal,
+    )
+
+
+async def replies(journal: Journal | None, runs: int) -> int:
+    one = agent(journal)
+    for _ in range(runs):
+        reply = await one.reply("go")
+        assert reply.stop_reason == "done"
+    return runs * (CALLS + 1)
+
+
+async def at_once(journal: Journal | None, agents: int) -> int:
+    made = [agent(journal, number) for number in range(agents)]
+    for reply in await asyncio.gather(*(each.reply("go") for each in made)):
+        assert reply.stop_reason == "done"
+    return agents * (CALLS + 1)
+
+
+def langgraph(folder: Path) -> Callable[[], Any] | None:
+    """LangGraph's prebuilt agent, which writes a checkpoint before each next step."""
+    if not installed("langgraph") or not installed("langgraph.checkpoint.sqlite"):
+        return None
+    import warnings
+
+    warnings.simplefilter("ignore")
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langchain_core.tools import tool
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from langgraph.prebuilt import create_react_agent
+
+    class Scripted(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "scripted"
+
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return self
+
+        def _generate(self, messages: Any, *args: Any, **options: Any) -> ChatResult:
+            done = (len(messages) - 1) // 2
+            call = {"name": "add_tool_async", "args": {"a": 1, "b": 2}, "id": f"call_{done}"}
+            answer = AIMessage("", tool_calls=[call]) if done < CALLS else AIMessage("3")
+            return ChatResult(generations=[ChatGeneration(message=answer)])
+
+        async def _agenerate(self, messages: Any, *args: Any, **options: Any) -> ChatResult:
+            return self._generate(messages)
+
+    numbers = [0]
+
+    async def work() -> int:
+        async with AsyncSqliteSaver.from_conn_string(str(folder / "langgraph.db")) as saver:
+            graph = create_react_agent(Scripted(), [tool(add_tool_async)], checkpointer=saver)
+            for _ in range(2):
+                numbers[0] += 1
+                config = {"configurable": {"thread_id": str(numbers[0])}, "recursion_limit": 100}
+                said = {"messages": [("user", "go")]}
+                result = await graph.ainvoke(said, config, durability="sync")
+                assert result["messages"][-1].content == "3"
+        return 2 * (CALLS + 1)
+
+    return work
+
+
+def show(metric: str, variant: str, figures: dict[str, Figures]) -> None:
+    limit = figures.pop("limit")
+    for name, figure in figures.items():
+        emit(
+            metric,
+            f"{variant}, {name}",
+            figure.seconds * 1e6,
+            "us",
+            limit=limit.seconds * 1e6,
+            ratio=figure.over(limit),
+            best=min(figure.wall) * 1e6,
+        )
+
+
+def turns(folder: Path, rounds: int) -> None:
+    with asyncio.Runner() as runner, Journal(folder / "process.db") as journal:
+        db, numbers = raw(folder / "raw.db", "NORMAL"), [0]
+        works: dict[str, Callable[[], int]] = {
+            "limit": lambda: raw_turns(db, RUNS * (CALLS + 1), numbers),
+            "civitas, recorded": lambda: runner.run(replies(journal, RUNS)),
+            "civitas, not recorded": lambda: runner.run(replies(None, RUNS)),
+        }
+        peer = langgraph(folder)
+        if peer is not None:
+            works["langgraph, recorded"] = lambda: runner.run(peer())
+        show("journal: turn", "10 calls of an async tool", side_by_side(works, rounds))
+        db.close()
+
+
+def power(folder: Path, rounds: int) -> None:
+    with asyncio.Runner() as runner, Journal(folder / "power.db", durability="power") as journal:
+        db, numbers = raw(folder / "raw-power.db", "FULL"), [0]
+        works: dict[str, Callable[[], int]] = {
+            "limit": lambda: raw_turns(db, CALLS + 1, numbers),
+            "civitas, one run": lambda: runner.run(replies(journal, 1)),
+            "civitas, 100 runs": lambda: runner.run(at_once(journal, AT_ONCE)),
+        }
+        show("journal: turn, power", "10 calls of an async tool", side_by_side(works, rounds))
+        db.close()
+
+
+def shared(folder: Path, rounds: int) -> None:
+    """A reservation and its settlement: two transactions of a read and a write."""
+    with Journal(folder / "budget.db") as journal:
+        budget = Budget(actions=10**9, journal=journal, name="bench")
+        db = raw(folder / "raw-budget.db", "NORMAL")
+        db.execute("INSERT INTO entries VALUES (1, 1, '', ?)", (ROW,))
+
+        def limit() -> int:
+            for _ in range(1000):
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("SELECT data FROM entries WHERE run = 1").fetchone()
+                db.execute("UPDATE entries SET data = ? WHERE run = 1", (ROW,))
+                db.execute("COMMIT")
+            return 500
+
+        def ours() -> int:
+            for _ in range(500):
+                budget.reserve(actions=1).settle()
+            return 500
+
+        works = {"limit": limit, "civitas": ours}
+        show("shared budget", "reserve and settle", side_by_side(works, rounds))
+        db.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    rounds = 3 if parser.parse_args().quick else 9
+    with tempfile.TemporaryDirectory(dir=os.environ.get("CIVITAS_BENCH_DIR")) as folder:
+        turns(Path(folder), rounds)
+        power(Path(folder), rounds)
+        shared(Path(folder), rounds)
+
+
+if __name__ == "__main__":
+    main()
