@@ -40,9 +40,7 @@ def worker(folder: Path, dies_at: str) -> None:
     script = [*({"name": "copy", "args": {"name": name}} for name in NAMES), "All are copied."]
     # To copy a file twice does no harm: the action may be repeated.
     actions = [Action("copy", copy, idempotent=True)]
-    agent = ReActAgent(
-        "copier", ScriptedModel(script), actions=actions, journal=folder / "runs.db"
-    )
+    agent = ReActAgent("copier", ScriptedModel(script), actions=actions, journal=folder / "runs.db")
     reply = agent.reply_sync("Copy the files.", run_id="copies")
     print(f"  {reply.stop_reason}: {reply.text}")
 
