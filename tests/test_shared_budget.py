@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -245,3 +246,38 @@ def test_a_forked_child_shares_it(path: Path, journal: Journal) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert budget.spent.actions == 2
+
+
+def test_the_collector_may_settle_in_the_midst_of_writing(journal: Journal) -> None:
+    """Generators that are dropped in cycles settle wherever the collector happens to run."""
+    budget = Budget(tokens=10**9, actions=10**6, journal=journal, name="a")
+    left = 3000
+
+    def spends() -> Iterator[None]:
+        with budget.reserve(tokens=1, actions=1) as held:
+            cycle = [held]
+            cycle.append(cycle)  # type: ignore[arg-type]
+            yield
+
+    def dropped() -> None:
+        generator = spends()
+        next(generator)
+        frame: list[object] = [generator]
+        frame.append(frame)
+
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        threads = [
+            threading.Thread(target=lambda: [dropped() for _ in range(left // 3)]) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert budget.spent.actions == left
+    assert Budget(actions=1, journal=journal, name="a").spent.tokens == left

@@ -22,6 +22,10 @@ _IDLE = 4
 """So many connections are kept for the next call."""
 
 
+class _Here(threading.local):
+    used = False
+
+
 class SQLitePool(Generic[E]):
     """An SQLite file in WAL mode, used by any number of threads and processes.
 
@@ -65,9 +69,19 @@ class SQLitePool(Generic[E]):
         # not the child's to use, and closing them there would be using them.
         self._writing = threading.Lock()
         self._pool = threading.Lock()
+        self._here = _Here()
         if self._idle:
             _ABANDONED.extend(self._idle)
             self._idle.clear()
+
+    @property
+    def is_used_here(self) -> bool:
+        """Whether this thread is in the midst of a call.
+
+        The collector may run then, and end what uses the file in its turn: that must wait until
+        later, for this thread would wait for itself.
+        """
+        return self._here.used
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -78,19 +92,23 @@ class SQLitePool(Generic[E]):
         Raises:
             E: for every error of SQLite's, also one in the body
         """
-        connection = self._take()
+        used, self._here.used = self._here.used, True
         try:
-            connection.wait(self._timeout)
-            connection.execute("BEGIN")
-            yield connection
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            connection.close()
-            raise self._fault(error) from error
-        except BaseException:
-            connection.close()  # whatever was under way is rolled back
-            raise
-        self._give_back(connection)
+            connection = self._take()
+            try:
+                connection.wait(self._timeout)
+                connection.execute("BEGIN")
+                yield connection
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                connection.close()
+                raise self._fault(error) from error
+            except BaseException:
+                connection.close()  # whatever was under way is rolled back
+                raise
+            self._give_back(connection)
+        finally:
+            self._here.used = used
 
     @contextmanager
     def writing(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
@@ -105,8 +123,13 @@ class SQLitePool(Generic[E]):
         """
         # Threads that wait for each other here do not wake up every so often to look, as SQLite's
         # own waiting does, and are served in turn.
-        if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self.name} is being written")
+        used, self._here.used = self._here.used, True
+        try:
+            if not self._writing.acquire(blocking=wait):
+                raise BlockingIOError(f"{self.name} is being written")
+        except BaseException:
+            self._here.used = used
+            raise
         try:
             connection = self._take()
             try:
@@ -122,6 +145,7 @@ class SQLitePool(Generic[E]):
             self._give_back(connection)
         finally:
             self._writing.release()
+            self._here.used = used
 
     def _begin_writing(self, connection: SQLiteConnection, wait: bool) -> None:
         connection.wait(self._timeout if wait else 0)

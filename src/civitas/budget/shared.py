@@ -30,6 +30,10 @@ class Books(Protocol):
         """An account as it is now; None if there is none of that name."""
         ...
 
+    def is_used_here(self) -> bool:
+        """Whether this thread is in the midst of using them, so that it would wait for itself."""
+        ...
+
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
@@ -50,7 +54,7 @@ class SharedLedger(Ledger):
         now: the budget's clock
     """
 
-    __slots__ = ("_account", "_begun", "_books", "_deferred", "_name", "_now", "_state")
+    __slots__ = ("_account", "_begun", "_books", "_deferred", "_name", "_now", "_working")
 
     def __init__(self, account: Account, books: Books, name: str, now: Callable[[], float]) -> None:
         super().__init__()
@@ -59,7 +63,7 @@ class SharedLedger(Ledger):
         self._account = account
         self._books = books
         self._name = name
-        self._state = "idle"  # else `open`, while the books are, or `working`
+        self._working = False  # on the account as it was just read
         self._deferred: deque[Callable[[], object]] = deque()
         self._look()
 
@@ -154,6 +158,10 @@ class SharedLedger(Ledger):
 
     def _always(self, work: Callable[[], object]) -> None:
         """Do what has happened already, whether or not it can be written down."""
+        if self._books.is_used_here():
+            # The collector ends, in this thread, what settles: it is done with what comes next.
+            self._deferred.append(work)
+            return
         done = []
 
         def once() -> None:
@@ -175,32 +183,32 @@ class SharedLedger(Ledger):
 
         def change(state: dict[str, Any] | None) -> dict[str, Any]:
             self._put(state)
-            self._state = "working"
+            self._working = True
             try:
                 found.append(work())
             finally:
-                self._state = "open"
+                self._working = False
             return self._get()
 
         with self._lock:
-            if self._state == "working":
+            if self._working:
                 return work()  # it is read already, and will be written
-            if self._state == "open":
-                # The collector ends, in this thread, what settles: between reading and writing.
-                self._deferred.append(work)
-                return None  # type: ignore[return-value]
-            self._state = "open"
-            try:
-                self._books.change_account(self._name, change)
-            finally:
-                self._state = "idle"
-            while self._deferred:
-                self._always(self._deferred.popleft())
+            self._books.change_account(self._name, change)
+        self._do_deferred()
         return found[0]
 
+    def _do_deferred(self) -> None:
+        while self._deferred and not self._books.is_used_here():
+            try:
+                work = self._deferred.popleft()
+            except IndexError:
+                return  # another thread has done it
+            self._always(work)
+
     def _look(self) -> None:
+        self._do_deferred()
         with self._lock:
-            if self._state == "idle":
+            if not self._working:
                 self._put(self._books.account(self._name))
 
     def _put(self, state: dict[str, Any] | None) -> None:

@@ -237,6 +237,10 @@ class Journal:
         with self._file.reading() as db:
             return self._account(db, name)
 
+    def is_used_here(self) -> bool:
+        """Whether this thread is in the midst of using the file. For `Budget`."""
+        return self._file.is_used_here
+
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
