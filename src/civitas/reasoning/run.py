@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
@@ -83,6 +82,7 @@ class Run:
         "before",
         "emit",
         "faults",
+        "id",
         "iteration",
         "loop",
         "memory",
@@ -106,6 +106,7 @@ class Run:
         recording: Recording | None = None,
     ) -> None:
         self.agent = agent
+        self.id = str(agent.id)
         self.asked = asked
         self.emit = asked.emit
         self.memory = memory
@@ -367,14 +368,17 @@ class Run:
             )
             return await given if inspect.isawaitable(given) else given
         given = None
-        id = str(self.agent.id)
-        async with aclosing(streamed(self.model, prompt, actions, schema)) as parts:
+        parts = streamed(self.model, prompt, actions, schema)
+        try:
             async for part in parts:
                 kind = type(part)
                 if kind is TextPiece or kind is ReasoningPiece:
-                    self.emit(kind(part.text, id))
+                    self.emit(kind(part.text, self.id))
                 else:
                     given = part
+        except BaseException:  # come to its end, it is closed
+            await parts.aclose()
+            raise
         return given
 
     def prompt(self) -> list[dict[str, Any]]:
@@ -466,11 +470,10 @@ class Run:
     ) -> dict[str, Any]:
         """Execute a call, with events and hooks around it."""
         agent, emit = self.agent, self.emit
-        id = str(agent.id)
 
         async def acted() -> dict[str, Any]:
             if emit is not None:
-                emit(CallStarted(id, self.iteration, call.id, call.name, call.args))
+                emit(CallStarted(self.id, self.iteration, call.id, call.name, call.args))
             if act is None:
                 return await execute(agent, call, self.asked.run_id)
             return await execute(agent, call, self.asked.run_id, act.begin, act)
@@ -481,7 +484,7 @@ class Run:
             result = await with_hooks(agent, call, self.iteration, acted, broken)
         if emit is not None:
             error = _error(result)
-            emit(CallEnded(id, self.iteration, call.id, call.name, result, error))
+            emit(CallEnded(self.id, self.iteration, call.id, call.name, result, error))
         return result
 
     async def _execute_within(
@@ -520,8 +523,8 @@ class Run:
             if result is None:
                 result = {"tool_executed": False, "error": _CUT_OFF}
                 if self.emit is not None:
-                    id = str(self.agent.id)
-                    self.emit(CallEnded(id, self.iteration, call.id, call.name, result, _CUT_OFF))
+                    done = CallEnded(self.id, self.iteration, call.id, call.name, result, _CUT_OFF)
+                    self.emit(done)
             error = _error(result)
             if acts is not None:
                 acts.act(place).note_end(result, error)
@@ -553,7 +556,7 @@ class Run:
             return
         self.memory.add_memory(message)
         if self.emit is not None:
-            self.emit(MessageAdded(str(self.agent.id), message))
+            self.emit(MessageAdded(self.id, message))
 
     def remember_faults(self, answer: Answer) -> None:
         """Remember an answer that cannot be used, and tell the model why."""
