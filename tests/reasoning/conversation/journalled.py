@@ -1,8 +1,10 @@
 """A program with a conversation that is recorded, killed in the midst of an action, and gone on with.
 
-journalled.py ORDER JOURNAL LOG KILL: KILL is the action to be killed in, the first time; `-` for
-none. Each action writes its beginning and its end to the file LOG. With KILL `cancel:ACTION` the
-reply is cancelled in that action instead, and gone on with in the same process.
+journalled.py ORDER JOURNAL LOG KILL: KILL is the action to be killed in, the first time; or `at ID
+TURNS`, where it is looked whether the conversation of that id is over, `next TURNS`, where it is
+told who speaks next, or `over`, after all; `-` for none. Each action writes its beginning and its
+end to the file LOG. With `cancel:ACTION` the reply is cancelled in that action instead, and gone on
+with in the same process.
 """
 
 from __future__ import annotations
@@ -50,9 +52,26 @@ class World:
             file.flush()
             os.fsync(file.fileno())
 
+    def at(self, point: str) -> None:
+        """Be killed here, the first time."""
+        if self.kill == point and point not in self.lines():
+            self.write(point)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def looks(self, id: str) -> Any:
+        """A condition that is never met, and may be killed."""
+
+        def look(state: Any) -> None:
+            self.at(f"at {id} {state.turns}")
+
+        return look
+
     async def work(self, what: str) -> str:
         """Do a piece of work."""
-        first = not self.log.exists() or f"begin {what}" not in self.log.read_text()
+        first = f"begin {what}" not in self.lines()
         self.write(f"begin {what}")
         if first and what.startswith("waits"):
             await self.spoken.wait()  # until what goes on beside it is in the journal
@@ -109,14 +128,16 @@ class Clerk:
         self.world.write(f"clerk told {message['content']}")
 
 
-def make(order: str, world: World, **options: Any) -> Any:
+def make(order: str, world: World, id: str = "talk", **options: Any) -> Any:
+    looks = world.looks(id)
+    options["id"] = id
     if order == "round":
         a = agent(world, "a", use("a1"), say("a first"), use("a2"), say("a second"))
         b = agent(world, "b", use("b1"), use("b2"), say("b first"), use("b3"), say("b second"))
-        return Conversation([a, b], until=MaxTurns(4), **options)
+        return Conversation([a, b], until=MaxTurns(4) | looks, **options)
     if order == "clerk":
         a = agent(world, "a", use("a1"), say("a first"), use("a2"), say("a second"))
-        return Conversation([Clerk(world), a], until=MaxTurns(4), **options)
+        return Conversation([Clerk(world), a], until=MaxTurns(4) | looks, **options)
     if order == "chosen":
         chooser = ScriptedModel(
             [
@@ -129,11 +150,11 @@ def make(order: str, world: World, **options: Any) -> Any:
         a = agent(world, "a", use("a1"), say("a first"))
         b = agent(world, "b", use("b1"), say("b first"), use("b2"), say("b second"))
         c = agent(world, "c")
-        return Conversation([a, b, c], ChosenBy(chooser), MaxTurns(3), **options)
+        return Conversation([a, b, c], ChosenBy(chooser), MaxTurns(3) | looks, **options)
     if order == "hand-over":
         a = agent(world, "a", use("a1"), over("b", "yours"), use("a2"), say("a is done"))
         b = agent(world, "b", use("b1"), over("a", "back"))
-        return Conversation([a, b], HandOver(), **options)
+        return Conversation([a, b], HandOver(), looks, **options)
     if order == "together":
 
         async def spoken(messages: Any, actions: Any) -> ModelReply:
@@ -145,22 +166,23 @@ def make(order: str, world: World, **options: Any) -> Any:
         c = agent(world, "c", use("c1"), say("c first"))
 
         def who(state: Any) -> Any:
+            world.at(f"next {state.turns}")
             return {0: ["a", "b"], 2: "c", 3: ["b", "a"]}.get(state.turns)
 
-        return Conversation([a, b, c], who, **options)
+        return Conversation([a, b, c], who, looks, **options)
     if order == "nested":
         inner = make("hand-over", world, id="inner")
         c = agent(world, "c", use("c1"), say("c first"), use("c2"), say("c second"))
-        return Conversation([c, inner], until=MaxTurns(3), **options)
+        return Conversation([c, inner], until=MaxTurns(3) | looks, **options)
     decision = '{"action": "%s", "new_instruction": "%s", "reasoning": "because"}'
     if order == "outcome":
         a = agent(world, "a", say("a first"))
         b = agent(world, "b", say("b first"), use("b1"), say('{"n": 3}'))
-        return Conversation([a, b], until=MaxTurns(2), **options)
+        return Conversation([a, b], until=MaxTurns(2) | looks, **options)
     if order == "as R":
         a = agent(world, "a", use("a1"), say("a first"), use("a2"), say("a second"))
         b = agent(world, "b", use("b1"), say("b first"), use("b2"), say("b second"))
-        reactive = Conversation([a, b], until=MaxTurns(2), id="R")
+        reactive = Conversation([a, b], until=MaxTurns(2) | world.looks("R"), id="R")
         given = (("CONTINUE", "go"), ("REDIRECT", "more"), ("TERMINATE", ""))
         human = agent(world, "H", *(say(decision % each) for each in given))
         return DualActAgent(DualActConfig(human, reactive), **options)
@@ -169,7 +191,7 @@ def make(order: str, world: World, **options: Any) -> Any:
     decided = [say(decision % each) for each in (("CONTINUE", "go"), ("TERMINATE", ""))]
     # Asked for a decision, it has its last speaker say it when it is over.
     b = agent(world, "b", use("b1"), say("b first"), decided[0], say("b second"), decided[1])
-    human = Conversation([a, b], until=MaxTurns(2), id="H")
+    human = Conversation([a, b], until=MaxTurns(2) | world.looks("H"), id="H")
     reactive = agent(world, "R", use("r1"), say("r is done"))
     return DualActAgent(DualActConfig(human, reactive), **options)
 
@@ -228,6 +250,7 @@ async def main(order: str, path: str, log: str, kill: str) -> dict[str, Any]:
             await asyncio.wait((world.cancel,))
             assert world.cancel.cancelled()
         reply = await made.reply("go", schema, run_id=RUN)
+        world.at("over")
         replay = None
         if reply.stop_reason != "in_doubt":
             replay = told(journal.replay(RUN))

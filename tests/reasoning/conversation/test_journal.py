@@ -125,3 +125,39 @@ def test_killed_in_one_process_after_the_other(order: str, tmp_path: Path) -> No
     assert desk.run(order) == repeated(unbroken, len(ACTIONS[order]))
     begun = Counter(line for line in desk.lines() if line.startswith("begin "))
     assert begun == {f"begin {action}": 2 for action in ACTIONS[order]}
+
+
+# Between two turns, where nothing is in doubt: no action is executed twice.
+BETWEEN = {
+    "round": ("at talk 1", "at talk 2", "at talk 4", "over"),
+    "clerk": ("at talk 1", "at talk 3"),
+    "chosen": ("at talk 1", "at talk 2", "over"),
+    "hand-over": ("at talk 1", "at talk 2", "at talk 3", "over"),
+    "together": ("next 0", "next 2", "next 3", "next 5", "at talk 2", "at talk 5", "over"),
+    "nested": ("at inner 1", "at inner 2", "at inner 3", "at talk 2", "at talk 3", "over"),
+    "outcome": ("at talk 2", "over"),
+    "as R": ("at R 1", "at R 2", "over"),
+    "as H": ("at H 1", "at H 2", "over"),
+}
+
+
+@pytest.mark.parametrize("order", BETWEEN)
+def test_killed_between_two_turns_it_does_nothing_twice(order: str, tmp_path: Path) -> None:
+    unbroken = whole(order, tmp_path)
+    for point in BETWEEN[order]:
+        desk = Desk(tmp_path / point)
+        assert desk.run(order, point, idempotent=False) is None
+        assert desk.run(order, idempotent=False) == unbroken
+        begun = Counter(line for line in desk.lines() if line.startswith(("begin ", "clerk ")))
+        assert set(begun.values()) == {1}
+
+
+@pytest.mark.parametrize("order", ACTIONS)
+def test_cancelled_it_goes_on_in_the_same_process(order: str, tmp_path: Path) -> None:
+    unbroken = whole(order, tmp_path)
+    for action in [action for of, action in ALONE if of == order]:
+        desk = Desk(tmp_path / action)
+        found = desk.run(order, f"cancel:{action}")
+        assert found["reply"]["stop"] == unbroken["reply"]["stop"]
+        assert found["transcripts"] == unbroken["transcripts"]
+        assert desk.run(order)["transcripts"] == unbroken["transcripts"]
