@@ -80,7 +80,13 @@ def told_once(run: str, number: int) -> Iterator[None]:
         run: what the run that it belongs to is known by
         number: which message of that it is, from 0
     """
-    token = _ONCE.set((run, number))
+    with _observing((run, number)):
+        yield
+
+
+@contextmanager
+def _observing(once: tuple[str, int] | None) -> Iterator[None]:
+    token = _ONCE.set(once)
     try:
         yield
     finally:
@@ -281,11 +287,8 @@ class ConversationalAgent(Hooked, Watched, Agent):
         once = _ONCE.get()  # on the space's loop another context holds
 
         async def carried() -> None:
-            token = _ONCE.set(once)
-            try:
+            with _observing(once):
                 await self._observe(item)
-            finally:
-                _ONCE.reset(token)
 
         await self._seat.carry(carried)
 
@@ -482,9 +485,11 @@ class ConversationalAgent(Hooked, Watched, Agent):
         if hooks is None:
             await self._remember(item)
             return
-        item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
+        with _observing(None):  # what a hook has others observe is no part of that
+            item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
         await self._remember(_as_memory(item))
-        await hooks.run("post_observe", self, {"message": item})
+        with _observing(None):
+            await hooks.run("post_observe", self, {"message": item})
 
 
 def _as_memory(message: str | dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A program with a conversation that is recorded, killed in the midst of an action, and gone on with.
+"""A program with a conversation that is recorded, killed, and gone on with.
 
 journalled.py ORDER JOURNAL LOG KILL: KILL is the action to be killed in, the first time; or `at ID
 TURNS`, where it is looked whether the conversation of that id is over, `next TURNS`, where it is
@@ -179,6 +179,19 @@ def make(order: str, world: World, id: str = "talk", **options: Any) -> Any:
         a = agent(world, "a", say("a first"))
         b = agent(world, "b", say("b first"), use("b1"), say('{"n": 3}'))
         return Conversation([a, b], until=MaxTurns(2) | looks, **options)
+    if order == "of dual acts":
+        human = agent(
+            world,
+            "H",
+            say(decision % ("CONTINUE", "go")),
+            say(decision % ("TERMINATE", "")),
+            say(decision % ("CONTINUE", "more")),
+            say(decision % ("TERMINATE", "")),
+        )
+        reactive = agent(world, "R", use("r1"), say("r first"), use("r2"), say("r second"))
+        dual = DualActAgent(DualActConfig(human, reactive), id="dual")
+        c = agent(world, "c", use("c1"), say("c first"), use("c2"), say("c second"))
+        return Conversation([c, dual], until=MaxTurns(4) | looks, **options)
     if order == "as R":
         a = agent(world, "a", use("a1"), say("a first"), use("a2"), say("a second"))
         b = agent(world, "b", use("b1"), say("b first"), use("b2"), say("b second"))

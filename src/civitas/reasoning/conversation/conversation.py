@@ -64,6 +64,11 @@ class Conversation(ConversationalAgent):
     reply alone; without `interrupt` it hears an interruption after its turn; without `state_dict`
     what it remembers is not saved with the conversation.
 
+    With a `journal`, or as part of something that has one, a run goes on after a crash with the
+    turn that was under way, as it stood after the turn before: whoever was chosen is not chosen
+    anew, and what ended in that turn is not done again. A participant that keeps no record of its
+    own is asked again unless its reply was recorded, and is told nothing twice.
+
     Args:
         agents: the participants, with different ids
         next: who speaks next: `RoundRobin()`, `ChosenBy(model)`, `HandOver()`, or a function of the
@@ -203,6 +208,8 @@ class Conversation(ConversationalAgent):
 
     async def resume(self, schema: Any = None) -> Reply:
         """Go on with a reply that was cancelled, or saved between two turns and loaded.
+
+        With a journal, one that was cancelled goes on in its run, with the turn that was under way.
 
         Its text, value, messages and usage are of the whole reply, its steps those from now on.
 
