@@ -238,6 +238,17 @@ def transcripts(made: Any) -> dict[str, Any]:
     return found
 
 
+def memories(made: Any) -> dict[str, Any]:
+    return {
+        str(each.id): [
+            {k: v for k, v in m.items() if k in ("role", "content", "tool_calls")}
+            for m in each.memory.get_memories()
+        ]
+        for each in participants(made)
+        if hasattr(each, "memory")
+    }
+
+
 def told(reply: Any) -> dict[str, Any]:
     return {
         "text": reply.text,
@@ -274,14 +285,7 @@ async def main(order: str, path: str, log: str, kill: str) -> dict[str, Any]:
         "reply": told(reply),
         "replay": replay,
         "transcripts": transcripts(made),
-        "memories": {
-            str(each.id): [
-                {k: v for k, v in m.items() if k in ("role", "content", "tool_calls")}
-                for m in each.memory.get_memories()
-            ]
-            for each in participants(made)
-            if hasattr(each, "memory")
-        },
+        "memories": memories(made),
         "spent": [spent.tokens, spent.model_calls, spent.actions],
     }
 

@@ -26,7 +26,14 @@ from civitas import (
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.reasoning.conversation import ChosenBy, HandOver, MaxTurns, Said, TurnEnded
-from reasoning.conversation.journalled import RUN, World, make, told
+from reasoning.conversation.journalled import (
+    RUN,
+    World,
+    make,
+    memories,
+    told,
+    transcripts,
+)
 
 PROGRAM = Path(__file__).with_name("journalled.py")
 TESTS = PROGRAM.parent.parent.parent
@@ -256,6 +263,27 @@ def test_an_action_that_is_skipped_is_not_executed(order: str, action: str, tmp_
     begun = Counter(line for line in desk.lines() if line.startswith("begin "))
     assert begun == {f"begin {each}": 1 for each in ACTIONS[order]}
     assert f"end {action}" not in desk.lines()
+
+
+@pytest.mark.parametrize("order", DOUBTED)
+def test_decided_it_goes_on_in_the_process_that_was_stopped(
+    order: str, whole: Callable[[str], Any], tmp_path: Path
+) -> None:
+    unbroken = whole(order)
+    desk = Desk(tmp_path / "desk")
+    assert desk.run(order, DOUBTED[order], idempotent=False) is None
+
+    async def go_on() -> None:
+        with Journal(desk.journal) as journal:
+            talk = make(order, World(str(desk.log), "-"), journal=journal)
+            assert (await talk.reply("go", run_id=RUN)).stop_reason == "in_doubt"
+            journal.decide(RUN, repeat=True)
+            reply = await talk.reply("go", run_id=RUN)
+            assert told(reply) == told(journal.replay(RUN)) == unbroken["reply"]
+            assert transcripts(talk) == unbroken["transcripts"]
+            assert memories(talk) == unbroken["memories"]
+
+    asyncio.run(go_on())
 
 
 def test_what_is_said_to_a_stopped_conversation_is_heard_when_it_goes_on(tmp_path: Path) -> None:
