@@ -16,6 +16,7 @@ __all__ = ["replayed"]
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.recording",
     "DualActAgent": "civitas.reasoning.dualact.recording",
+    "Conversation": "civitas.reasoning.conversation.recording",
 }
 
 

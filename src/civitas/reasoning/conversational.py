@@ -72,6 +72,27 @@ def joined(agent: Any, record: Record) -> Iterator[None]:
             pass  # never finished, and now thrown away in another context
 
 
+@contextmanager
+def told_once(run: str, number: int) -> Iterator[None]:
+    """Have what agents observe in here be remembered once, however often they are told it.
+
+    Args:
+        run: what the run that it belongs to is known by
+        number: which message of that it is, from 0
+    """
+    with _observing((run, number)):
+        yield
+
+
+@contextmanager
+def _observing(once: tuple[str, int] | None) -> Iterator[None]:
+    token = _ONCE.set(once)
+    try:
+        yield
+    finally:
+        _ONCE.reset(token)
+
+
 class Underway(Protocol):
     """A reply under way, as far as it can be steered. In its agent's thread only."""
 
@@ -97,6 +118,9 @@ class _Replying:
 
 _JOINED: ContextVar[tuple[Agent, Record] | None] = ContextVar("civitas_joined", default=None)
 """Whose reply is asked for as part of a run that is recorded, and where it is to be recorded."""
+
+_ONCE: ContextVar[tuple[str, int] | None] = ContextVar("civitas_told_once", default=None)
+"""As which message of which run something is observed, if it is part of one that is recorded."""
 
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply."""
@@ -126,6 +150,11 @@ class ConversationalAgent(Hooked, Watched, Agent):
     async def _remember(self, message: dict[str, Any]) -> None:
         """Remember a chat message."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
+
+    def _as_once(self) -> tuple[str, int] | None:
+        """As which message of a run this agent observes something; None outside of any."""
+        once = _ONCE.get()
+        return None if once is None else (f"{once[0]}/{self.id}", once[1])
 
     @property
     def _member_agents(self) -> Sequence[Any]:
@@ -257,10 +286,16 @@ class ConversationalAgent(Hooked, Watched, Agent):
             HookError: a hook failed
         """
         item = _as_memory(message)
-        if self._seat is not None:
-            await self._seat.carry(lambda: self._observe(item))
-        else:
+        if self._seat is None:
             await self._observe(item)
+            return
+        once = _ONCE.get()  # on the space's loop another context holds
+
+        async def carried() -> None:
+            with _observing(once):
+                await self._observe(item)
+
+        await self._seat.carry(carried)
 
     def interrupt(self, text: str) -> Interruption:
         """Steer the reply that is under way: it stops what it is doing and goes on with this.
@@ -455,9 +490,11 @@ class ConversationalAgent(Hooked, Watched, Agent):
         if hooks is None:
             await self._remember(item)
             return
-        item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
+        with _observing(None):  # what a hook has others observe is no part of that
+            item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
         await self._remember(_as_memory(item))
-        await hooks.run("post_observe", self, {"message": item})
+        with _observing(None):
+            await hooks.run("post_observe", self, {"message": item})
 
 
 def _as_memory(message: str | dict[str, Any]) -> dict[str, Any]:

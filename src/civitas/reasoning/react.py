@@ -250,7 +250,7 @@ class ReActAgent(ConversationalAgent):
             if asked.record is None:
                 record.close()
 
-    def _recall(self, record: Record) -> None:
+    async def _recall(self, record: Record) -> None:
         """Know what it did in a part of a run that is over."""
         from civitas.reasoning.recording import catch_up
 
@@ -265,7 +265,12 @@ class ReActAgent(ConversationalAgent):
         return await run.reply()
 
     async def _remember(self, message: dict[str, Any]) -> None:
-        self.memory.add_memory(message)
+        once = self._as_once()
+        add_once: Any = None if once is None else getattr(self.memory, "add_once", None)
+        if once is not None and callable(add_once):
+            add_once(message, *once)
+        else:
+            self.memory.add_memory(message)
 
     def _memory_of(self, thread: str) -> Memory:
         if self._memory is not None:

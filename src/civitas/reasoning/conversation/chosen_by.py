@@ -84,6 +84,11 @@ class ChosenBy(Order):
                 f"ChosenBy: about= names no participant: {sorted(unknown)!r:.200}"
             )
 
+    def described(self) -> Any:
+        """Which model it is, and what it is told."""
+        name = getattr(self.model, "name", None)
+        return ["ChosenBy", name, self.prompt, self.about, self.repeat, self.may_end]
+
     async def choose(self, state: ConversationState) -> Choice:
         """Ask the model, and once more if its answer cannot be used.
 
@@ -111,7 +116,7 @@ class ChosenBy(Order):
             from civitas.models.budgeted import BudgetedModel
 
             model = BudgetedModel(model, state.budget)
-        for _ in range(2):
+        for answers in (1, 2):
             given: Any = model.complete(prompt, schema=schema)
             if inspect.isawaitable(given):
                 given = await given
@@ -132,9 +137,9 @@ class ChosenBy(Order):
                 ]
                 continue
             if chosen is None:
-                return Choice((), usage, f"{self._name} ended the conversation")
-            return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage)
+                return Choice((), usage, f"{self._name} ended the conversation", answers)
+            return Choice((chosen,), usage, answers=answers)
+        raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage, 2)
 
     @property
     def _name(self) -> str:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import DefinitionError, NotPermitted, StateError
+from civitas.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    DefinitionError,
+    NotPermitted,
+    StateError,
+)
+from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.message import address
+from civitas.models.protocol import Usage
 from civitas.reasoning.asked import Asked, checked_content
 from civitas.reasoning.conversation.channel import Channel
 from civitas.reasoning.conversation.exchange import Exchange
@@ -20,12 +30,18 @@ from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.events import Done
 from civitas.reasoning.interruption import Interruption
+from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.past import ENDED
+from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.journal import Record
+    from civitas.reasoning.conversation.recording import ConversationRecording
 
 __all__ = ["MAX_TURNS", "Conversation"]
 
@@ -48,6 +64,11 @@ class Conversation(ConversationalAgent):
     reply alone; without `interrupt` it hears an interruption after its turn; without `state_dict`
     what it remembers is not saved with the conversation.
 
+    With a `journal`, or as part of something that has one, a run goes on after a crash with the
+    turn that was under way, as it stood after the turn before: whoever was chosen is not chosen
+    anew, and what ended in that turn is not done again. A participant that keeps no record of its
+    own is asked again unless its reply was recorded, and is told nothing twice.
+
     Args:
         agents: the participants, with different ids
         next: who speaks next: `RoundRobin()`, `ChosenBy(model)`, `HandOver()`, or a function of the
@@ -63,6 +84,8 @@ class Conversation(ConversationalAgent):
         max_kept: how many utterances the transcript keeps, with at most a million characters; and
             how many may wait to be heard by a participant, when replies are broken off
         budget: what the participants, and a model that chooses them, may spend together
+        journal: where its replies are recorded, with what the participants do in them, so that they
+            go on after a crash: a `Journal`, or the path of one
         **options: what every `Agent` takes
 
     Attributes:
@@ -73,6 +96,8 @@ class Conversation(ConversationalAgent):
     Raises:
         DefinitionError: an argument is none of what it may be
     """
+
+    _records = True
 
     def __init__(
         self,
@@ -85,6 +110,7 @@ class Conversation(ConversationalAgent):
         stop_if_failed: Literal["all", "any", "none"] = "all",
         max_kept: int = MAX_KEPT,
         budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
@@ -116,6 +142,11 @@ class Conversation(ConversationalAgent):
         self._state = ConversationState(self.agents, max_kept)
         self._exchange: Exchange | None = None
         self._own_budget: Budget | None = None
+        self._journal = (
+            None if journal is None else as_journal(journal, f"conversation {self.id!r}")
+        )
+        self._run: tuple[str, str] | None = None  # the key and the id of one that is not over
+        self._since: list[Content] = []  # what was said to it since that was stopped
         if budget is not None:
             self.budget = budget
 
@@ -128,6 +159,11 @@ class Conversation(ConversationalAgent):
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, list(self.agents.values()), budget)
         self._own_budget = budget
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where its replies are recorded, or None."""
+        return self._journal
 
     @property
     def state(self) -> ConversationState:
@@ -172,6 +208,8 @@ class Conversation(ConversationalAgent):
 
     async def resume(self, schema: Any = None) -> Reply:
         """Go on with a reply that was cancelled, or saved between two turns and loaded.
+
+        With a journal, one that was cancelled goes on in its run, with the turn that was under way.
 
         Its text, value, messages and usage are of the whole reply, its steps those from now on.
 
@@ -260,6 +298,10 @@ class Conversation(ConversationalAgent):
         async with self._my_turn():
             now = self._state
             now.add(None, content)
+            if self._run is not None:
+                # Heard when that run goes on, or in the next: what waits for it stands there.
+                self._since.append(content)
+                return
             exchange = Exchange(self, now)
             for id in now.agents:
                 # The next speaker of a reply to be gone on with is asked the last.
@@ -276,23 +318,103 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} keeps one thread: make a Conversation for each, of "
                 "agents of its own"
             )
-        now = self._state
-        if asked.resumed and not now.open:
+        if asked.resumed and not self._state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
                 "begun"
             )
+        record = asked.record
+        if record is None:
+            if self._journal is None:
+                self._begin(asked)
+                return await self._exchanged(asked)
+            if asked.resumed and self._run is not None:
+                asked.run_id = self._run[1]
+            task = json_text(asked.content)
+            record = await self._journal.begin(asked.run_id, _KIND, str(self.id), task)
+        try:
+            return await self._recorded(asked, record)
+        finally:
+            if asked.record is None:
+                record.close()
+
+    async def _recorded(self, asked: Asked, record: Record) -> Reply:
+        """Reply, and record it; or go on with what was recorded."""
+        from civitas.reasoning.conversation.recording import ConversationRecording
+
+        recording = ConversationRecording(self, record, asked)
+        past = recording.past
+        if past.begun is None:
+            self._begin(asked)
+            recording.begin(self._state)
+        else:
+            try:
+                await recording.recall()
+            except BudgetExceeded as error:
+                reason: Any = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
+                return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
+            stands = recording.state()
+            if past.ended:
+                self._be_at(stands)
+                return self._as_it_ended(past.reply(), asked.schema)
+            since = self._since if self._run is not None and self._run[0] == record.key else []
+            self._state = stands
+            for content in (*since, *self._take_unheard()):
+                stands.add(None, content)
+                recording.heard(content, ())
+        self._run, self._since = (record.key, record.run_id), []
+        reply = await self._exchanged(asked, recording)
+        if reply.stop_reason in ENDED:
+            self._run = None
+        return reply
+
+    def _as_it_ended(self, reply: Reply, schema: Any) -> Reply:
+        if schema is None or reply.stop_reason != "done":
+            return reply
+        try:  # as the type that was asked for
+            return replace(reply, value=AnswerSchema(schema).read(reply.text))
+        except Unreadable:
+            return reply  # a terminal action gave it
+
+    def _be_at(self, state: ConversationState) -> None:
+        """Stand where a reply ended, unless this has gone further since."""
+        if state.transcript.count > self._state.transcript.count:
+            self._state = state
+
+    async def _recall(self, record: Record) -> None:
+        """Know what was said in a part of a run that is over, as the participants do."""
+        from civitas.reasoning.conversation.recording import ConversationPast, recall
+
+        past = ConversationPast(record.run_id, record.past)
+        if past.begun is not None:
+            await recall(self, record, past)
+            self._run = None if past.ended else (record.key, record.run_id)
+            self._be_at(past.state(self.agents, self.max_kept, last=True))
+
+    def _begin(self, asked: Asked) -> None:
+        """Begin a reply, unless one goes on."""
+        now = self._state
         if not asked.resumed:
             now.begin()
             for told in self._take_unheard():
                 now.add(None, told)
             now.add(None, asked.content)
+
+    async def _exchanged(
+        self, asked: Asked, recording: ConversationRecording | None = None
+    ) -> Reply:
+        now = self._state
         if self.until is not None:
             self.until.begin(now.kept, "u")
-        exchange = Exchange(self, now, asked)
+        exchange = Exchange(self, now, asked, recording)
         self._exchange = exchange
         try:
             return await exchange.go()
+        except BaseException as error:
+            exchange.close()
+            if recording is not None:
+                recording.broken_off(exchange.cut_off(error))
+            raise
         finally:
             exchange.close()
             self._exchange = None
@@ -357,6 +479,7 @@ class Conversation(ConversationalAgent):
         for id, each in theirs.items():
             self.agents[id].load_state_dict(each)
         self._state = mine
+        self._run, self._since = None, []
 
 
 def _participants(agents: Iterable[Any], id: str | int) -> dict[str, Any]:

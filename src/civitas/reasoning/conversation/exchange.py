@@ -8,11 +8,19 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, MailboxFull, ModelError
+from civitas.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    JournalError,
+    MailboxFull,
+    ModelError,
+    RunMismatch,
+)
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.order import NoChoice
+from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.transcript import (
     Content,
     TurnEnded,
@@ -20,13 +28,16 @@ from civitas.reasoning.conversation.transcript import (
     Utterance,
     shown,
 )
+from civitas.reasoning.conversational import told_once
 from civitas.reasoning.events import Done
+from civitas.reasoning.past import ENDED
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason
 
 if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
+    from civitas.reasoning.conversation.recording import ConversationRecording
     from civitas.reasoning.conversation.state import ConversationState
 
 __all__ = ["GO_ON", "MAX_STEPS", "Emit", "Exchange"]
@@ -44,6 +55,9 @@ MAX_STEPS: Final = 1000
 """How many of the participants' steps a reply tells of: the last."""
 _MAX_HEARD = 100
 """How many interruptions and observations may wait for the end of a turn."""
+
+# The run cannot go on, or not by this program: no participant's failure.
+_NO_TURN: Final = (JournalError, RunMismatch)
 
 # What one participant met, the others would meet too: nobody is asked after it.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
@@ -100,9 +114,11 @@ class Exchange:
         conversation: Conversation,
         state: ConversationState,
         asked: Asked | None = None,
+        recording: ConversationRecording | None = None,
     ) -> None:
         self.conversation = conversation
         self.state = state
+        self.recording = recording
         state.budget = conversation.budget
         self.schema = None if asked is None else asked.schema
         self.run_id = None if asked is None else asked.run_id
@@ -113,6 +129,9 @@ class Exchange:
         self._steps: deque[Step] = deque(maxlen=MAX_STEPS)
         self._error: BaseException | None = None
         self._values: dict[str, Any] = {}
+        if recording is not None:
+            self._steps.extend(recording.past.steps)
+            self._values = dict(recording.past.values)
         # Filled in any thread.
         self._heard: deque[tuple[Content, tuple[str, ...]]] = deque()
         self._guard = threading.RLock()
@@ -174,11 +193,22 @@ class Exchange:
             while self._heard:
                 content, told = self._heard.popleft()
                 self.state.add(None, content, known_to=told)
+                if self.recording is not None:
+                    self.recording.heard(content, told)
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def go(self) -> Reply:
         """Have the participants speak until there is a reason to stop."""
+        try:
+            return await self._go()
+        except JournalError as error:
+            if self.recording is None:
+                raise
+            logger.exception("run %r of %r stops", self.run_id, self.conversation.id)
+            return self.reply("error", str(error), *self._outcome(), error)
+
+    async def _go(self) -> Reply:
         conversation, state = self.conversation, self.state
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
@@ -191,7 +221,7 @@ class Exchange:
                 if conversation.budget is not None:
                     conversation.budget.start()
                     conversation.budget.check()
-                choice = await _own(conversation.next.choose(state))
+                choice = await self._choose()
             except BudgetExceeded as error:
                 self._fail(str(error), error)
                 break
@@ -216,15 +246,33 @@ class Exchange:
                 await self._take_turn(choice.ids)
         return await self._end()
 
+    async def _choose(self) -> Choice:
+        """Who speaks next: as it was recorded, or as it is told now."""
+        order, state, recording = self.conversation.next, self.state, self.recording
+        if recording is None:
+            return await _own(order.choose(state))  # type: ignore[no-any-return]
+        known = recording.choice(state)
+        if known is not None:
+            return known
+        try:
+            choice: Choice = await _own(order.choose(state))
+        except NoChoice as error:
+            recording.chose(state, error)
+            raise
+        recording.chose(state, choice)
+        return choice
+
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Have participants speak, at once if there are several, and keep what they said."""
         state = self.state
         before = state.turns
         self.between = False
         try:
-            for id in state.agents:
-                if id not in ids:
-                    await self.deliver(id)
+            others = [id for id in state.agents if id not in ids]
+            if self.recording is not None:
+                await self.recording.telling(state, [(id, 0) for id in others])
+            for id in others:
+                await self.deliver(id)
             self.speaking = ids
             if len(ids) == 1:
                 turns = [await self._speak(ids[0], before + 1, self.emit)]
@@ -235,6 +283,9 @@ class Exchange:
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
             await self._judge(turns)
+            if self.recording is not None:
+                steps = [step for turn in turns if turn.reply for step in turn.reply.steps]
+                await self.recording.turned(state, steps, self._values)
         finally:
             self.speaking = ()
             self.between = True
@@ -248,11 +299,23 @@ class Exchange:
         """Have a participant observe what it has not heard, but for the last `leave`."""
         agent = self.conversation.agents[id]
         waiting = self.state.pending[id]
+        recording = self.recording
+        if recording is not None:
+            await recording.telling(self.state, ((id, leave),))
+        once = self.conversation._as_once()
         while len(waiting) > leave:
             # Gone before it is told: what breaks off in the middle is not told twice.
-            message = waiting.popleft().message(self.state.agents)
+            utterance = waiting.popleft()
+            message = utterance.message(self.state.agents)
             try:
-                await _own(agent.observe(message))
+                if recording is not None:
+                    await _own(recording.tell(id, utterance, message))
+                elif once is not None:
+                    # One of several, of what was told as one.
+                    with told_once(f"{once[0]}/{utterance.number}", once[1]):
+                        await _own(agent.observe(message))
+                else:
+                    await _own(agent.observe(message))
             except Exception as error:
                 logger.warning(
                     "participant %r of %r failed to observe what was said: %s",
@@ -263,20 +326,26 @@ class Exchange:
 
     async def _speak(self, id: str, number: int, emit: Emit | None) -> _Turn:
         """Ask one participant."""
-        state = self.state
-        waiting = state.pending[id]
-        await self.deliver(id, leave=1)
-        question = waiting.pop().heard(state.agents) if waiting else GO_ON
+        state, recording = self.state, self.recording
+        part = f"T{number}/{id}"
+        asked = await self._question(id, part)
+        question = GO_ON if asked is None else asked.heard(state.agents)
         if emit is not None:
             await emit(TurnStarted(str(self.conversation.id), id, number))
         turn = _Turn(id)
         agent = self.conversation.agents[id]
         try:
             with self.conversation.next.speaking(state, id, agent) as handed:
-                turn.reply = _checked(await _own(self._ask(agent, question, emit)))
-            if handed is not None:
+                if handed is not None and recording is not None:
+                    turn.handed_to = recording.past.handed.get(part)
+                    handed.note = partial(recording.handed_over, part)
+                place = (part, 0 if asked is None else asked.number)
+                turn.reply = _checked(await _own(self._ask(agent, question, emit, place)))
+            if handed is not None and handed.to is not None:
                 turn.handed_to = handed.to
         except Exception as error:
+            if recording is not None and isinstance(error, _NO_TURN):
+                raise
             logger.warning(
                 "participant %r of %r failed: %s", id, self.conversation.id, _told(error)
             )
@@ -289,15 +358,65 @@ class Exchange:
             turn.error = reply.error
         return turn
 
-    async def _ask(self, agent: Any, question: Content, emit: Emit | None, **wanted: Any) -> Any:
+    async def _question(self, id: str, part: str) -> Utterance | None:
+        """What a participant is asked, of what it has not heard; the rest it observes."""
+        waiting = self.state.pending[id]
+        known = None if self.recording is None else self.recording.past.questions.get(part)
+        if known is None:
+            await self.deliver(id, leave=1)
+            return waiting.pop() if waiting else None
+        # It was asked in the process before; what it heard since comes after that.
+        asked = next((each for each in waiting if each.number == known), None)
+        if asked is not None:
+            waiting.remove(asked)
+        await self.deliver(id)
+        return asked
+
+    async def _ask(
+        self,
+        agent: Any,
+        question: Content,
+        emit: Emit | None,
+        place: tuple[str, int],
+        **wanted: Any,
+    ) -> Any:
+        """What a participant gives, now or in the process before.
+
+        Args:
+            agent: the participant
+            question: what it is asked
+            emit: where events go
+            place: which turn it is, and the number of the utterance that it is asked
+            **wanted: what else it is given
+        """
+        recording = self.recording
+        if recording is None:
+            return await self._asked(agent, question, emit, wanted, {})
+        part, number = place
+        if getattr(agent, "_records", False):
+            run = {"run_id": recording.run_id}
+        else:
+            run = {}
+        return await recording.ask(
+            part, agent, number, lambda: self._asked(agent, question, emit, wanted, run)
+        )
+
+    async def _asked(
+        self,
+        agent: Any,
+        question: Content,
+        emit: Emit | None,
+        wanted: dict[str, Any],
+        run: dict[str, Any],
+    ) -> Any:
         if emit is None or wanted or not hasattr(agent, "stream"):
-            given: Any = agent.reply(question, **wanted)
+            given: Any = agent.reply(question, **wanted, **run)
             reply = await given if inspect.isawaitable(given) else given
             if emit is not None and isinstance(reply, Reply):
                 await emit(Done(str(agent.id), reply))
             return reply
         reply = None
-        events = agent.stream(question)
+        events = agent.stream(question, **run)
         try:
             async for event in events:
                 await emit(event)
@@ -403,14 +522,30 @@ class Exchange:
                 if reason == "done" and state.last:
                     reason, detail, text, value = await self._conclude(reason, detail, text)
             self.hear(last=True)
-            for id in state.agents:
-                await self.deliver(id)
+            if self.recording is None or reason in ENDED:
+                # Else the turn is taken again, and what came of this one is not heard.
+                for id in state.agents:
+                    await self.deliver(id)
         finally:
             self.between = True
         state.open = False
         error = self._error
         if reason == "error" and error is None:
             error = ModelError(f"conversation {self.conversation.id!r}: {detail}")
+        reply = self.reply(reason, detail, text, value, error)
+        if self.recording is not None:
+            await self.recording.ends(state, reply)
+        return reply
+
+    def cut_off(self, error: BaseException) -> Reply:
+        """What there is of a reply that is stopped from outside."""
+        return self.reply("cancelled", _told(error), *self._outcome(), None)
+
+    def reply(
+        self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
+    ) -> Reply:
+        """The reply as it stands."""
+        state = self.state
         messages = [_as_chat(each) for each in state.own]
         return Reply(
             text,
@@ -453,11 +588,14 @@ class Exchange:
         turn = _Turn(id)
         self.speaking = (id,)
         try:
-            given = self._ask(agent, CONCLUDE, self.emit, schema=self.schema)
+            place = (f"conclusion/{id}", 0)
+            given = self._ask(agent, CONCLUDE, self.emit, place, schema=self.schema)
             reply = turn.reply = _checked(await _own(given))
             if reply.stop_reason not in ANSWERED:
                 turn.fault = _fault(reply)
         except Exception as error:
+            if self.recording is not None and isinstance(error, _NO_TURN):
+                raise
             reply = None
             turn.fault = _told(error)
             self._error = error

@@ -68,6 +68,10 @@ class HandOver(Order):
             return None
         return f"{state.last[0]!r} answered without handing over"
 
+    def described(self) -> Any:
+        """Who is first, and what is told of each."""
+        return ["HandOver", self.first, self.about, self.back_to_first]
+
     async def choose(self, state: ConversationState) -> Choice:
         """Whoever was handed over to."""
         if reason := self.over(state):
@@ -143,7 +147,7 @@ class _HandOverAction(Action):
                 raise AskAgain("the turn in which this could be done is over")
             if handed.to is not None:
                 raise AskAgain(f"you have handed over to {excerpt(handed.to)} already")
-            handed.to = to
+            handed.over(to)
             return message
 
         described = "Hand over to another participant of the conversation, who answers next."
@@ -164,6 +168,7 @@ class _HandOverAction(Action):
                 "additionalProperties": False,
             },
             terminal=True,
+            idempotent=True,
         )
         self.over = False
         self._others = frozenset(others)

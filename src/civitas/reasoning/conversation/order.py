@@ -25,11 +25,13 @@ class Choice:
         ids: the participants, at once if there are several; nobody if the conversation is over
         usage: the tokens that choosing took
         detail: why nobody speaks, in words
+        answers: how many answers of a model it took
     """
 
     ids: tuple[str, ...]
     usage: Usage = field(default_factory=Usage)
     detail: str = ""
+    answers: int = 0
 
 
 class NoChoice(CivitasError):
@@ -37,20 +39,34 @@ class NoChoice(CivitasError):
 
     Attributes:
         usage: the tokens that trying took
+        answers: how many answers of a model it took
     """
 
-    def __init__(self, text: str, usage: Usage) -> None:
+    def __init__(self, text: str, usage: Usage, answers: int = 0) -> None:
         super().__init__(text)
         self.usage = usage
+        self.answers = answers
 
 
 class Handed:
-    """Whom a speaker handed over to in its turn: None as long as to nobody."""
+    """Whom a speaker handed over to in its turn.
 
-    __slots__ = ("to",)
+    Attributes:
+        to: a participant; None as long as to nobody
+        note: called with it, where that is recorded
+    """
+
+    __slots__ = ("note", "to")
 
     def __init__(self) -> None:
         self.to: str | None = None
+        self.note: Callable[[str], None] | None = None
+
+    def over(self, to: str) -> None:
+        """Hand over to a participant."""
+        self.to = to
+        if self.note is not None:
+            self.note(to)
 
 
 class Order:
@@ -80,6 +96,10 @@ class Order:
     def over(self, state: ConversationState) -> str | None:
         """Why nobody is to speak any more, where that shows without choosing."""
         return None
+
+    def described(self) -> Any:
+        """What it does, as JSON data: a run that is recorded goes on only with the same."""
+        return [type(self).__qualname__]
 
     def speaking(
         self, state: ConversationState, id: str, agent: Any
@@ -112,6 +132,10 @@ class _ByFunction(Order):
 
     def check(self, agents: dict[str, Any]) -> None:
         self._agents = agents
+
+    def described(self) -> Any:
+        function = self.function
+        return ["function", getattr(function, "__name__", type(function).__name__)]
 
     async def choose(self, state: ConversationState) -> Choice:
         named = self.function(state)

@@ -105,12 +105,16 @@ class ConversationState:
 
     # -- saved and loaded --------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        """The state as JSON data."""
+    def to_json(self, after: int = 0) -> dict[str, Any]:
+        """The state as JSON data.
+
+        Args:
+            after: only utterances with a higher number are in the transcript
+        """
         return {
             "version": _VERSION,
             "agents": list(self.agents),
-            "transcript": [each.to_json() for each in self.transcript],
+            "transcript": [each.to_json() for each in self.transcript if each.number > after],
             "count": self.transcript.count,
             "pending": {
                 id: [each.to_json() for each in waiting] for id, waiting in self.pending.items()

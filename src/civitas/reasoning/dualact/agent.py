@@ -229,10 +229,10 @@ class DualActAgent(ConversationalAgent):
         for agent in self._agents:
             await agent.observe(message)
 
-    def _recall(self, record: Record) -> None:
+    async def _recall(self, record: Record) -> None:
         from civitas.reasoning.dualact.recording import recall
 
-        recall(self, record)
+        await recall(self, record)
 
     async def _respond(self, asked: Asked) -> Reply:
         record = asked.record
@@ -252,7 +252,7 @@ class DualActAgent(ConversationalAgent):
 
         recording = DualActRecording(self, record, asked)
         try:
-            recording.recall()
+            await recording.recall()
         except BudgetExceeded as error:
             progress = recording.progress or Progress(asked.content, asked.thread, asked.run_id)
             late = isinstance(error, DeadlineExceeded)

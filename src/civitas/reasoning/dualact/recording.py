@@ -82,14 +82,14 @@ class DualActRecording:
             return None
         return _reply(self._record.run_id, self.over)
 
-    def recall(self) -> None:
+    async def recall(self) -> None:
         """Have the members know what they did in the turns that are over.
 
         Raises:
             BudgetExceeded: the budget does not reach for what the run has spent already
         """
         self._emit_past()
-        recall(self._agent, self._record)
+        await recall(self._agent, self._record)
 
     async def turned(self, progress: Progress) -> None:
         """Write down how far it has come, unless its end is about to be.
@@ -191,7 +191,7 @@ class DualActRecording:
                     emit(each[number])
 
 
-def recall(agent: DualActAgent, record: Record) -> None:
+async def recall(agent: DualActAgent, record: Record) -> None:
     """Have the members of a dual act know what they did in it.
 
     Raises:
@@ -205,7 +205,7 @@ def recall(agent: DualActAgent, record: Record) -> None:
         done.add(entry.data["part"])
         member = members.get(entry.data["agent"])
         if member is not None and getattr(member, "_records", False):
-            member._recall(record.part(entry.data["part"]))
+            await member._recall(record.part(entry.data["part"]))
 
 
 def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:

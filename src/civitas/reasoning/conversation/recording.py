@@ -1,0 +1,507 @@
+"""A conversation as it is recorded in a journal, and taken up again from there."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import JournalError, StateError
+from civitas.journal import Entry, Record
+from civitas.journal.marks import Marks
+from civitas.models.protocol import Usage
+from civitas.reasoning.conversation.order import Choice, NoChoice
+from civitas.reasoning.conversation.state import ConversationState
+from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
+from civitas.reasoning.conversational import joined, told_once
+from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
+from civitas.reasoning.past import ENDED
+from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.schema import AnswerSchema
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.conversation.conversation import Conversation
+
+__all__ = ["ConversationPast", "ConversationRecording", "recall", "replayed"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+_MARKS = Marks()
+
+
+class ConversationPast:
+    """How far a conversation had come.
+
+    Of each turn only what it added to the transcript is recorded.
+
+    Attributes:
+        begun: what it began with; None if nothing was recorded
+        over: why it ended, if it did and nothing came after it
+        steps: what the participants called in the turns that are over
+        values: what each said in the last of them, as a value
+        turns: of each of them, how many there had been before and what was said
+        chosen: who was chosen for the turn under way, or None
+        questions: what was asked in each part, as the number of an utterance; 0 for another text
+        replies: what those replied who keep no record of their own
+        handed: whom was handed over to in each part
+        told: the numbers of the utterances that each participant was told
+        heard: what was said from outside since that turn
+        answers: how often a model was asked who speaks next, and what it took
+    """
+
+    def __init__(self, run_id: str, entries: Sequence[Entry]) -> None:
+        self.run_id = run_id
+        self.begun: dict[str, Any] | None = None
+        self.over: dict[str, Any] | None = None
+        self.steps: list[Step] = []
+        self.values: dict[str, Any] = {}
+        self.turns: list[tuple[int, list[Utterance]]] = []
+        self.chosen: dict[str, Any] | None = None
+        self.questions: dict[str, int] = {}
+        self.replies: dict[str, Any] = {}
+        self.handed: dict[str, str] = {}
+        self.told: dict[str, list[int]] = {}
+        self.answers: list[tuple[int, Usage]] = []
+        self._state: dict[str, Any] = {}
+        self._said: list[dict[str, Any]] = []
+        self.heard: list[dict[str, Any]] = []
+        for entry in entries:
+            self.over = None
+            try:
+                self._take(entry.kind, entry.data)
+            except (KeyError, TypeError, ValueError) as error:
+                raise StateError(
+                    f"run {run_id!r}: entry {entry.sequence} ({entry.kind}) is not one that this "
+                    f"civitas writes: {type(error).__name__}: {error}"
+                ) from error
+
+    def _take(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "begun":
+            self.begun = data
+            self._state = data["state"]
+            self._said = list(self._state["transcript"])
+        elif kind == "heard":
+            self.heard.append(data)
+        elif kind == "chosen":
+            self.chosen = data
+            self.answers.append((data["answers"], Usage(*data["usage"])))
+        elif kind == "told":
+            self.told.setdefault(data["agent"], []).append(data["number"])
+        elif kind == "asked":
+            self.questions[data["part"]] = data["question"]
+        elif kind == "replied":
+            self.replies[data["part"]] = data["reply"]
+        elif kind == "handed_over":
+            self.handed[data["part"]] = data["to"]
+        elif kind == "turned":
+            self._state = data["state"]
+            self._said.extend(self._state["transcript"])
+            self.heard, self.chosen = [], None
+            self.steps.extend(Step(**each) for each in data["steps"])
+            self.values = data["values"]
+            said = [Utterance.from_json(each) for each in self._state["said"]]
+            self.turns.append((self._state["turns"] - len(said), said))
+        elif kind == "over":
+            self.over = data
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over for good."""
+        return self.over is not None and self.over["reason"] in ENDED
+
+    def state(self, agents: Iterable[str], max_kept: int, last: bool) -> ConversationState:
+        """Where it stood.
+
+        Args:
+            agents: the participants
+            max_kept: how many utterances the transcript keeps
+            last: at its end, if that was recorded; else after its last turn, from where it goes on
+
+        Raises:
+            StateError: what was recorded is no state of these participants
+        """
+        data, said, heard = self._state, self._said, self.heard
+        if last and self.over is not None and self.over["state"] is not None:
+            data, heard = self.over["state"], []
+            said = [*said, *data["transcript"]]
+        try:
+            found = ConversationState.from_json(
+                {**data, "transcript": said}, tuple(agents), max_kept
+            )
+        except ValueError as error:
+            raise StateError(f"run {self.run_id!r} cannot be gone on with: {error}") from error
+        for each in heard:
+            found.add(None, each["content"], known_to=each["known_to"])
+        return found
+
+    def reply(self) -> Reply:
+        """The reply that it ended with."""
+        assert self.over is not None
+        return reply_of_json({**self.over, "stop_reason": self.over["reason"]}, self.run_id)
+
+
+class ConversationRecording:
+    """What a conversation writes down, and what had been written before.
+
+    Where it stands is written after each turn. Participants that can, record their own turns as
+    parts of the same run; what the others reply is written when they have. What a participant is
+    told is written before it is.
+
+    Attributes:
+        past: what had been recorded
+
+    Raises:
+        RunMismatch: another program began it
+        StateError: what was recorded is not what this civitas writes
+    """
+
+    def __init__(self, conversation: Conversation, record: Record, asked: Asked) -> None:
+        self.past = ConversationPast(record.run_id, record.past)
+        self._conversation = conversation
+        self._record = record
+        self._asked = asked
+        self._count = 0  # how many utterances were written
+        self._told = {id: list(numbers) for id, numbers in self.past.told.items()}
+        self._to_tell: set[tuple[str, int]] = set()  # written, and not yet told
+        self._answers = sum(answers for answers, _ in self.past.answers)
+        self._choices = len(self.past.answers)
+        self._schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        self._program = _program(conversation, asked, self._schema)
+        begun = self.past.begun
+        if begun is None:
+            return
+        program = dict(self._program)
+        if asked.record is not None or asked.resumed:
+            program.pop("task")  # whoever made it has recorded that, or nobody says it again
+        if asked.resumed and asked.schema is None:
+            program.pop("schema")
+        check(record.run_id, str(conversation.id), begun["fingerprint"], program)
+        asked.content = begun["task"]
+
+    @property
+    def key(self) -> str:
+        """What tells this part of this run from all others."""
+        return self._record.key
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._record.run_id
+
+    # -- beginning, and going on -------------------------------------------------------------------
+
+    def begin(self, state: ConversationState) -> None:
+        """Note where it begins."""
+        asked = self._asked
+        data = {
+            "kind": "Conversation",
+            "agent": str(self._conversation.id),
+            "task": asked.content,
+            "thread": asked.thread,
+            "schema": self._schema,
+            "fingerprint": self._program,
+        }
+        self._record.note("begun", {**data, "state": self._written(state)})
+
+    async def recall(self) -> None:
+        """Have the participants know what they did and were told.
+
+        Raises:
+            BudgetExceeded: the budget does not reach for what the run has spent already
+        """
+        await recall(self._conversation, self._record, self.past)
+        emit: Any = self._asked.emit
+        if emit is None:
+            return
+        id = str(self._conversation.id)
+        for before, said in self.past.turns:
+            for number, utterance in enumerate(said, before + 1):
+                assert utterance.speaker is not None
+                await emit(TurnStarted(id, utterance.speaker, number))
+                await emit(TurnEnded(id, utterance.speaker, number, utterance))
+
+    def state(self) -> ConversationState:
+        """Where it goes on, or where it ended."""
+        conversation = self._conversation
+        found = self.past.state(conversation.agents, conversation.max_kept, self.past.ended)
+        # What was heard since the last turn is written as that, not yet as part of the state.
+        self._count = found.transcript.count - len(self.past.heard)
+        return found
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def heard(self, content: Content, known_to: Sequence[str]) -> None:
+        """Note what was said from outside."""
+        self._record.note("heard", {"content": content, "known_to": list(known_to)})
+
+    def choice(self, state: ConversationState) -> Choice | None:
+        """Who was chosen for the next turn in the process before; None if nobody was yet.
+
+        Raises:
+            NoChoice: it could not be told
+        """
+        chosen, self.past.chosen = self.past.chosen, None
+        if chosen is None or chosen["turn"] != state.turns + 1:
+            return None
+        usage = Usage(*chosen["usage"])
+        if chosen["ids"] is None:
+            raise NoChoice(chosen["detail"], usage, chosen["answers"])
+        return Choice(tuple(chosen["ids"]), usage, chosen["detail"], chosen["answers"])
+
+    def chose(self, state: ConversationState, choice: Choice | NoChoice) -> None:
+        """Note who speaks next; written before anybody is asked."""
+        data = {
+            "turn": state.turns + 1,
+            "ids": None if isinstance(choice, NoChoice) else list(choice.ids),
+            "detail": str(choice) if isinstance(choice, NoChoice) else choice.detail,
+            "usage": usage_json(choice.usage),
+            "answers": choice.answers,
+        }
+        self._record.note("chosen", data)
+        self._answers += choice.answers
+        self._choices += 1
+        model = _chooser(self._conversation)
+        if model is not None:
+            _MARKS.set(model, self.key, self._answers)
+        if self._conversation.budget is not None:
+            _MARKS.set(self._conversation.budget, self.key, self._choices)
+
+    async def telling(self, state: ConversationState, whom: Iterable[tuple[str, int]]) -> None:
+        """Write down what participants are about to be told.
+
+        Args:
+            state: where it stands
+            whom: participants, each with how many of the last utterances are left
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        noted = False
+        for id, leave in whom:
+            waiting = state.pending[id]
+            known = self._told.setdefault(id, [])
+            for place in range(len(waiting) - leave):
+                utterance = waiting[place]
+                if utterance.number in known:
+                    continue
+                known.append(utterance.number)
+                self._to_tell.add((id, utterance.number))
+                message = utterance.message(state.agents)
+                data = {"agent": id, "number": utterance.number, "message": message}
+                self._record.note("told", data)
+                noted = True
+        if noted:
+            await self._record.commit()
+
+    async def tell(self, id: str, utterance: Utterance, message: dict[str, Any]) -> None:
+        """Tell a participant what it was not told before."""
+        if (id, utterance.number) in self._to_tell:
+            self._to_tell.discard((id, utterance.number))
+            place = self._told[id].index(utterance.number)
+            agent = self._conversation.agents[id]
+            await _tell(agent, self._record.part(f"told/{id}").key, place, message)
+
+    async def ask(
+        self, part: str, agent: Any, question: int, ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """What a participant replies: now, or as it was recorded.
+
+        Args:
+            part: which turn it is
+            agent: the participant
+            question: the number of the utterance that it is asked; 0 for another text
+            ask: asks it
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        if getattr(agent, "_records", False):
+            self._note_asked(part, agent, question)
+            with joined(agent, self._record.part(part)):
+                return await ask()
+        known = self.past.replies.get(part)
+        if known is not None:
+            return reply_of_json(known, self.run_id)
+        self._note_asked(part, agent, question)
+        await self._record.commit()
+        reply = await ask()
+        if isinstance(reply, Reply):
+            self._record.note("replied", {"part": part, "reply": reply_json(reply)})
+            await self._record.commit()
+        return reply
+
+    def _note_asked(self, part: str, agent: Any, question: int) -> None:
+        if part not in self.past.questions:
+            self._record.note("asked", {"part": part, "agent": str(agent.id), "question": question})
+
+    def handed_over(self, part: str, to: str) -> None:
+        """Note whom was handed over to."""
+        self._record.note("handed_over", {"part": part, "to": to})
+
+    async def turned(
+        self, state: ConversationState, steps: Iterable[Step], values: dict[str, Any]
+    ) -> None:
+        """Write down where it stands after a turn, unless that is taken again when it goes on.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        if state.stop is not None and state.stop[0] not in ENDED:
+            return
+        data = {
+            "state": self._written(state),
+            "steps": [step_json(each) for each in steps],
+            "values": as_json(values),
+        }
+        self._record.note("turned", data)
+        await self._record.commit()
+
+    async def ends(self, state: ConversationState, reply: Reply) -> None:
+        """Write down why it ended.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        self._note_over(reply, self._written(state))
+        await self._record.commit()
+
+    def broken_off(self, reply: Reply) -> None:
+        """Write down that it was stopped from outside. What cannot be written is logged."""
+        try:
+            self._note_over(reply, None)
+            self._record.commit_now()
+        except JournalError:
+            logger.exception(
+                "conversation %r: its end is not in the journal", self._conversation.id
+            )
+
+    def _note_over(self, reply: Reply, state: dict[str, Any] | None) -> None:
+        data = reply_json(reply)
+        reason = data.pop("stop_reason")
+        self._record.note("over", {"reason": reason, **data, "state": state})
+        if not self._record.path:
+            self._record.end(reason)
+
+    def _written(self, state: ConversationState) -> dict[str, Any]:
+        """The state, with what was said since the last time."""
+        data = state.to_json(after=self._count)
+        self._count = state.transcript.count
+        data["kept"] = as_json(data["kept"])
+        return data
+
+
+async def recall(conversation: Conversation, record: Record, past: ConversationPast) -> None:
+    """Have the participants of a conversation know what they did and were told in it.
+
+    Those that keep no record of their own keep their own counsel.
+
+    Raises:
+        BudgetExceeded: their budget does not reach for what they have spent
+    """
+    asked = set()
+    told: dict[str, int] = {}
+    for entry in record.past:
+        if entry.kind not in ("told", "asked"):
+            continue
+        id = entry.data["agent"]
+        agent: Any = conversation.agents.get(id)
+        if not getattr(agent, "_records", False):
+            continue
+        if entry.kind == "told":
+            place = told[id] = told.get(id, -1) + 1
+            message = entry.data["message"]
+            try:
+                await _tell(agent, record.part(f"told/{id}").key, place, message)
+            except Exception:
+                logger.exception("participant %r of %r failed to observe", id, conversation.id)
+        elif entry.data["part"] not in asked:
+            asked.add(entry.data["part"])
+            await agent._recall(record.part(entry.data["part"]))
+    _recall_choices(conversation, record.key, past)
+
+
+async def _tell(agent: Any, key: str, place: int, message: dict[str, Any]) -> None:
+    """Have a participant observe something, unless it has in this process.
+
+    Args:
+        agent: the participant
+        key: what tells what this participant is told in this run from all else
+        place: which of these messages it is
+        message: it
+    """
+    if _MARKS.get(agent, key) > place:
+        return
+    # Before it is told: what breaks off in the middle is not told twice.
+    _MARKS.set(agent, key, place + 1)
+    with told_once(key, place):
+        given = agent.observe(message)
+        if inspect.isawaitable(given):
+            await given
+
+
+def _recall_choices(conversation: Conversation, key: str, past: ConversationPast) -> None:
+    """Have the model that chooses go on where it was, and count what it has spent."""
+    answers = sum(count for count, _ in past.answers)
+    model = _chooser(conversation)
+    if not answers or model is None:
+        return
+    new = answers - _MARKS.get(model, key)
+    _MARKS.set(model, key, answers)
+    skip = getattr(model, "skip", None)
+    if new > 0 and callable(skip):
+        skip(new)
+    if conversation.budget is not None:
+        _charge(conversation.budget, model, key, past.answers)
+
+
+def _charge(budget: Budget, model: Any, key: str, answers: Sequence[tuple[int, Usage]]) -> None:
+    """Count what choosing has spent in another process."""
+    new = answers[_MARKS.get(budget, key) :]
+    if not new:
+        return
+    from civitas.models.budgeted import BudgetedModel
+
+    usage = sum((usage for _, usage in new), Usage())
+    counts = (usage.input_tokens, usage.output_tokens)
+    # Which model of several it was is not recorded: the dearest.
+    models = getattr(model, "models", None) or [model]
+    usd = max(BudgetedModel(each, budget).cost(*counts) for each in models)
+    calls = sum(count for count, _ in new)
+    budget.reserve(tokens=sum(counts), usd=usd, model_calls=calls).settle()
+    _MARKS.set(budget, key, len(answers))
+
+
+def _chooser(conversation: Conversation) -> Any:
+    """The model that chooses who speaks next, or None."""
+    return getattr(conversation.next, "model", None)
+
+
+def _program(conversation: Conversation, asked: Asked, schema: Any) -> dict[str, str]:
+    return fingerprint(
+        agent=["Conversation", str(conversation.id)],
+        task=asked.given,
+        schema=schema,
+        agents=list(conversation.agents),
+        next=conversation.next.described(),
+        until=None if conversation.until is None else str(conversation.until),
+        max_turns=conversation.max_turns,
+        stop_if_failed=conversation.stop_if_failed,
+    )
+
+
+def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
+    """The reply that a run ended with.
+
+    Raises:
+        StateError: it has not ended
+    """
+    past = ConversationPast(run_id, [entry for entry in entries if not entry.path])
+    if past.over is None:
+        raise StateError(
+            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+        )
+    return past.reply()
