@@ -55,7 +55,17 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     registered, commands, options, models, weights = bash(program, tmp_path).splitlines()
     assert registered == "complete -o nosort -F _civitas_completion civitas"
     assert commands.split() == [
-        *("act", "chat", "completion", "dead-letters", "models", "serve"),
+        *(
+            "act",
+            "chat",
+            "completion",
+            "dead-letters",
+            "models",
+            "replay",
+            "resume",
+            "runs",
+            "serve",
+        ),
     ]
     assert options.split() == ["--model", "--max-iterations", "--max-seconds", "--max-tokens"]
     assert models.split()[:2] == ["local", "local:smollm2-135m"]
