@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.approval import escaped, escaped_json
 from civitas.cli.order import KIND
+from civitas.cli.outcome import one_or_more
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
@@ -102,8 +103,8 @@ def _replied(data: dict[str, Any]) -> str:
 
 def _progress(data: dict[str, Any]) -> str:
     progress = data["progress"]
-    decisions, conclusions = len(progress["decisions"]), len(progress["conclusions"])
-    return f"has come to conclusion {conclusions} and decision {decisions}"
+    conclusions = one_or_more(len(progress["conclusions"]), "conclusion")
+    return f"has {conclusions} and {one_or_more(len(progress['decisions']), 'decision')} by now"
 
 
 def _over(data: dict[str, Any]) -> str:

@@ -16,8 +16,10 @@ from civitas.reasoning.past import ENDED
 if TYPE_CHECKING:
     from civitas.journal import Journal
 
-__all__ = ["Recorded", "is_named", "journal_option", "opened", "run_id_option"]
+__all__ = ["NOBODY", "Recorded", "is_named", "journal_option", "opened", "run_id_option"]
 
+NOBODY: Final = "MODULE:AGENT"
+"""What a command names where it is not known which agent it is."""
 _VARIABLE: Final = "CIVITAS_JOURNAL"
 _MAX_ID: Final = 255
 
@@ -31,17 +33,20 @@ class Recorded:
         path: the journal, as it was named
         named: whether it was named on the command line, so that commands name it too
         max_tokens: what it may spend
+        agent: MODULE:AGENT, where it is not a run of `civitas act`
     """
 
     run_id: str
     path: str
     named: bool
     max_tokens: int | None = None
+    agent: str | None = None
 
     def command(self, name: str, *options: str) -> str:
         """A command about the run, as it is typed."""
         journal = ("--journal", self.path) if self.named else ()
-        return shlex.join(("civitas", name, self.run_id, *options, *journal))
+        agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
+        return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
     def ways(self, stop_reason: str) -> list[tuple[str, str]]:
         """How to go on after it ended so: each in words, and the command. None if it is over."""
@@ -53,8 +58,9 @@ class Recorded:
                 ("to skip it and go on", self.command("resume", "--skip")),
             ]
         if stop_reason == "budget" and self.max_tokens is not None:
-            more = ("--max-tokens", str(2 * self.max_tokens))
-            return [("to go on with more", self.command("resume", *more))]
+            # How many it will take, nobody knows.
+            words = f"to go on with a limit of more than {self.max_tokens}"
+            return [(words, self.command("resume", "--max-tokens", "N"))]
         return [("to go on with it", self.command("resume"))]
 
 

@@ -122,5 +122,5 @@ def _check(run_id: str, before: Order, now: Order) -> None:
     was, is_ = asdict(before), asdict(now)
     changed = tuple(k for k in was if k not in _MAY_CHANGE and was[k] != is_[k])
     if changed:
-        told = "; ".join(f"{k}: was {str(was[k])[:80]!r}, is {str(is_[k])[:80]!r}" for k in changed)
+        told = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
         raise RunMismatch(run_id, changed, told)

@@ -12,7 +12,7 @@ import click
 
 from civitas.approval import escaped
 from civitas.cli.doubts import called, refused_in_doubt
-from civitas.cli.journals import Recorded, is_named, journal_option, opened
+from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.order import Order, order_of, record
 from civitas.cli.settings import settings
 from civitas.cli.suggested import run_ids
@@ -90,8 +90,13 @@ def command(
                 max_seconds=max_seconds or order.max_seconds,
                 max_tokens=max_tokens or order.max_tokens,
             )
-        limit = None if order is None else order.max_tokens
-        recorded = Recorded(run_id, str(journal), is_named(), limit)
+        recorded = Recorded(
+            run_id,
+            str(journal),
+            is_named(),
+            None if order is None else order.max_tokens,
+            (agent or NOBODY) if order is None else None,
+        )
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
         if repeat or skip:
@@ -138,7 +143,7 @@ class _Going:
         id, of = self._recorded.run_id, escaped(agent)
         next = (
             f"the program of agent {of} goes on with it by reply(…, run_id={id!r}), or here: "
-            f"{escaped(self._recorded.command('resume', '--agent', 'MODULE:AGENT'))}"
+            f"{escaped(self._recorded.command('resume'))}"
         )
         click.echo(f"that is recorded; {next}" if decided else f"civitas: {next}", err=not decided)
         return 0 if decided else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import click
 from civitas.approval import escaped
 from civitas.cli.doubts import called, tell_of
 from civitas.cli.entries import told
-from civitas.cli.journals import Recorded, is_named, journal_option, opened
+from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.order import order_of
 from civitas.cli.suggested import run_ids
 
@@ -88,6 +88,8 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     outline = journal.run(recorded.run_id)
     entries = journal.entries(recorded.run_id)
     doubts = journal.in_doubt(recorded.run_id)
+    if order_of(entries) is None:
+        recorded = replace(recorded, agent=NOBODY)
     if as_json:
         # Under way is not in doubt.
         found = [] if outline.state == "running" else [asdict(each) for each in doubts]
@@ -111,9 +113,8 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     if doubts:
         tell_of(doubts, recorded)
         return
-    if order_of(entries) is not None:
-        for words, line in recorded.ways(outline.state):
-            click.echo(f"{words}: {escaped(line)}")
+    for words, line in recorded.ways(outline.state):
+        click.echo(f"{words}: {escaped(line)}")
 
 
 def _fitting(line: str, rest: int) -> str:
