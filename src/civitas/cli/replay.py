@@ -100,6 +100,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     decisions = conclusions = 0
     names = {"": agent}
     last = entries[-1]
+    begun = set()
     for entry in entries:
         data = entry.data
         by = names.get(entry.path, entry.path)
@@ -115,9 +116,12 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
                 yield MessageAdded(by, message)
         elif entry.kind in ("started", "ended"):
             common = (by, data["iteration"], data["id"], data["action"])
-            if entry.kind == "started":
+            call = (entry.path, data["iteration"], data["call"])
+            # What was refused has an end alone.
+            if entry.kind == "started" or call not in begun:
                 yield CallStarted(*common, data["args"])
-            else:
+            begun.add(call)
+            if entry.kind == "ended":
                 yield CallEnded(*common, data["result"], data["error"])
         # One that ended before it was gone on with had come no further than it says elsewhere.
         elif not entry.path and (entry.kind == "progress" or entry is last) and "progress" in data:

@@ -305,14 +305,18 @@ def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
 
 def _events(agent: str, past: Sequence[Entry]) -> list[Event]:
     events: list[Event] = []
+    begun = set()
     for entry in past:
         data = entry.data
         if entry.kind == "remembered":
             events.extend(MessageAdded(agent, message, past=True) for message in data["messages"])
         elif entry.kind in ("started", "ended"):
             common = (agent, data["iteration"], data["id"], data["action"])
-            if entry.kind == "started":
+            call = (data["iteration"], data["call"])
+            # What was refused has an end alone.
+            if entry.kind == "started" or call not in begun:
                 events.append(CallStarted(*common, data["args"], past=True))
-            else:
+            begun.add(call)
+            if entry.kind == "ended":
                 events.append(CallEnded(*common, data["result"], data["error"], past=True))
     return events
