@@ -12,7 +12,8 @@ from typing import Any
 from models.openai_server import OpenAIServer, call, streamed
 from pseudo_terminal import Terminal
 
-JOURNAL = "runs.db"
+JOURNAL = "../runs.db"
+"""Beside the folder: what works in there could change it."""
 ENVIRONMENT = {
     "CIVITAS_MODEL": "",
     "CIVITAS_ROOT": "",
@@ -64,7 +65,7 @@ def buyer():
 
 if __name__ == "__main__":
     agent = buyer()
-    agent.journal = "runs.db"
+    agent.journal = "../runs.db"
     schema = {"type": "object", "properties": {"bread": {"type": "integer"}}}
     agent.reply_sync("Buy bread.", schema=schema, thread="shop", run_id="bread-1")
 '''

@@ -73,8 +73,10 @@ def outside_of_tmp() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
-    return tmp_path
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
 
 
 def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) -> Terminal:
@@ -466,11 +468,13 @@ def test_a_model_that_cannot_be_is_exit_code_1(folder: Path) -> None:
         (("x", "--root", "notes.txt"), 'the root folder "notes.txt" is no folder'),
         (("x", "--review", "me", "--model", "http://127.0.0.1:1/v1#m"), "--review me: standard"),
         (("x", "--run-id", "r"), "--run-id is for a run in a journal: give --journal too"),
-        (("x", "--journal", "runs.db", "--run-id", "-r"), "begins with no dash"),
-        (("x", "--journal", "runs.db", "--run-id", ""), "an id is printable, of 1 to 255"),
+        (("x", "--journal", "../runs.db", "--run-id", "-r"), "begins with no dash"),
+        (("x", "--journal", "../runs.db", "--run-id", ""), "an id is printable, of 1 to 255"),
         (("x", "--journal", "."), "--journal"),
+        (("x", "--journal", "runs.db"), "the journal 'runs.db' is in the folder that the agent"),
+        (("x", "--journal", "work/../runs.db"), "name one elsewhere"),
         (
-            ("x", "--journal", "runs.db", "--model", "http://me:secret@127.0.0.1:1/v1#m"),
+            ("x", "--journal", "../runs.db", "--model", "http://me:secret@127.0.0.1:1/v1#m"),
             "may be a key and would be recorded",
         ),
     ),
@@ -488,11 +492,11 @@ def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         plain, recorded = (
             act("Do it", "--model", f"{server.url}#m", *options, cwd=folder)
-            for options in ((), ("--journal", "runs.db"))
+            for options in ((), ("--journal", "../runs.db"))
         )
     assert (recorded.returncode, recorded.stderr) == (0, "")
     first, *lines, _ = recorded.stdout.splitlines()
-    id = first.removeprefix("run ").removesuffix(", recorded in runs.db")
+    id = first.removeprefix("run ").removesuffix(", recorded in ../runs.db")
     assert len(id) == 16
     assert lines[-1] == "done: the model has answered"
     assert plain.stdout.count("run ") == 0  # and without a journal, nothing is said of one
@@ -501,8 +505,8 @@ def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "environment", "command"),
     (
-        (("--journal", "my runs.db"), {}, "civitas resume r --journal 'my runs.db'"),
-        ((), {"CIVITAS_JOURNAL": "my runs.db"}, "civitas resume r"),
+        (("--journal", "../my runs.db"), {}, "civitas resume r --journal '../my runs.db'"),
+        ((), {"CIVITAS_JOURNAL": "../my runs.db"}, "civitas resume r"),
     ),
 )
 def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
@@ -518,7 +522,7 @@ def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
 
 def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
     with OpenAIServer(does(SEARCH)) as server:
-        journal = ("--journal", "runs.db", "--max-iterations", "1")
+        journal = ("--journal", "../runs.db", "--max-iterations", "1")
         done = act("Do it", "--model", f"{server.url}#m", *journal, cwd=folder)
     assert done.returncode == 1
     assert "resume" not in done.stdout
@@ -527,7 +531,7 @@ def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> N
 def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) -> None:
     (folder / "other").mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
-        journal = ("--journal", "runs.db", "--run-id", "r", "--model", f"{server.url}#m")
+        journal = ("--journal", "../runs.db", "--run-id", "r", "--model", f"{server.url}#m")
         act("Do it", *journal, "--max-seconds", "0.5", cwd=folder)
         for args, changed in (
             (("Do that",), "task: was 'Do it', is 'Do that'"),
@@ -546,10 +550,10 @@ def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) 
 
 
 def test_a_journal_in_no_folder_is_said(folder: Path) -> None:
-    args = ("Do it", "--model", "http://127.0.0.1:1/v1#m", "--journal", "no/runs.db")
+    args = ("Do it", "--model", "http://127.0.0.1:1/v1#m", "--journal", "../no/runs.db")
     done = act(*args, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("civitas: journal 'no/runs.db': there is no folder")
+    assert done.stderr.startswith("civitas: journal '../no/runs.db': there is no folder")
 
 
 def test_the_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:

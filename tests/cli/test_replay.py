@@ -9,6 +9,7 @@ import pytest
 
 from cli.journal_programs import (
     COMMAND,
+    JOURNAL,
     SEARCH,
     WRITE,
     civitas,
@@ -21,8 +22,10 @@ from models.openai_server import HANG, OpenAIServer, streamed
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
-    return tmp_path
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
 
 
 def decides(action: str, instruction: str = "") -> str:
@@ -101,11 +104,11 @@ def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None
     assert "\nstopped: its time is over (" in done.stdout
 
 
-def test_a_run_that_has_not_ended_is_not_told(tmp_path: Path) -> None:
-    killed_program(tmp_path)
-    done = civitas("replay", "bread-1", "--journal", "runs.db", cwd=tmp_path)
+def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
+    killed_program(folder)
+    done = civitas("replay", "bread-1", "--journal", JOURNAL, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal runs.db` shows what "
-        "there is, and `civitas resume bread-1 --journal runs.db` goes on with it\n"
+        f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
+        f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
     )

@@ -26,8 +26,10 @@ from pseudo_terminal import CONTROL_C
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
-    return tmp_path
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
 
 
 def act(server: OpenAIServer, *options: str) -> tuple[str, ...]:
@@ -169,7 +171,7 @@ def test_killed_while_the_model_answers(folder: Path) -> None:
 
 def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG, HANG, streamed("Well.")) as server:
-        command: tuple[str, ...] = act(server, "--journal", "my runs.db")
+        command: tuple[str, ...] = act(server, "--journal", "../my runs.db")
         for _ in range(2):  # the second time, in `resume` itself
             with at_terminal(*command, cwd=folder) as terminal:
                 server.wait_for_request()
@@ -178,7 +180,7 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
                 terminal.type(CONTROL_C)
                 assert terminal.end() == 130
             line = next(line for line in terminal.seen.splitlines() if "to go on" in line)
-            assert line == "to go on with it: civitas resume r --journal 'my runs.db'"
+            assert line == "to go on with it: civitas resume r --journal '../my runs.db'"
             command = tuple(suggested(line))
         done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -248,8 +250,8 @@ def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> No
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
         limited = act(server, "--max-seconds", "0.5")
         civitas(*limited, cwd=folder, CIVITAS_KEY="sk-secret-1")
-        recorded = b"".join(path.read_bytes() for path in folder.glob(f"{JOURNAL}*"))
-        path = str(folder / JOURNAL)
+        recorded = b"".join(path.read_bytes() for path in folder.parent.glob("runs.db*"))
+        path = str(folder.parent / "runs.db")
         done = civitas("resume", "r", "--journal", path, cwd=elsewhere, CIVITAS_KEY="sk-secret-2")
         keys = [request.headers["authorization"] for request in server.requests]
     assert done.returncode == 0, done.stderr
@@ -274,13 +276,13 @@ def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path
 # -- runs of the user's own programs ---------------------------------------------------------------
 
 
-def test_a_program_of_the_users_own_is_gone_on_with(tmp_path: Path) -> None:
-    killed_program(tmp_path)
-    asks = civitas("resume", "bread-1", cwd=tmp_path)
+def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
+    killed_program(folder)
+    asks = civitas("resume", "bread-1", cwd=folder)
     assert asks.returncode == 1
     assert "  pay(coins=3)\n" in asks.stderr
     assert "civitas resume bread-1 --skip --agent MODULE:AGENT" in asks.stderr
-    done = civitas("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=tmp_path)
+    done = civitas("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == [
         f"run bread-1, recorded in {JOURNAL}",
@@ -295,47 +297,47 @@ def test_a_program_of_the_users_own_is_gone_on_with(tmp_path: Path) -> None:
         "",
         "done: the model has answered",
     ]
-    assert (tmp_path / "looked").read_text() == "bread"
-    assert (tmp_path / "paid").read_text() == "3"
+    assert (folder / "looked").read_text() == "bread"
+    assert (folder / "paid").read_text() == "3"
 
 
-def test_without_the_program_the_decision_is_recorded(tmp_path: Path) -> None:
-    killed_program(tmp_path)
-    decided = civitas("resume", "bread-1", "--skip", cwd=tmp_path)
+def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
+    killed_program(folder)
+    decided = civitas("resume", "bread-1", "--skip", cwd=folder)
     assert decided.returncode == 0, decided.stderr
     assert decided.stdout == (
         "that is recorded; the program of agent buyer goes on with it by "
         "reply(…, run_id='bread-1'), or here: civitas resume bread-1 --agent MODULE:AGENT\n"
     )
-    again = civitas("resume", "bread-1", cwd=tmp_path)
+    again = civitas("resume", "bread-1", cwd=folder)
     assert (again.returncode, again.stdout) == (1, "")
     assert "the program of agent buyer goes on with it" in again.stderr
-    done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=tmp_path)
+    done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "paid").exists()
+    assert not (folder / "paid").exists()
 
 
-def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(tmp_path: Path) -> None:
-    killed_program(tmp_path)
+def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -> None:
+    killed_program(folder)
     command = ("resume", "bread-1", "--skip", "--agent", "my_agents:buyer")
-    other = civitas(*command, cwd=tmp_path, SAYS="Hurry.")
+    other = civitas(*command, cwd=folder, SAYS="Hurry.")
     assert (other.returncode, other.stdout.splitlines()[1:]) == (1, [])
     assert "run 'bread-1' was begun with another system prompt" in other.stderr
     assert "--force" in other.stderr
-    done = civitas(*command, "--force", cwd=tmp_path, SAYS="Hurry.")
+    done = civitas(*command, "--force", cwd=folder, SAYS="Hurry.")
     assert done.returncode == 0, done.stderr
     assert "going on with a copy, run bread-1.1\n" in done.stderr
-    runs = json.loads(civitas("runs", "--json", cwd=tmp_path).stdout)["runs"]
+    runs = json.loads(civitas("runs", "--json", cwd=folder).stdout)["runs"]
     assert [(run["id"], run["forked_from"], run["state"]) for run in runs] == [
         ("bread-1", None, "stopped"),
         ("bread-1.1", "bread-1", "done"),
     ]
 
 
-def test_an_agent_of_another_kind_is_refused(tmp_path: Path) -> None:
-    killed_program(tmp_path)
-    (tmp_path / "other.py").write_text("from civitas import Agent\nclass Clerk(Agent): pass\n")
-    done = civitas("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=tmp_path)
+def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
+    killed_program(folder)
+    (folder / "other.py").write_text("from civitas import Agent\nclass Clerk(Agent): pass\n")
+    done = civitas("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
     assert done.returncode == 1
     assert "it is a Clerk, and the run is one of a ReActAgent" in done.stderr
 

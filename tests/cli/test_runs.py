@@ -24,8 +24,10 @@ from pseudo_terminal import CONTROL_C
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
-    return tmp_path
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
 
 
 @pytest.fixture
@@ -124,9 +126,9 @@ def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
     assert json.loads(civitas("runs", "r", "--json", cwd=folder).stdout) == found
 
 
-def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(tmp_path: Path) -> None:
-    killed_program(tmp_path)
-    done = civitas("runs", "bread-1", cwd=tmp_path)
+def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
+    killed_program(folder)
+    done = civitas("runs", "bread-1", cwd=folder)
     assert "is asked: Buy bread. Please.\n" in done.stdout
     last = done.stdout.splitlines()[-1]
     assert last.endswith("civitas resume bread-1 --skip --agent MODULE:AGENT")
@@ -152,21 +154,19 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
-def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
-    done = civitas(*command, cwd=tmp_path)
+def test_a_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[str, ...]) -> None:
+    done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"civitas: journal {JOURNAL!r}: there is no such file; "
         "`civitas act TASK --journal PATH` makes one\n"
     )
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in folder.parent.iterdir()] == ["work"]
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
-def test_without_a_journal_it_says_how_to_name_one(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    done = civitas(*command, cwd=tmp_path, CIVITAS_JOURNAL="")
+def test_without_a_journal_it_says_how_to_name_one(folder: Path, command: tuple[str, ...]) -> None:
+    done = civitas(*command, cwd=folder, CIVITAS_JOURNAL="")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "Error: no journal was named: give --journal PATH, or set CIVITAS_JOURNAL\n"
@@ -184,7 +184,7 @@ def test_a_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...
 
 @pytest.mark.parametrize("command", ("runs", "resume", "replay"))
 def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
-    with sqlite3.connect(recorded / JOURNAL) as db:
+    with sqlite3.connect(recorded.parent / "runs.db") as db:
         db.execute("UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE sequence = 3")
     db.close()
     done = civitas(command, "milk", cwd=recorded)
@@ -194,13 +194,11 @@ def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", (("runs",), ("resume", "r"), ("replay", "r")))
-def test_a_file_that_is_no_journal_is_left_as_it_is(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    file = tmp_path / JOURNAL
+def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple[str, ...]) -> None:
+    file = folder.parent / "runs.db"
     file.write_text("Dear diary, " * 100)
     before = file.read_bytes()
-    done = civitas(*command, cwd=tmp_path)
+    done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is no journal")
     assert file.read_bytes() == before

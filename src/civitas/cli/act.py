@@ -11,7 +11,7 @@ import click
 
 from civitas.cli.doubts import refused_in_doubt
 from civitas.cli.journals import Recorded, is_named, journal_option, run_id_option
-from civitas.cli.order import Order, record, without_keys
+from civitas.cli.order import Order, apart, record, without_keys
 from civitas.cli.settings import FILE, chosen_model, settings
 from civitas.cli.suggested import folders, models
 from civitas.cli.worker import ITERATIONS, made, watched
@@ -89,10 +89,11 @@ def command(
       civitas act "Fix the typos" --model openai:gpt-4o
       civitas act "Fix the typos" --review me
       civitas act "List the files" --json
-      civitas act "Fix the typos" --journal runs.journal
+      civitas act "Fix the typos" --journal ~/runs.db
 
-    With a journal, made if it is not there, the run is recorded, and after Ctrl-C, a limit or a
-    crash `civitas resume` goes on with it. What the model and the actions gave is in the journal.
+    With a journal, a file outside of the folder that is made if it is not there, the run is
+    recorded, and after Ctrl-C, a limit or a crash `civitas resume` goes on with it. What the model
+    was told, and what the actions gave, is in the journal.
 
     What is left out is taken from CIVITAS_MODEL and CIVITAS_ROOT, else from civitas.toml in the
     current folder (model, root, key; at the top or in [act]).
@@ -130,6 +131,7 @@ def command(
         # Held here until the loop has ended, which closes the model's connections.
         worker = made(order, key, own_key, as_json=as_json)
         return asyncio.run(watched(worker, task))
+    apart(order, journal)
     return _recorded(without_keys(order), key, own_key, journal, run_id, as_json)
 
 

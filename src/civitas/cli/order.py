@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from civitas.errors import RunMismatch, StateError
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal
 
-__all__ = ["KIND", "Order", "order_of", "record", "without_keys"]
+__all__ = ["KIND", "Order", "apart", "order_of", "record", "without_keys"]
 
 KIND: Final = "ordered"
 """What the entry is called that holds an order."""
@@ -74,6 +75,23 @@ def without_keys(order: Order) -> Order:
                 "recorded: leave it out, and set CIVITAS_KEY"
             )
     return order
+
+
+def apart(order: Order, path: str) -> None:
+    """See to it that a journal is out of the reach of what works in the folder.
+
+    A command that was permitted may write below the folder, and nowhere else: but whoever writes a
+    journal says what was permitted, and in which folder the run goes on.
+
+    Raises:
+        click.UsageError: it is in the folder
+    """
+    root, journal = Path(order.root).resolve(), Path(path).resolve()
+    if journal.is_relative_to(root):
+        raise click.UsageError(
+            f"the journal {path!r} is in the folder that the agent works on, which could change it "
+            f"there: name one elsewhere, such as {str(Path.home() / 'runs.db')!r}"
+        )
 
 
 def order_of(entries: Sequence[Entry]) -> Order | None:

@@ -46,7 +46,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
 
     \b
     Examples:
-      civitas replay 79a0b5265e6033b5 --journal runs.journal
+      civitas replay 79a0b5265e6033b5 --journal runs.db
       civitas replay 79a0b5265e6033b5 --json
 
     \b

@@ -13,7 +13,7 @@ import click
 from civitas.approval import escaped
 from civitas.cli.doubts import called, refused_in_doubt
 from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
-from civitas.cli.order import Order, order_of, record
+from civitas.cli.order import Order, apart, order_of, record
 from civitas.cli.settings import settings
 from civitas.cli.suggested import run_ids
 from civitas.cli.worker import Worker, keys, made, watched
@@ -99,6 +99,8 @@ def command(
         )
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
+        if order is not None:
+            apart(order, str(journal))
         if repeat or skip:
             _decide(found, recorded, repeat)
         elif refused_in_doubt(found, recorded, as_json):

@@ -43,9 +43,9 @@ def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
 
     \b
     Examples:
-      civitas runs --journal runs.journal
-      civitas runs 79a0b5265e6033b5 --journal runs.journal
-      CIVITAS_JOURNAL=runs.journal civitas runs --json
+      civitas runs --journal runs.db
+      civitas runs 79a0b5265e6033b5 --journal runs.db
+      CIVITAS_JOURNAL=runs.db civitas runs --json
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
