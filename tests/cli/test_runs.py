@@ -60,7 +60,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert about.startswith("  done; ReActAgent files, began ")
     assert about.endswith(", 8 entries")
     assert (task, escaped) == (r"  First\nof all", r"  Then \x1b[2Jthis")
-    assert stopped.startswith("  deadline; ")
+    assert stopped.startswith("  stopped: its time was over; ")
     assert len(cut) <= 80
     assert cut.endswith("xxx …")
     listed = json.loads(as_json.stdout)["runs"]

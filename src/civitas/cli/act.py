@@ -52,7 +52,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 )
 @click.option("--review", metavar="MODEL|me", help="Who has to accept the work before it ends.")
 @click.option("--network", is_flag=True, help="Give commands in the sandbox the network.")
-@journal_option
+@journal_option("A file to record the run in.")
 @run_id_option
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
@@ -153,7 +153,6 @@ def _recorded(
 
         async def run() -> int:
             await record(order, journal, recorded.run_id, worker.agent)
-            worker.screen.begins()
             return await watched(worker, order.task, recorded.run_id)
 
         return asyncio.run(run())

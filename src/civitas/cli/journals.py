@@ -34,6 +34,7 @@ class Recorded:
         named: whether it was named on the command line, so that commands name it too
         max_tokens: what it may spend
         agent: MODULE:AGENT, where it is not a run of `civitas act`
+        about: what is to be known of one that goes on, in words
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class Recorded:
     named: bool
     max_tokens: int | None = None
     agent: str | None = None
+    about: str = ""
 
     def command(self, name: str, *options: str) -> str:
         """A command about the run, as it is typed."""
@@ -64,15 +66,15 @@ class Recorded:
         return [("to go on with it", self.command("resume"))]
 
 
-def journal_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option that names a journal."""
     return click.option(
         "--journal",
         metavar="PATH",
         envvar=_VARIABLE,
         type=click.Path(dir_okay=False),
-        help=f"The journal.  [default: {_VARIABLE}]",
-    )(function)
+        help=f"{help}  [default: {_VARIABLE}]",
+    )
 
 
 def is_named() -> bool:

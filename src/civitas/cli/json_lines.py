@@ -29,11 +29,7 @@ class JSONLines:
 
     def __init__(self, recorded: Recorded | None = None) -> None:
         self._recorded = recorded
-
-    def begins(self) -> None:
-        """Print which run it is."""
-        if self._recorded is not None:
-            _print("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
+        self._begun = False
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event.
@@ -42,6 +38,9 @@ class JSONLines:
             event: what happened
             seconds: how long the run took until then; None for one that is told again
         """
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            _print("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
         fields = _fields(event, seconds)
         if event.kind == "done" and self._recorded is not None:
             fields["resume"] = self._ways(event.reply.stop_reason)  # type: ignore[union-attr]

@@ -35,7 +35,7 @@ __all__ = ["command", "retold"]
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@journal_option
+@journal_option("The journal.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(run_id: str, journal: str | None, as_json: bool) -> int:
     """Tell the run of that ID again, from its record alone.

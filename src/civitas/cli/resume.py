@@ -16,7 +16,7 @@ from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, ope
 from civitas.cli.order import Order, apart, order_of, record
 from civitas.cli.settings import settings
 from civitas.cli.suggested import run_ids
-from civitas.cli.worker import Worker, keys, made, watched
+from civitas.cli.worker import Worker, is_small, keys, made, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.reasoning.past import ENDED
 
@@ -28,7 +28,7 @@ __all__ = ["command"]
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@journal_option
+@journal_option("The journal.")
 @click.option("--repeat", is_flag=True, help="Execute what is in doubt again.")
 @click.option("--skip", is_flag=True, help="Do not; the model is told so.")
 @click.option("--force", is_flag=True, help="If the program has changed, go on with a copy.")
@@ -90,13 +90,11 @@ def command(
                 max_seconds=max_seconds or order.max_seconds,
                 max_tokens=max_tokens or order.max_tokens,
             )
-        recorded = Recorded(
-            run_id,
-            str(journal),
-            is_named(),
-            None if order is None else order.max_tokens,
-            (agent or NOBODY) if order is None else None,
-        )
+        recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
+        if order is not None:
+            # Whose files it works on now, and who is sent them.
+            about = f"{order.task} ({order.model} in {order.root})"
+            recorded = replace(recorded, max_tokens=order.max_tokens, agent=None, about=about)
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
         if order is not None:
@@ -110,15 +108,13 @@ def command(
             return going.with_nobody(outline.agent, decided=repeat or skip)
         try:
             return going.with_agent(agent)
-        except RunMismatch:
-            if not force:
+        except RunMismatch as error:
+            why = _may_be_copied(error, order, force)
+            if not why:
                 raise
             copy = found.fork(run_id)
-        print(
-            f"civitas: the program has changed; going on with a copy, run {escaped(copy)}",
-            file=sys.stderr,
-            flush=True,
-        )
+        id = escaped(copy)
+        print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
         return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(agent)
 
 
@@ -167,9 +163,6 @@ class _Going:
 
         async def run() -> int:
             await record(order, self._journal, self._recorded.run_id, worker.agent)
-            worker.screen.begins()
-            if not self._as_json:  # whose files it works on now, and who is sent them
-                print(f"{escaped(order.task)} ({escaped(order.model)} in {escaped(order.root)})")
             return await watched(worker, order.task, self._recorded.run_id)
 
         return asyncio.run(run())
@@ -194,7 +187,6 @@ class _Going:
             )
         agent.journal = self._journal
         worker = Worker(agent, self._screen(outline.kind), Permission(()), not self._as_json)
-        worker.screen.begins()
         task = begun["task"] if begun.get("given") is None else begun["given"]
         options = {"schema": begun["schema"], "thread": begun["thread"]}
         return asyncio.run(watched(worker, task, self._recorded.run_id, **options))
@@ -207,6 +199,14 @@ class _Going:
         from civitas.cli.shown import Shown
 
         return Shown(reviewed=kind == "DualActAgent", recorded=self._recorded)
+
+
+def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
+    """Why a run that another program began goes on in a copy; empty if it does not."""
+    if order is not None and is_small(order.model) and error.changed == ("actions",):
+        # A small model is given the names of the files with its actions.
+        return "the folder has other files now"
+    return "the program has changed" if force else ""
 
 
 def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> None:

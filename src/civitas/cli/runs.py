@@ -23,17 +23,24 @@ if TYPE_CHECKING:
 __all__ = ["command", "headed"]
 
 _STATES = {
+    "terminal": "done",
+    "terminated": "done",
     "stopped": "stopped: its process ended",
     "in_doubt": "stopped: an action is in doubt",
     "cancelled": "stopped: it was interrupted",
+    "deadline": "stopped: its time was over",
+    "budget": "stopped: at the limit of what it may spend",
+    "max_iterations": "stopped: no answer after as many as it may give",
+    "max_loops": "stopped: the review did not accept it",
+    "no_progress": "stopped: the model did the same over and over",
+    "unreadable": "stopped: what the model answered could not be used",
     "error": "failed",
 }
-_DONE = ("terminal", "terminated")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
-@journal_option
+@journal_option("The journal.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
     """List the runs of a journal, or what happened in the one of that ID.
@@ -62,8 +69,7 @@ def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
 def headed(outline: Outline) -> None:
     """Print of which run it is."""
     click.echo(escaped(outline.id))
-    state = outline.state
-    words = "done" if state in _DONE else _STATES.get(state, state.replace("_", " "))
+    words = _STATES.get(outline.state, outline.state)
     began = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
     who = f"{outline.kind} {outline.agent}"
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"

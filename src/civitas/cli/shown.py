@@ -81,17 +81,13 @@ class Shown:
         self._reviewed = reviewed
         self._to_a_person = to_a_person
         self._recorded = recorded
+        self._begun = False
         self._past = False  # whether the last that was shown had happened before this process
         self._open: dict[str, str] = {}
         self._ended = 0
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
-
-    def begins(self) -> None:
-        """Say which run of a journal it is."""
-        if self._recorded is not None:
-            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event.
@@ -100,6 +96,11 @@ class Shown:
             event: what happened
             seconds: how long the run took until then; None for one that is told again
         """
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
+            if self._recorded.about:
+                self._line(self._recorded.about)
         if event.kind != "message":  # which is not shown
             self._divide(event)
         if event.kind in ("text", "reasoning"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from civitas.cli.shown import Shown
     from civitas.journal import Journal
 
-__all__ = ["ITERATIONS", "Worker", "keys", "made", "watched"]
+__all__ = ["ITERATIONS", "Worker", "is_small", "keys", "made", "watched"]
 
 ITERATIONS: Final = 10
 
@@ -112,8 +112,7 @@ def made(
     from civitas.cli.keyboard import Permission
     from civitas.reasoning.react import ReActAgent
 
-    # A model this small does one thing, and does not judge what came of it.
-    small = order.model in ("local", f"local:{weights.DEFAULT.name}")
+    small = is_small(order.model)
     actions = _actions(order, small)
     screen = _screen(order, actions, as_json, recorded)
     confined = sandbox_for("auto", order.network) is not None
@@ -141,6 +140,14 @@ def made(
     if budget is not None:
         agent.budget = budget
     return Worker(agent, screen, permission, not as_json)
+
+
+def is_small(model: str) -> bool:
+    """Whether a model does one thing, and does not judge what came of it.
+
+    It is given the names of the files that there are, as the only ones that it may write.
+    """
+    return model in ("local", f"local:{weights.DEFAULT.name}")
 
 
 def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]:
