@@ -152,6 +152,25 @@ def test_a_review_that_was_killed_goes_on(folder: Path) -> None:
     assert (folder / "log.txt").read_text() == "ran\nran\n"
 
 
+def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
+        with at_terminal(*act(server, "--review", "me"), cwd=folder) as terminal:
+            terminal.until("you> ")
+            terminal.process.kill()
+            terminal.process.wait()
+        nobody = civitas("resume", "r", cwd=folder)
+        with at_terminal("resume", "r", cwd=folder) as terminal:
+            shown = terminal.until("you> ")
+            assert "| Line 1." in shown
+            assert "until now" not in shown  # of which nothing is shown but the question
+            terminal.type("r Look again.\n")
+            assert "| Line 2." in terminal.until("you> ")
+            terminal.type("a\n")
+            assert terminal.end() == 0
+        assert len(server.requests) == 3
+    assert (nobody.returncode, "standard input is no terminal" in nobody.stderr) == (2, True)
+
+
 # -- stopped, interrupted, or killed where nothing is in doubt -------------------------------------
 
 

@@ -101,7 +101,7 @@ class Shown:
             self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
             if self._recorded.about:
                 self._line(self._recorded.about)
-        if event.kind != "message":  # which is not shown
+        if self._shows(event):
             self._divide(event)
         if event.kind in ("text", "reasoning"):
             if not self._reviewed:
@@ -135,6 +135,14 @@ class Shown:
         self._ways("cancelled")
 
     # -- the kinds of events -----------------------------------------------------------------------
+
+    def _shows(self, event: Event) -> bool:
+        """Whether something is seen of an event."""
+        if event.kind == "conclusion":
+            return not self._to_a_person
+        return event.kind != "message" and not (
+            self._reviewed and event.kind in ("text", "reasoning")
+        )
 
     def _divide(self, event: Event) -> None:
         """Say where what had happened before this process begins and ends."""
