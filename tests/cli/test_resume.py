@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from civitas import Journal
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -343,8 +345,10 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
         "that is recorded; the program of agent buyer goes on with it by "
         "reply(…, run_id='bread-1'), or here: civitas resume bread-1 --agent MODULE:AGENT\n"
     )
-    again = civitas("resume", "bread-1", cwd=folder)
-    assert (again.returncode, again.stdout) == (1, "")
+    for option in ((), ("--repeat",)):  # it was decided, once
+        again = civitas("resume", "bread-1", *option, cwd=folder)
+        assert (again.returncode, again.stdout) == (1, "")
+        assert ("nothing is in doubt\n" in again.stderr) is bool(option)
     assert "the program of agent buyer goes on with it" in again.stderr
     done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -390,6 +394,19 @@ def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
             assert done.stderr.count("\n") == 1
         terminal.type(CONTROL_C)
         assert terminal.end() == 130
+
+
+def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
+    async def begin() -> None:
+        with Journal(folder.parent / "runs.db") as journal:
+            (await journal.begin("r", "ReActAgent", "files", "Do it")).close()
+
+    asyncio.run(begin())
+    assert civitas("runs", "r", cwd=folder).stdout.splitlines()[1].endswith(", 0 entries")
+    for options in ((), ("--agent", "a:b"), ("--skip",)):
+        done = civitas("resume", "r", *options, cwd=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "nothing is recorded of run 'r'" in done.stderr
 
 
 @pytest.mark.parametrize(

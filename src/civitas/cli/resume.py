@@ -95,17 +95,23 @@ def command(
             # Whose files it works on now, and who is sent them.
             about = f"{order.task} ({order.model} in {order.root})"
             recorded = replace(recorded, max_tokens=order.max_tokens, agent=None, about=about)
+        if not outline.entries and outline.state != "running":
+            raise StateError(
+                f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
+                "another"
+            )
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
         if order is not None:
             apart(order, str(journal))
+        decided = False
         if repeat or skip:
-            _decide(found, recorded, repeat)
+            decided = _decide(found, recorded, repeat)
         elif refused_in_doubt(found, recorded, as_json):
             return 1
         going = _Going(found, recorded, order, as_json)
         if order is None and agent is None:
-            return going.with_nobody(outline.agent, decided=repeat or skip)
+            return going.with_nobody(outline.agent, decided=decided)
         try:
             return going.with_agent(agent)
         except RunMismatch as error:
@@ -182,8 +188,7 @@ class _Going:
         begun = next((entry.data for entry in root if entry.kind == "begun"), None)
         if begun is None:
             raise StateError(
-                f"nothing is recorded of run {self._recorded.run_id!r} but its id and its task, "
-                "cut short: begin another"
+                f"run {self._recorded.run_id!r} was not begun by an agent: begin another"
             )
         agent.journal = self._journal
         worker = Worker(agent, self._screen(outline.kind), Permission(()), not self._as_json)
@@ -209,10 +214,15 @@ def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
     return "the program has changed" if force else ""
 
 
-def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> None:
+def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> bool:
+    """Write down what a person decides; False if there was nothing to decide."""
+    doubts = journal.decide(recorded.run_id, repeat=repeat)
     done = "is executed again" if repeat else "is not executed again"
-    for doubt in journal.decide(recorded.run_id, repeat=repeat):
+    for doubt in doubts:
         print(f"{called(doubt)} {done}", file=sys.stderr, flush=True)
+    if not doubts:
+        print("nothing is in doubt", file=sys.stderr, flush=True)
+    return bool(doubts)
 
 
 def _over(journal: Journal, recorded: Recorded, as_json: bool) -> int:

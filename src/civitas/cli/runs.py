@@ -119,7 +119,7 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     if doubts:
         tell_of(doubts, recorded)
         return
-    for words, line in recorded.ways(outline.state):
+    for words, line in recorded.ways(outline.state) if entries else ():
         click.echo(f"{words}: {escaped(line)}")
 
 
