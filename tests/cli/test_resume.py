@@ -372,6 +372,21 @@ def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -
     ]
 
 
+def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) -> None:
+    killed_program(folder)
+    command = ("resume", "bread-1", "--agent", "my_agents:buyer")
+    assert civitas(*command, "--repeat", "--force", cwd=folder, SAYS="Hurry.").returncode == 0
+    for again in (command, (*command, "--repeat")):  # that was decided, and it is the program
+        done = civitas(*again, cwd=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "run 'bread-1' has gone on as a copy, 'bread-1.1': `civitas resume" in done.stderr
+    shown = civitas("runs", "bread-1", cwd=folder).stdout
+    assert shown.endswith("\nit has gone on as a copy: bread-1.1\n")
+    assert (folder / "paid").read_text() == "3"
+    assert civitas(*command, "--force", cwd=folder).returncode == 0
+    assert (folder / "paid").read_text() == "33"
+
+
 def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
     killed_program(folder)
     (folder / "other.py").write_text("from civitas import Agent\nclass Clerk(Agent): pass\n")

@@ -9,7 +9,7 @@ import secrets
 
 import click
 
-from civitas.cli.doubts import refused_in_doubt
+from civitas.cli.doubts import not_copied, refused_in_doubt
 from civitas.cli.journals import Recorded, is_named, journal_option, run_id_option
 from civitas.cli.order import Order, apart, record, without_keys
 from civitas.cli.settings import FILE, chosen_model, settings
@@ -147,8 +147,10 @@ def _recorded(
 
     recorded = Recorded(run_id or secrets.token_hex(8), path, is_named(), order.max_tokens)
     with Journal(path) as journal:
-        if run_id is not None and refused_in_doubt(journal, recorded, as_json):
-            return 1
+        if run_id is not None:
+            not_copied(journal, recorded)
+            if refused_in_doubt(journal, recorded, as_json):
+                return 1
         worker = made(order, key, own_key, as_json=as_json, journal=journal, recorded=recorded)
 
         async def run() -> int:

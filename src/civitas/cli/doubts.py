@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from civitas.approval import escaped, escaped_json
-from civitas.errors import NoSuchRun
+from civitas.errors import NoSuchRun, StateError
 
 if TYPE_CHECKING:
     from civitas.cli.journals import Recorded
     from civitas.journal import Journal
     from civitas.journal.doubt import Doubt
 
-__all__ = ["called", "refused_in_doubt", "tell_of"]
+__all__ = ["called", "copies", "not_copied", "refused_in_doubt", "tell_of"]
 
 
 def called(doubt: Doubt) -> str:
@@ -24,6 +24,32 @@ def called(doubt: Doubt) -> str:
     args = ", ".join(f"{escaped(name)}={escaped_json(v)}" for name, v in doubt.args.items())
     where = f" ({escaped(doubt.path)})" if doubt.path else ""
     return f"{escaped(doubt.action)}({args}){where}"
+
+
+def copies(journal: Journal, run_id: str) -> list[str]:
+    """The ids of the copies of a run, with which somebody has gone on.
+
+    Raises:
+        JournalError: the journal cannot be read
+    """
+    return [each.id for each in journal.runs() if each.forked_from == run_id]
+
+
+def not_copied(journal: Journal, recorded: Recorded) -> None:
+    """See to it that a run has no copy: what was to be executed again, it may have executed.
+
+    Raises:
+        StateError: it has
+        JournalError: the journal cannot be read
+    """
+    found = copies(journal, recorded.run_id)
+    if found:
+        copy = replace(recorded, run_id=found[-1])
+        raise StateError(
+            f"run {recorded.run_id!r} has gone on as a copy, {found[-1]!r}: "
+            f"`{copy.command('resume')}`, or with the run itself all the same: "
+            f"`{recorded.command('resume', '--force')}`"
+        )
 
 
 def refused_in_doubt(journal: Journal, recorded: Recorded, as_json: bool) -> bool:

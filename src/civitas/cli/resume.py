@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.approval import escaped
-from civitas.cli.doubts import called, refused_in_doubt
+from civitas.cli.doubts import called, not_copied, refused_in_doubt
 from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.order import Order, apart, order_of, record
 from civitas.cli.settings import settings
@@ -31,7 +31,11 @@ __all__ = ["command"]
 @journal_option("The journal.")
 @click.option("--repeat", is_flag=True, help="Execute what is in doubt again.")
 @click.option("--skip", is_flag=True, help="Do not; the model is told so.")
-@click.option("--force", is_flag=True, help="If the program has changed, go on with a copy.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Go on with a copy if the program has changed, or although there is one.",
+)
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
 @click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if not civitas act's.")
@@ -104,6 +108,8 @@ def command(
             return _over(found, recorded, as_json)
         if order is not None:
             apart(order, str(journal))
+        if not force:
+            not_copied(found, recorded)
         decided = False
         if repeat or skip:
             decided = _decide(found, recorded, repeat)

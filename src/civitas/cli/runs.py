@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.doubts import called, tell_of
+from civitas.cli.doubts import called, copies, tell_of
 from civitas.cli.entries import told
 from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.order import order_of
@@ -115,6 +115,9 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     if outline.state == "running":
         for doubt in doubts:
             click.echo(f"under way: {called(doubt)}")
+        return
+    if made := copies(journal, outline.id):
+        click.echo(f"it has gone on as a copy: {escaped(', '.join(made))}")
         return
     if doubts:
         tell_of(doubts, recorded)
