@@ -20,7 +20,12 @@ from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, uncoloured
 
 SEARCH = ("search_in_file", {"file_name": "notes.txt", "search_term": "milk"})
 WRITE = ("write_file", {"file_name": "new.txt", "content": "hello\n"})
-ENVIRONMENT = {"CIVITAS_MODEL": "", "CIVITAS_ROOT": "", "CIVITAS_KEY": ""}
+ENVIRONMENT = {
+    "CIVITAS_MODEL": "",
+    "CIVITAS_ROOT": "",
+    "CIVITAS_KEY": "",
+    "CIVITAS_JOURNAL": "",
+}
 CONNECT = """
 import socket
 try:
@@ -68,8 +73,10 @@ def outside_of_tmp() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.txt").write_text("bread\nmilk, oat\n")
-    return tmp_path
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
 
 
 def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) -> Terminal:
@@ -460,12 +467,100 @@ def test_a_model_that_cannot_be_is_exit_code_1(folder: Path) -> None:
         (("x", "--root", "nowhere"), 'the root folder "nowhere" is not there'),
         (("x", "--root", "notes.txt"), 'the root folder "notes.txt" is no folder'),
         (("x", "--review", "me", "--model", "http://127.0.0.1:1/v1#m"), "--review me: standard"),
+        (("x", "--run-id", "r"), "--run-id is for a run in a journal: give --journal too"),
+        (("x", "--journal", "../runs.db", "--run-id", "-r"), "begins with no dash"),
+        (("x", "--journal", "../runs.db", "--run-id", ""), "an id is printable, of 1 to 255"),
+        (("x", "--journal", "."), "--journal"),
+        (("x", "--journal", "runs.db"), "the journal 'runs.db' is in the folder that the agent"),
+        (("x", "--journal", "work/../runs.db"), "name one elsewhere"),
+        (
+            ("x", "--journal", "../runs.db", "--model", "http://me:secret@127.0.0.1:1/v1#m"),
+            "may be a key and would be recorded",
+        ),
     ),
 )
 def test_wrong_usage_is_exit_code_2(folder: Path, args: tuple[str, ...], said: str) -> None:
     done = act(*args, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+# -- a journal -------------------------------------------------------------------------------------
+
+
+def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        plain, recorded = (
+            act("Do it", "--model", f"{server.url}#m", *options, cwd=folder)
+            for options in ((), ("--journal", "../runs.db"))
+        )
+    assert (recorded.returncode, recorded.stderr) == (0, "")
+    first, *lines, _ = recorded.stdout.splitlines()
+    id = first.removeprefix("run ").removesuffix(", recorded in ../runs.db")
+    assert len(id) == 16
+    assert lines[-1] == "done: the model has answered"
+    assert plain.stdout.count("run ") == 0  # and without a journal, nothing is said of one
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "command"),
+    (
+        (("--journal", "../my runs.db"), {}, "civitas resume r --journal '../my runs.db'"),
+        ((), {"CIVITAS_JOURNAL": "../my runs.db"}, "civitas resume r"),
+    ),
+)
+def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
+    folder: Path, options: tuple[str, ...], environment: dict[str, str], command: str
+) -> None:
+    with OpenAIServer(HANG) as server:
+        limits = ("--max-seconds", "0.5", "--run-id", "r")
+        args = ("Do it", "--model", f"{server.url}#m", *limits, *options)
+        done = act(*args, cwd=folder, environment=environment)
+    assert done.returncode == 1
+    assert done.stdout.endswith(f"\nto go on with it: {command}\n")
+
+
+def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH)) as server:
+        journal = ("--journal", "../runs.db", "--max-iterations", "1")
+        done = act("Do it", "--model", f"{server.url}#m", *journal, cwd=folder)
+    assert done.returncode == 1
+    assert "resume" not in done.stdout
+
+
+def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) -> None:
+    (folder / "other").mkdir()
+    with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
+        journal = ("--journal", "../runs.db", "--run-id", "r", "--model", f"{server.url}#m")
+        act("Do it", *journal, "--max-seconds", "0.5", cwd=folder)
+        for args, changed in (
+            (("Do that",), "task: was 'Do it', is 'Do that'"),
+            (("Do it", "--root", "other"), "root: was "),
+            (("Do it", "--network"), "network: was False, is True"),
+        ):
+            done = act(*args, *journal, cwd=folder)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert done.stderr.startswith("civitas: run 'r' was begun with another")
+            assert changed in done.stderr
+            assert done.stderr.count("\n") == 1
+        done = act("Do it", *journal, cwd=folder)
+        assert len(server.requests) == 3
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("→ search_in_file") == 1
+
+
+def test_a_journal_in_no_folder_is_said(folder: Path) -> None:
+    args = ("Do it", "--model", "http://127.0.0.1:1/v1#m", "--journal", "../no/runs.db")
+    done = act(*args, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("civitas: journal '../no/runs.db': there is no folder")
+
+
+def test_the_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:
+    # What a journal says was permitted is done, and the file may be by anybody.
+    (folder / "civitas.toml").write_text("[act]\njournal = 'runs.db'\n")
+    done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
+    assert (done.returncode, "there is no key 'act.journal'" in done.stderr) == (2, True)
 
 
 # -- settings --------------------------------------------------------------------------------------

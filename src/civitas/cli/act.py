@@ -5,42 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import secrets
 
 import click
 
-from civitas.cli.settings import FILE, chosen_model, made_model, settings
+from civitas.cli.doubts import not_copied, refused_in_doubt
+from civitas.cli.journals import Recorded, is_named, journal_option, run_id_option
+from civitas.cli.order import Order, apart, record, without_keys
+from civitas.cli.settings import FILE, chosen_model, settings
 from civitas.cli.suggested import folders, models
-from civitas.errors import FileError
-from civitas.models import weights
-
-if TYPE_CHECKING:
-    from civitas.action import Action
-    from civitas.budget import Budget
-    from civitas.cli.json_lines import JSONLines
-    from civitas.cli.keyboard import Permission
-    from civitas.cli.shown import Shown
+from civitas.cli.worker import ITERATIONS, made, watched
 
 __all__ = ["command"]
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_ITERATIONS: Final = 10
-
-_NOT_CONFINED: Final = (
-    "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
-    "you can)"
-)
-_WHO: Final = """\
-You work on the files of one folder for a person, by the actions that you are given. The names of
-files are relative to the folder. Look before you change anything; prefer edit_file to write_file
-for a file that is there. Some actions are permitted by the person one by one: if one is refused, do
-not try it again. When the task is done, answer in a few words what you did or found."""
-_REVIEWER: Final = """\
-You review what another agent does on the files of one folder for a person. Accept it only if what
-it really called shows that the task is done."""
 
 
 @click.command(context_settings=_HELP)
@@ -62,7 +40,7 @@ it really called shows that the task is done."""
 @click.option(
     "--max-iterations",
     type=click.IntRange(min=1),
-    help=f"How many answers the model may give.  [default: {_ITERATIONS}; 1 for local]",
+    help=f"How many answers the model may give.  [default: {ITERATIONS}; 1 for local]",
 )
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of all the models' calls together.")
@@ -74,6 +52,8 @@ it really called shows that the task is done."""
 )
 @click.option("--review", metavar="MODEL|me", help="Who has to accept the work before it ends.")
 @click.option("--network", is_flag=True, help="Give commands in the sandbox the network.")
+@journal_option("A file to record the run in.")
+@run_id_option
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
     task: str,
@@ -85,6 +65,8 @@ def command(
     yes_read: bool | None,
     review: str | None,
     network: bool,
+    journal: str | None,
+    run_id: str | None,
     as_json: bool,
 ) -> int:
     """Have an agent do TASK with the files of a folder.
@@ -107,6 +89,11 @@ def command(
       civitas act "Fix the typos" --model openai:gpt-4o
       civitas act "Fix the typos" --review me
       civitas act "List the files" --json
+      civitas act "Fix the typos" --journal ~/runs.db
+
+    With a journal, a file outside of the folder that is made if it is not there, the run is
+    recorded, and after Ctrl-C, a limit or a crash `civitas resume` goes on with it. What the model
+    was told, and what the actions gave, is in the journal.
 
     What is left out is taken from CIVITAS_MODEL and CIVITAS_ROOT, else from civitas.toml in the
     current folder (model, root, key; at the top or in [act]).
@@ -124,151 +111,50 @@ def command(
         yes_read = not (("model" in said and not model) or ("root" in said and not root))
     own_key = os.environ.get("CIVITAS_KEY")
     name, key = chosen_model(said, model, own_key)
-    asked = _Asked(
+    order = Order(
         task,
         root or said.get("root", "."),
         name,
-        key,
-        own_key,
-        max_iterations,
-        yes_read,
+        "model" in said and not model,
         review,
+        max_iterations,
+        max_seconds,
+        max_tokens,
+        yes_read,
         network,
-        as_json,
     )
     # What the library logs is in the reply, in words.
     logging.getLogger("civitas").addHandler(logging.NullHandler())
-    # Held here until the loop has ended, which closes the model's connections.
-    made = _made(asked, _budget(max_seconds, max_tokens))
-    return asyncio.run(_run(made, task))
+    if journal is None:
+        if run_id is not None:
+            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
+        # Held here until the loop has ended, which closes the model's connections.
+        worker = made(order, key, own_key, as_json=as_json)
+        return asyncio.run(watched(worker, task))
+    apart(order, journal)
+    return _recorded(without_keys(order), key, own_key, journal, run_id, as_json)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the command line, the environment and the file say together."""
+def _recorded(
+    order: Order,
+    key: str | None,
+    own_key: str | None,
+    path: str,
+    run_id: str | None,
+    as_json: bool,
+) -> int:
+    from civitas.journal import Journal
 
-    task: str
-    root: str
-    model: str
-    key: str | None  # that goes with the model
-    own_key: str | None  # that the environment says
-    max_iterations: int | None
-    yes_read: bool
-    review: str | None
-    network: bool
-    as_json: bool
+    recorded = Recorded(run_id or secrets.token_hex(8), path, is_named(), order.max_tokens)
+    with Journal(path) as journal:
+        if run_id is not None:
+            not_copied(journal, recorded)
+            if refused_in_doubt(journal, recorded, as_json):
+                return 1
+        worker = made(order, key, own_key, as_json=as_json, journal=journal, recorded=recorded)
 
+        async def run() -> int:
+            await record(order, journal, recorded.run_id, worker.agent)
+            return await watched(worker, order.task, recorded.run_id)
 
-@dataclass(frozen=True)
-class _Made:
-    """What works, what shows it, and who permits it."""
-
-    agent: Any
-    screen: Shown | JSONLines
-    permission: Permission
-    for_a_person: bool
-
-
-async def _run(made: _Made, task: str) -> int:
-    from civitas.cli.outcome import exit_code
-
-    began = time.monotonic()
-    try:
-        async with made.agent.stream(task) as events:
-            async for event in events:
-                if made.for_a_person:
-                    await made.permission.answered()
-                made.screen.event(event, time.monotonic() - began)
-                made.permission.shown(event)
-    except asyncio.CancelledError:
-        # By now what was under way has ended, a command with all of its process group.
-        made.screen.interrupted(time.monotonic() - began)
-        raise
-    return exit_code(events.reply)
-
-
-def _made(asked: _Asked, budget: Budget | None) -> _Made:
-    from civitas.action import ACCESS_REQUESTED
-    from civitas.agents.sandbox import sandbox_for
-    from civitas.cli.keyboard import Permission
-    from civitas.reasoning.react import ReActAgent
-
-    # A model this small does one thing, and does not judge what came of it.
-    small = asked.model in ("local", f"local:{weights.DEFAULT.name}")
-    actions = _actions(asked, small)
-    screen = _screen(asked, actions)
-    confined = sandbox_for("auto", asked.network) is not None
-    permission = Permission(
-        (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
-        {} if confined else {"run_command": _NOT_CONFINED},
-    )
-    agent: Any = ReActAgent(
-        "files",
-        made_model(asked.model, asked.key),
-        actions=actions,
-        system_prompt=None if small else _WHO,
-        max_iterations=asked.max_iterations or (1 if small else _ITERATIONS),
-        approver=permission,
-    )
-    if asked.review is not None:
-        from civitas.reasoning.dualact import DualActAgent, DualActConfig
-
-        config = DualActConfig(
-            human=_reviewer(asked.review, asked.own_key), reactive=agent, first="reactive"
-        )
-        agent = DualActAgent(config, "act")
-    if budget is not None:
-        agent.budget = budget
-    return _Made(agent, screen, permission, not asked.as_json)
-
-
-def _actions(asked: _Asked, small: bool) -> list[Action]:
-    from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-    from civitas.agents.files import changing_actions, file_actions
-
-    try:
-        looking = file_actions(
-            asked.root,
-            small,
-            only_listed=small,
-            subfolders=not small,
-            access_policy=ACCESS_PERMITTED if asked.yes_read else ACCESS_REQUESTED,
-        )
-        return [*looking, *changing_actions(asked.root, small, network=asked.network)]
-    except FileError as error:
-        raise click.UsageError(f"--root, CIVITAS_ROOT or {FILE}: {error}") from error
-
-
-def _reviewer(name: str, key: str | None) -> Any:
-    from civitas.agents.person import Person
-    from civitas.cli.keyboard import keyboard
-    from civitas.reasoning.react import ReActAgent
-
-    if name != "me":
-        return ReActAgent("reviewer", made_model(name, key), system_prompt=_REVIEWER)
-    lines = keyboard()
-    if lines is None:
-        raise click.UsageError("--review me: standard input is no terminal to ask at")
-    return Person("you", stdin=lines, stdout=sys.stderr)
-
-
-def _screen(asked: _Asked, actions: list[Action]) -> Shown | JSONLines:
-    if asked.as_json:
-        from civitas.cli.json_lines import JSONLines
-
-        return JSONLines()
-    from civitas.cli.shown import Shown
-
-    return Shown(
-        (action.name for action in actions if action.terminal),
-        reviewed=asked.review is not None,
-        to_a_person=asked.review == "me",
-    )
-
-
-def _budget(seconds: float | None, tokens: int | None) -> Budget | None:
-    if seconds is None and tokens is None:
-        return None
-    from civitas.budget import Budget
-
-    return Budget(seconds=seconds, tokens=tokens, name="civitas act")
+        return asyncio.run(run())

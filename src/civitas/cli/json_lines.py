@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.cli.outcome import exit_code
 from civitas.reasoning.events import Event
 from civitas.reasoning.prompts import cut, json_text
+
+if TYPE_CHECKING:
+    from civitas.cli.journals import Recorded
 
 __all__ = ["MAX_CHARS", "JSONLines"]
 
@@ -19,27 +22,56 @@ class JSONLines:
     """Prints each event as one JSON object on a line of standard output; the last is the reply.
 
     ASCII alone, so that nothing in it is obeyed by a terminal either.
+
+    Args:
+        recorded: which run of a journal it is; None for one that is not recorded
     """
 
-    def event(self, event: Event, seconds: float) -> None:
+    def __init__(self, recorded: Recorded | None = None) -> None:
+        self._recorded = recorded
+        self._begun = False
+
+    def event(self, event: Event, seconds: float | None) -> None:
         """Print an event.
 
         Args:
             event: what happened
-            seconds: how long the run took until then
+            seconds: how long the run took until then; None for one that is told again
         """
-        _print(event.kind, _fields(event, seconds))
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            _print("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
+        fields = _fields(event, seconds)
+        if event.kind == "done" and self._recorded is not None:
+            fields["resume"] = self._ways(event.reply.stop_reason)  # type: ignore[union-attr]
+        _print(event.kind, fields)
 
     def interrupted(self, seconds: float) -> None:
         """Print that the run was interrupted: there is no reply."""
-        _print("interrupted", {"seconds": round(seconds, 3)})
+        fields: dict[str, Any] = {"seconds": round(seconds, 3)}
+        if self._recorded is not None:
+            fields["resume"] = self._ways("cancelled")
+        _print("interrupted", fields)
+
+    def _ways(self, stop_reason: str) -> list[str]:
+        assert self._recorded is not None
+        return [command for _, command in self._recorded.ways(stop_reason)]
 
 
 def _print(kind: str, fields: dict[str, Any]) -> None:
     print(json.dumps({"kind": kind, **fields}, default=str), flush=True)
 
 
-def _fields(event: Any, seconds: float) -> dict[str, Any]:
+def _fields(event: Any, seconds: float | None) -> dict[str, Any]:
+    fields = _fields_of(event)
+    if event.kind == "done" and seconds is not None:
+        fields["seconds"] = round(seconds, 3)
+    if getattr(event, "past", False):
+        fields["past"] = True
+    return fields
+
+
+def _fields_of(event: Any) -> dict[str, Any]:
     kind = event.kind
     if kind in ("text", "reasoning"):
         return {"agent": event.agent, "text": event.text}
@@ -54,7 +86,6 @@ def _fields(event: Any, seconds: float) -> dict[str, Any]:
             "steps": len(reply.steps),
             "input_tokens": reply.usage.input_tokens,
             "output_tokens": reply.usage.output_tokens,
-            "seconds": round(seconds, 3),
             "run_id": reply.run_id,
         }
     if kind == "message":

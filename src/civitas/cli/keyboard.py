@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import termios
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from civitas.approval import ApprovalRequest, Approver, TerminalApprover, approve
 from civitas.reasoning.events import CallStarted, Event
@@ -63,20 +65,21 @@ class Permission:
         )
         self._asking = frozenset(asking)
         self._notes = notes or {}
-        # How many calls have asked, were shown, and have their answer. Events tell of them in the
-        # order in which they ask.
-        self._asked = 0
-        self._shown = 0
+        # How often each call has asked and was shown. One that was permitted in a process before is
+        # shown and does not ask, so that both are counted for each.
+        self._asked: Counter[str] = Counter()
+        self._shown: Counter[str] = Counter()
         self._answered = 0
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
 
     async def approve(self, request: ApprovalRequest) -> bool:
         """Whether the person said yes."""
-        self._asked += 1
-        mine = self._asked
+        call = _call(request.action, request.args)
+        self._asked[call] += 1
+        mine = self._asked[call]
         try:
-            while self._shown < mine:
+            while self._shown[call] < mine:
                 await self._changed.wait()
             async with self._one_at_a_time:
                 self._forget_keys()
@@ -89,13 +92,14 @@ class Permission:
 
     def shown(self, event: Event) -> None:
         """Note that an event was shown."""
-        if isinstance(event, CallStarted) and event.action in self._asking:
-            self._shown += 1
+        # Of what is past, nobody asks again.
+        if isinstance(event, CallStarted) and event.action in self._asking and not event.past:
+            self._shown[_call(event.action, event.args)] += 1
             self._change()
 
     async def answered(self) -> None:
         """Wait until no question is open: what is shown meanwhile would stand in its line."""
-        while self._answered < min(self._asked, self._shown):
+        while self._answered < sum(min(n, self._shown[call]) for call, n in self._asked.items()):
             await self._changed.wait()
 
     def _forget_keys(self) -> None:
@@ -109,3 +113,7 @@ class Permission:
     def _change(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _call(action: str, args: dict[str, Any]) -> str:
+    return json.dumps([action, args], sort_keys=True)

@@ -20,6 +20,9 @@ _COMMANDS = {
     "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
     "dead-letters": ("civitas.cli.dead_letters", "Look at messages that came to nothing."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
+    "replay": ("civitas.cli.replay", "Tell a run again, from its record alone."),
+    "resume": ("civitas.cli.resume", "Go on with a run that was stopped."),
+    "runs": ("civitas.cli.runs", "List the runs of a journal, or look at one."),
     "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
 }
 

@@ -17,6 +17,7 @@ _WORDS: Final[dict[StopReason, str]] = {
     "unreadable": "stopped: what the model answered could not be used",
     "budget": "stopped: the limit of what it may spend is reached",
     "deadline": "stopped: its time is over",
+    "in_doubt": "stopped: whether an action took effect is not known",
     "max_loops": "stopped: the review did not accept it",
     "cancelled": "stopped: the model's answer was cancelled",
     "error": "failed",

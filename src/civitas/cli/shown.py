@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.agents.terminal import shown_lines
 from civitas.approval import escaped, escaped_json
@@ -23,6 +23,9 @@ from civitas.reasoning.events import (
 )
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+
+if TYPE_CHECKING:
+    from civitas.cli.journals import Recorded
 
 __all__ = ["Shown"]
 
@@ -51,18 +54,24 @@ class Shown:
         reviewed: whether the work is reviewed: then what was concluded is shown, not what the
             models write meanwhile
         to_a_person: whether the reviewer is a person, who is shown the conclusion when asked
+        recorded: which run of a journal it is; None for one that is not recorded
 
     Raises:
         MissingExtra: rich is not installed
     """
 
     def __init__(
-        self, whole: Iterable[str] = (), *, reviewed: bool = False, to_a_person: bool = False
+        self,
+        whole: Iterable[str] = (),
+        *,
+        reviewed: bool = False,
+        to_a_person: bool = False,
+        recorded: Recorded | None = None,
     ) -> None:
         try:
             from rich.console import Console
         except ImportError as error:
-            raise MissingExtra("civitas act, but for --json,", "cli") from error
+            raise MissingExtra("what shows a run, but for --json,", "cli") from error
 
         # A character that the output cannot hold is no reason to fail.
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -71,19 +80,29 @@ class Shown:
         self._whole = frozenset(whole)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
+        self._recorded = recorded
+        self._begun = False
+        self._past = False  # whether the last that was shown had happened before this process
         self._open: dict[str, str] = {}
         self._ended = 0
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
 
-    def event(self, event: Event, seconds: float) -> None:
+    def event(self, event: Event, seconds: float | None) -> None:
         """Show an event.
 
         Args:
             event: what happened
-            seconds: how long the run took until then
+            seconds: how long the run took until then; None for one that is told again
         """
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
+            if self._recorded.about:
+                self._line(self._recorded.about)
+        if self._shows(event):
+            self._divide(event)
         if event.kind in ("text", "reasoning"):
             if not self._reviewed:
                 self._write(event.kind, event.text)  # type: ignore[union-attr]
@@ -91,7 +110,8 @@ class Shown:
         if isinstance(event, CallStarted):
             self._flush()
             self._answered = False
-            self._open[event.call_id] = event.action
+            if not event.past:
+                self._open[event.call_id] = event.action
             self._call(event)
         elif isinstance(event, CallEnded):
             self._result(event)
@@ -112,8 +132,24 @@ class Shown:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
         self._line(f"until then {one_or_more(self._ended, 'step')}, {seconds:.1f} s", "dim")
+        self._ways("cancelled")
 
     # -- the kinds of events -----------------------------------------------------------------------
+
+    def _shows(self, event: Event) -> bool:
+        """Whether something is seen of an event."""
+        if event.kind == "conclusion":
+            return not self._to_a_person
+        return event.kind != "message" and not (
+            self._reviewed and event.kind in ("text", "reasoning")
+        )
+
+    def _divide(self, event: Event) -> None:
+        """Say where what had happened before this process begins and ends."""
+        past = getattr(event, "past", False)
+        if past is not self._past and event.kind != "done":
+            self._past = past
+            self._line("until now:" if past else "from here on:", "dim")
 
     def _write(self, kind: str, text: str) -> None:
         """Show what a model writes, line by line as each is whole."""
@@ -144,7 +180,7 @@ class Shown:
         self._print(text, "→ ", "    ")
 
     def _result(self, event: CallEnded) -> None:
-        self._ended += 1
+        self._ended += not event.past
         if len(self._open) > 1:  # several at once end in any order
             self._line(f"← {escaped(event.action)}", "cyan")
         self._open.pop(event.call_id, None)
@@ -169,19 +205,26 @@ class Shown:
         words = _DECIDED[decision.action]
         self._line(f"{words}: {said}" if said else words, "magenta")
 
-    def _end(self, reply: Reply, seconds: float) -> None:
+    def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
             self._line(_tabs(reply.text))
         self._line("")
         self._line(in_words(reply), "bold red" if exit_code(reply) else "bold green")
         usage = reply.usage
         tokens = usage.input_tokens + usage.output_tokens
+        took = "" if seconds is None else f"{seconds:.1f} s, "
         self._line(
-            f"{one_or_more(len(reply.steps), 'step')}, {seconds:.1f} s, "
-            f"{one_or_more(tokens, 'token')} "
+            f"{one_or_more(len(reply.steps), 'step')}, {took}{one_or_more(tokens, 'token')} "
             f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
             "dim",
         )
+        self._ways(reply.stop_reason)
+
+    def _ways(self, stop_reason: str) -> None:
+        """Say how to go on with it."""
+        for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
+            # Not folded: it is there to be copied.
+            self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)
 
     # -- printing ----------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class CallStarted:
         call_id: the call's id, unique within the reply
         action: the action's name
         args: its arguments
+        past: whether it happened in a process before, which a run that goes on tells first
     """
 
     kind: ClassVar[str] = "call_started"
@@ -38,6 +39,7 @@ class CallStarted:
     call_id: str
     action: str
     args: dict[str, Any]
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class CallEnded:
         action: the action's name
         result: what the environment made of it
         error: what went wrong, or None
+        past: whether it happened in a process before, which a run that goes on tells first
     """
 
     kind: ClassVar[str] = "call_ended"
@@ -60,6 +63,7 @@ class CallEnded:
     action: str
     result: dict[str, Any]
     error: str | None
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,13 @@ class MessageAdded:
     Attributes:
         agent: the id of the agent
         message: the chat message
+        past: whether it happened in a process before, which a run that goes on tells first
     """
 
     kind: ClassVar[str] = "message"
     agent: str
     message: dict[str, Any]
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +90,14 @@ class DecisionMade:
         agent: the id of the dual act
         loop: which decision it is, from 1
         decision: what H decided
+        past: whether it happened in a process before, which a run that goes on tells first
     """
 
     kind: ClassVar[str] = "decision"
     agent: str
     loop: int
     decision: HumanDecision
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +108,14 @@ class ConclusionReached:
         agent: the id of the dual act
         loop: which run of R it is, from 1
         conclusion: what R came to; of several R, as one
+        past: whether it happened in a process before, which a run that goes on tells first
     """
 
     kind: ClassVar[str] = "conclusion"
     agent: str
     loop: int
     conclusion: Conclusion
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,9 +134,7 @@ class ReActAgent(ConversationalAgent):
             _has(budget, ("reserve", "deadline"), "budget", id)
             self.budget = budget
         if journal is not None:
-            from civitas.journal.journal import as_journal
-
-            self._journal = as_journal(journal, f"agent {id!r}")
+            self.journal = journal
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -197,6 +195,12 @@ class ReActAgent(ConversationalAgent):
     def journal(self) -> Journal | None:
         """Where its replies are recorded, or None."""
         return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        from civitas.journal.journal import as_journal
+
+        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     # -- its state ---------------------------------------------------------------------------------
 

@@ -227,6 +227,8 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
                 "kind": "ReActAgent",
                 "agent": str(agent.id),
                 "task": asked.content,
+                # What a hook made another task of.
+                "given": None if asked.given == asked.content else asked.given,
                 "thread": asked.thread,
                 "schema": schema,
                 "fingerprint": program,
@@ -315,14 +317,18 @@ def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
 
 def _events(agent: str, past: Sequence[Entry]) -> list[Event]:
     events: list[Event] = []
+    begun = set()
     for entry in past:
         data = entry.data
         if entry.kind == "remembered":
-            events.extend(MessageAdded(agent, message) for message in data["messages"])
+            events.extend(MessageAdded(agent, message, past=True) for message in data["messages"])
         elif entry.kind in ("started", "ended"):
             common = (agent, data["iteration"], data["id"], data["action"])
-            if entry.kind == "started":
-                events.append(CallStarted(*common, data["args"]))
-            else:
-                events.append(CallEnded(*common, data["result"], data["error"]))
+            call = (data["iteration"], data["call"])
+            # What was refused has an end alone.
+            if entry.kind == "started" or call not in begun:
+                events.append(CallStarted(*common, data["args"], past=True))
+            begun.add(call)
+            if entry.kind == "ended":
+                events.append(CallEnded(*common, data["result"], data["error"], past=True))
     return events

@@ -92,7 +92,7 @@ class DualActAgent(ConversationalAgent):
         self._own_budget: Budget | None = None
         if budget is not None:
             self.budget = budget
-        self._journal = None if journal is None else as_journal(journal, f"dual act {self.id!r}")
+        self.journal = journal
         if config.shared_memory:
             shared = config.reactives[0].memory
             for agent in (config.human, *config.reactives):
@@ -148,6 +148,10 @@ class DualActAgent(ConversationalAgent):
     def journal(self) -> Journal | None:
         """Where its runs are recorded, or None."""
         return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        self._journal = None if journal is None else as_journal(journal, f"dual act {self.id!r}")
 
     @property
     def _agents(self) -> list[Any]:

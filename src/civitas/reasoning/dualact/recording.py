@@ -66,6 +66,8 @@ class DualActRecording:
                 "kind": "DualActAgent",
                 "agent": str(agent.id),
                 "task": asked.content,
+                # What a hook made another task of.
+                "given": None if asked.given == asked.content else asked.given,
                 "schema": schema,
             }
             record.note("begun", {**data, "thread": asked.thread, "fingerprint": program})
@@ -175,11 +177,11 @@ class DualActRecording:
             return
         id = str(self._agent.id)
         decisions = [
-            DecisionMade(id, number, decision)
+            DecisionMade(id, number, decision, past=True)
             for number, decision in enumerate(progress.decisions, 1)
         ]
         conclusions = [
-            ConclusionReached(id, number, conclusion)
+            ConclusionReached(id, number, conclusion, past=True)
             for number, conclusion in enumerate(progress.conclusions, 1)
         ]
         first, second = decisions, conclusions

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError
+from civitas.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    HookError,
+    JournalError,
+    RunMismatch,
+)
 from civitas.reasoning.asked import Asked
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
@@ -193,7 +199,7 @@ class Rounds:
             part = f"H{len(self.progress.decisions) + 1}" + (".again" if attempt else "")
             try:
                 reply = await self._ask(human, prompt, schema, part)
-            except JournalError:
+            except (JournalError, RunMismatch):  # not H's to judge
                 raise
             except Exception as error:
                 raise self._broken("H", human, error) from error
@@ -273,7 +279,7 @@ class Rounds:
             part = f"R{self.progress.r_runs + 1}{'.again' if attempt else ''}/{agent.id}"
             try:
                 reply = await self._ask(agent, text, schema, part)
-            except JournalError:
+            except (JournalError, RunMismatch):  # not H's to judge
                 raise
             except (BudgetExceeded, DeadlineExceeded) as error:
                 return _Run(conclusion, self._broken("R", agent, error))

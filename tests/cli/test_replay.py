@@ -1,0 +1,114 @@
+"""`civitas replay`: a run told again from its record, when nothing else of it is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.journal_programs import (
+    COMMAND,
+    JOURNAL,
+    SEARCH,
+    WRITE,
+    civitas,
+    does,
+    killed_in_a_command,
+    killed_program,
+)
+from models.openai_server import HANG, OpenAIServer, streamed
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
+
+
+def decides(action: str, instruction: str = "") -> str:
+    return json.dumps({"action": action, "new_instruction": instruction, "reasoning": "so"})
+
+
+def replayed(folder: Path, *options: str) -> str:
+    """What is told, which is the same twice, and changes nothing."""
+    before = civitas("runs", "r", "--json", cwd=folder).stdout
+    first, second = (civitas("replay", "r", *options, cwd=folder) for _ in range(2))
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout == second.stdout
+    assert civitas("runs", "r", "--json", cwd=folder).stdout == before
+    return first.stdout
+
+
+def test_a_run_is_told_as_it_was_shown(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), does(WRITE), streamed("In line 2,\n\x1b[2Jsee?")) as server:
+        command = ("act", "Where is\nmilk?", "--model", f"{server.url}#m", "--run-id", "r")
+        done = civitas(*command, cwd=folder)
+    (folder / "notes.txt").unlink()
+    _, *shown, last = done.stdout.splitlines()
+    told = replayed(folder).splitlines()
+    assert told[0] == r"Where is\nmilk?"
+    assert told[1:-1] == shown
+    assert r"\x1b[2Jsee?" in told
+    assert told[-1] == "2 steps, 30 tokens (21 in, 9 out)"
+    assert last.startswith("2 steps, ")
+
+
+def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:
+        command = ("act", "Where?", "--model", f"{server.url}#m", "--run-id", "r", "--json")
+        done = civitas(*command, cwd=folder)
+    then = [json.loads(line) for line in done.stdout.splitlines()]
+    now = [json.loads(line) for line in replayed(folder, "--json").splitlines()]
+    of_then, of_now = (
+        [each for each in events if each["kind"] not in ("run", "text", "done")]
+        for events in (then, now)
+    )
+    assert of_then == of_now
+    assert [each["text"] for each in now if each["kind"] == "text"] == ["In line 2."]
+    assert now[-1] == {k: v for k, v in then[-1].items() if k not in ("seconds", "resume")}
+
+
+def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
+    works = (does(COMMAND), streamed("I guess."), does(SEARCH), streamed("In line 2."))
+    reviews = (streamed(decides("CONTINUE", "Look")), streamed(decides("TERMINATE")))
+    with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
+        killed_in_a_command(worker, folder, "--review", f"{reviewer.url}#h")
+        done = civitas("resume", "r", "--skip", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    called = f"→ run_command(command={json.dumps(COMMAND[1]['command'])})"
+    told = replayed(folder).splitlines()
+    assert told[:2] == ["Do it", called]
+    assert told[2].startswith("  ✗ skipped: the process ended while it was executed")
+    assert told[3:] == [
+        "I guess.",
+        "the review asks for more: Look",
+        '→ search_in_file(file_name="notes.txt", search_term="milk")',
+        "  line 2: milk, oat",
+        "In line 2.",
+        "the review accepts: so",
+        "",
+        "done: the review accepted it",
+        "2 steps, 60 tokens (42 in, 18 out)",
+    ]
+
+
+def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), HANG) as server:
+        command = ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r")
+        civitas(*command, "--max-seconds", "0.5", cwd=folder)
+    done = civitas("replay", "r", cwd=folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\nstopped: its time is over (" in done.stdout
+
+
+def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
+    killed_program(folder)
+    done = civitas("replay", "bread-1", "--journal", JOURNAL, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
+        f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
+    )

@@ -1,0 +1,443 @@
+"""`civitas resume`: runs that were killed, interrupted or stopped, gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal
+from cli.journal_programs import (
+    COMMAND,
+    JOURNAL,
+    SEARCH,
+    WRITE,
+    at_terminal,
+    civitas,
+    does,
+    killed_in_a_command,
+    killed_program,
+)
+from models.openai_server import HANG, OpenAIServer, status, streamed
+from pseudo_terminal import CONTROL_C
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
+
+
+def act(server: OpenAIServer, *options: str) -> tuple[str, ...]:
+    return ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r", *options)
+
+
+def suggested(output: str) -> list[str]:
+    """The arguments of the last command that was suggested."""
+    words = shlex.split(output.splitlines()[-1].partition(": ")[2])
+    assert words[0] == "civitas"
+    return words[1:]
+
+
+def decides(action: str, instruction: str = "") -> Any:
+    return streamed(
+        json.dumps({"action": action, "new_instruction": instruction, "reasoning": "so"})
+    )
+
+
+# -- in doubt --------------------------------------------------------------------------------------
+
+
+def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), does(COMMAND)) as server:
+        killed_in_a_command(server, folder)
+        done = civitas("resume", "r", cwd=folder)
+        again = civitas(*act(server), cwd=folder)
+        assert len(server.requests) == 2
+    assert (done.returncode, done.stdout) == (1, "")
+    first, _, called, *_, repeat, skip = done.stderr.splitlines()
+    assert first == "civitas: run r cannot go on before you decide"
+    assert called == f"  run_command(command={json.dumps(COMMAND[1]['command'])})"
+    assert repeat == "  to execute it again and go on: civitas resume r --repeat"
+    assert skip == "  to skip it and go on:          civitas resume r --skip"
+    assert (again.returncode, again.stderr) == (1, done.stderr)
+    assert (folder / "log.txt").read_text() == "ran\n"
+
+
+def test_in_doubt_for_programs(folder: Path) -> None:
+    with OpenAIServer(does(COMMAND)) as server:
+        killed_in_a_command(server, folder)
+    done = civitas("resume", "r", "--journal", JOURNAL, "--json", cwd=folder)
+    assert done.returncode == 1
+    said = json.loads(done.stdout)
+    assert (said["kind"], said["run_id"]) == ("in_doubt", "r")
+    assert [(each["action"], each["args"]) for each in said["actions"]] == [COMMAND]
+    assert said["resume"] == [
+        f"civitas resume r --repeat --journal {JOURNAL}",
+        f"civitas resume r --skip --journal {JOURNAL}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "ran", "heard"),
+    (("--repeat", 2, "over"), ("--skip", 1, "a person has decided not to execute it again")),
+)
+def test_a_command_that_was_killed_is_repeated_or_skipped(
+    folder: Path, option: str, ran: int, heard: str
+) -> None:
+    with OpenAIServer(does(SEARCH), does(COMMAND), streamed("Well.")) as server:
+        killed_in_a_command(server, folder)
+        done = civitas("resume", "r", option, cwd=folder)
+        assert len(server.requests) == 3  # what had been answered is not asked again
+        assert heard in server.requests[2].body["messages"][-1]["content"]
+    assert done.returncode == 0, done.stderr
+    called = f"run_command(command={json.dumps(COMMAND[1]['command'])})"
+    words = "is executed again" if ran == 2 else "is not executed again"
+    assert done.stderr == f"{called} {words}\n"
+    shown = done.stdout.splitlines()
+    assert shown[0] == f"run r, recorded in {JOURNAL}"
+    assert shown[1] == f"Do it ({server.url}#m in {folder})"
+    assert shown[2:6] == [
+        "until now:",
+        '→ search_in_file(file_name="notes.txt", search_term="milk")',
+        "  line 2: milk, oat",
+        f"→ {called}",
+    ]
+    assert shown[6:-1] == [
+        "from here on:",
+        *([f"→ {called}", "  over"] if ran == 2 else []),
+        "Well.",
+        "",
+        "done: the model has answered",
+    ]
+    assert (folder / "log.txt").read_text() == "ran\n" * ran
+
+
+def test_what_was_permitted_before_takes_no_answer_from_what_asks_now(folder: Path) -> None:
+    with OpenAIServer(does(COMMAND), does(WRITE), streamed("Well.")) as server:
+        killed_in_a_command(server, folder)
+        with at_terminal("resume", "r", "--repeat", cwd=folder) as terminal:
+            # First the step, then the question about it.
+            shown = terminal.until("Permit this? [y/N/always] ")
+            assert shown.index("→ write_file") < shown.index("files proposes: /files.write_file")
+            assert shown.count("proposes") == 1
+            terminal.type("y\n")
+            assert terminal.end() == 0
+    assert (folder / "new.txt").read_text() == "hello\n"
+
+
+def test_a_review_that_was_killed_goes_on(folder: Path) -> None:
+    works = (does(COMMAND), streamed("Done."), streamed("Really."))
+    reviews = (decides("CONTINUE", "Look again"), decides("TERMINATE"))
+    with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
+        killed_in_a_command(worker, folder, "--review", f"{reviewer.url}#h")
+        asks = civitas("resume", "r", cwd=folder)
+        done = civitas("resume", "r", "--repeat", cwd=folder)
+        assert (len(worker.requests), len(reviewer.requests)) == (3, 2)
+    assert "(R1/files)" in asks.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-8:-1] == [
+        "  over",
+        "Done.",
+        "the review asks for more: Look again",
+        "Really.",
+        "the review accepts: so",
+        "",
+        "done: the review accepted it",
+    ]
+    assert (folder / "log.txt").read_text() == "ran\nran\n"
+
+
+def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
+        with at_terminal(*act(server, "--review", "me"), cwd=folder) as terminal:
+            terminal.until("you> ")
+            terminal.process.kill()
+            terminal.process.wait()
+        nobody = civitas("resume", "r", cwd=folder)
+        with at_terminal("resume", "r", cwd=folder) as terminal:
+            shown = terminal.until("you> ")
+            assert "| Line 1." in shown
+            assert "until now" not in shown  # of which nothing is shown but the question
+            terminal.type("r Look again.\n")
+            assert "| Line 2." in terminal.until("you> ")
+            terminal.type("a\n")
+            assert terminal.end() == 0
+        assert len(server.requests) == 3
+    assert (nobody.returncode, "standard input is no terminal" in nobody.stderr) == (2, True)
+
+
+# -- stopped, interrupted, or killed where nothing is in doubt -------------------------------------
+
+
+def test_killed_while_the_model_answers(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
+        with at_terminal(*act(server), cwd=folder) as terminal:
+            server.wait_for_request()
+            server.wait_for_request()
+            terminal.process.kill()
+            terminal.process.wait()
+        done = civitas("resume", "r", cwd=folder)
+        # It is asked the same once more.
+        assert server.requests[1].body["messages"] == server.requests[2].body["messages"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("→ search_in_file") == 1
+
+
+def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), HANG, HANG, streamed("Well.")) as server:
+        command: tuple[str, ...] = act(server, "--journal", "../my runs.db")
+        for _ in range(2):  # the second time, in `resume` itself
+            with at_terminal(*command, cwd=folder) as terminal:
+                server.wait_for_request()
+                if command[0] == "act":
+                    server.wait_for_request()
+                terminal.type(CONTROL_C)
+                assert terminal.end() == 130
+            line = next(line for line in terminal.seen.splitlines() if "to go on" in line)
+            assert line == "to go on with it: civitas resume r --journal '../my runs.db'"
+            command = tuple(suggested(line))
+        done = civitas(*command, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Well.\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "more"),
+    (
+        ((does(SEARCH), HANG), ("--max-seconds", "0.5"), ()),
+        ((does(SEARCH), status(400, "no such model")), (), ()),
+        ((does(SEARCH), HANG), ("--max-seconds", "0.5", "--review", "{url}#h"), ()),
+    ),
+    ids=("seconds", "error", "review"),
+)
+def test_a_run_that_was_stopped_goes_on_by_the_command_that_it_named(
+    folder: Path, answers: tuple[Any, ...], options: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    with OpenAIServer(*answers, streamed("Well."), decides("TERMINATE")) as server:
+        options = tuple(option.format(url=server.url) for option in options)
+        stopped = civitas(*act(server, *options), cwd=folder)
+        assert stopped.returncode == 1
+        done = civitas(*suggested(stopped.stdout), cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Well.\n" in done.stdout
+
+
+def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        stopped = civitas(*act(server, "--max-tokens", "10"), cwd=folder)
+        command = suggested(stopped.stdout)
+        assert command == ["resume", "r", "--max-tokens", "N"]
+        assert civitas("resume", "r", cwd=folder).returncode == 1  # the limit is as it was
+        done = civitas(*command[:-1], "10000", cwd=folder)
+    assert stopped.returncode == 1
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        civitas(*act(server), cwd=folder)
+    done = civitas("resume", "r", cwd=folder)  # its model is gone
+    assert done.returncode == 0
+    assert done.stderr == "civitas: run r is over; this is what was recorded of it\n"
+    assert done.stdout == civitas("replay", "r", cwd=folder).stdout
+
+
+def test_what_is_past_is_marked_for_programs(folder: Path) -> None:
+    with OpenAIServer(does(SEARCH), HANG, does(SEARCH), streamed("Well.")) as server:
+        stopped = civitas(*act(server, "--max-seconds", "0.5", "--json"), cwd=folder)
+        done = civitas("resume", "r", "--json", cwd=folder)
+    events = [json.loads(line) for line in stopped.stdout.splitlines()]
+    assert events[0] == {"kind": "run", "run_id": "r", "journal": JOURNAL}
+    assert events[-1]["resume"] == ["civitas resume r"]
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    calls = [event for event in events if event["kind"] == "call_started"]
+    assert [event.get("past", False) for event in calls] == [True, False]
+    assert (events[-1]["kind"], events[-1]["resume"]) == ("done", [])
+
+
+def test_the_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weights: Path) -> None:
+    task = 'Run the command "echo hello"'
+    with at_terminal("act", task, "--run-id", "r", cwd=folder) as terminal:
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.process.kill()
+        terminal.process.wait()
+    (folder / "another.txt").write_text("")  # whose name it would be given
+    with at_terminal("resume", "r", cwd=folder) as terminal:
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert "the folder has other files now; going on with a copy, run r.1" in terminal.raw
+    assert "  hello\r\n" in terminal.seen
+
+
+# -- settings and keys -----------------------------------------------------------------------------
+
+
+def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
+        limited = act(server, "--max-seconds", "0.5")
+        civitas(*limited, cwd=folder, CIVITAS_KEY="sk-secret-1")
+        recorded = b"".join(path.read_bytes() for path in folder.parent.glob("runs.db*"))
+        path = str(folder.parent / "runs.db")
+        done = civitas("resume", "r", "--journal", path, cwd=elsewhere, CIVITAS_KEY="sk-secret-2")
+        keys = [request.headers["authorization"] for request in server.requests]
+    assert done.returncode == 0, done.stderr
+    assert "line 2: milk, oat" in done.stdout
+    assert keys == ["Bearer sk-secret-1", "Bearer sk-secret-1", "Bearer sk-secret-2"]
+    assert b"sk-secret" not in recorded
+
+
+def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path) -> None:
+    with OpenAIServer(streamed("."), HANG, streamed("Well."), streamed("Well.")) as server:
+        file = folder / "civitas.toml"
+        file.write_text(f'model = "{server.url}#m"\nkey = "sk-of-file"\n')
+        for n in range(2):
+            command = ("act", "Do it", "--max-seconds", "0.5", "--run-id", f"r{n}")
+            civitas(*command, cwd=folder, CIVITAS_KEY="sk-mine")
+        file.write_text(f'model = "{server.url}#m"\nkey = "sk-new"\n')
+        assert civitas("resume", "r1", cwd=folder, CIVITAS_KEY="sk-mine").returncode == 0
+        keys = [request.headers["authorization"] for request in server.requests]
+    assert keys == ["Bearer sk-of-file", "Bearer sk-of-file", "Bearer sk-new"]
+
+
+# -- runs of the user's own programs ---------------------------------------------------------------
+
+
+def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
+    killed_program(folder)
+    asks = civitas("resume", "bread-1", cwd=folder)
+    assert asks.returncode == 1
+    assert "  pay(coins=3)\n" in asks.stderr
+    assert "civitas resume bread-1 --skip --agent MODULE:AGENT" in asks.stderr
+    done = civitas("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == [
+        f"run bread-1, recorded in {JOURNAL}",
+        "until now:",
+        '→ look_up(item="bread")',
+        "  3 coins",
+        "→ pay(coins=3)",
+        "from here on:",
+        "→ pay(coins=3)",
+        "  paid",
+        '{"bread": 1}',
+        "",
+        "done: the model has answered",
+    ]
+    assert (folder / "looked").read_text() == "bread"
+    assert (folder / "paid").read_text() == "3"
+
+
+def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
+    killed_program(folder)
+    decided = civitas("resume", "bread-1", "--skip", cwd=folder)
+    assert decided.returncode == 0, decided.stderr
+    assert decided.stdout == (
+        "that is recorded; the program of agent buyer goes on with it by "
+        "reply(…, run_id='bread-1'), or here: civitas resume bread-1 --agent MODULE:AGENT\n"
+    )
+    for option in ((), ("--repeat",)):  # it was decided, once
+        again = civitas("resume", "bread-1", *option, cwd=folder)
+        assert (again.returncode, again.stdout) == (1, "")
+        assert ("nothing is in doubt\n" in again.stderr) is bool(option)
+    assert "the program of agent buyer goes on with it" in again.stderr
+    done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "paid").exists()
+
+
+def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -> None:
+    killed_program(folder)
+    command = ("resume", "bread-1", "--skip", "--agent", "my_agents:buyer")
+    other = civitas(*command, cwd=folder, SAYS="Hurry.")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "run 'bread-1' was begun with another system prompt" in other.stderr
+    assert "--force" in other.stderr
+    done = civitas(*command, "--force", cwd=folder, SAYS="Hurry.")
+    assert done.returncode == 0, done.stderr
+    assert "going on with a copy, run bread-1.1\n" in done.stderr
+    runs = json.loads(civitas("runs", "--json", cwd=folder).stdout)["runs"]
+    assert [(run["id"], run["forked_from"], run["state"]) for run in runs] == [
+        ("bread-1", None, "stopped"),
+        ("bread-1.1", "bread-1", "done"),
+    ]
+
+
+def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) -> None:
+    killed_program(folder)
+    command = ("resume", "bread-1", "--agent", "my_agents:buyer")
+    assert civitas(*command, "--repeat", "--force", cwd=folder, SAYS="Hurry.").returncode == 0
+    for again in (command, (*command, "--repeat")):  # that was decided, and it is the program
+        done = civitas(*again, cwd=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "run 'bread-1' has gone on as a copy, 'bread-1.1': `civitas resume" in done.stderr
+    shown = civitas("runs", "bread-1", cwd=folder).stdout
+    assert shown.endswith("\nit has gone on as a copy: bread-1.1\n")
+    assert (folder / "paid").read_text() == "3"
+    assert civitas(*command, "--force", cwd=folder).returncode == 0
+    assert (folder / "paid").read_text() == "33"
+
+
+def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
+    killed_program(folder)
+    (folder / "other.py").write_text("from civitas import Agent\nclass Clerk(Agent): pass\n")
+    done = civitas("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
+    assert done.returncode == 1
+    assert "it is a Clerk, and the run is one of a ReActAgent" in done.stderr
+
+
+# -- what cannot be gone on with -------------------------------------------------------------------
+
+
+def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
+    with OpenAIServer(HANG) as server, at_terminal(*act(server), cwd=folder) as terminal:
+        server.wait_for_request()
+        for option in ((), ("--skip",)):
+            done = civitas("resume", "r", *option, cwd=folder)
+            assert (done.returncode, done.stdout) == (1, "")
+            said = f"civitas: run 'r' is being worked on by process {terminal.process.pid} on"
+            assert done.stderr.startswith(said)
+            assert done.stderr.count("\n") == 1
+        terminal.type(CONTROL_C)
+        assert terminal.end() == 130
+
+
+def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
+    async def begin() -> None:
+        with Journal(folder.parent / "runs.db") as journal:
+            (await journal.begin("r", "ReActAgent", "files", "Do it")).close()
+
+    asyncio.run(begin())
+    assert civitas("runs", "r", cwd=folder).stdout.splitlines()[1].endswith(", 0 entries")
+    for options in ((), ("--agent", "a:b"), ("--skip",)):
+        done = civitas("resume", "r", *options, cwd=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "nothing is recorded of run 'r'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    (
+        (("r", "--repeat", "--skip"), 2, "--repeat and --skip are opposites"),
+        ((), 2, "Missing argument 'ID'"),
+        (("nobody",), 1, "has no run 'nobody'; its last ones are 'r'"),
+        (("r", "--agent", "a:b"), 2, "it is a run of civitas act"),
+        (("r", "--max-tokens", "0"), 2, "--max-tokens"),
+    ),
+)
+def test_what_is_wrong_is_said(folder: Path, args: tuple[str, ...], code: int, said: str) -> None:
+    with OpenAIServer(streamed("Well.")) as server:
+        civitas(*act(server), cwd=folder)
+    done = civitas("resume", *args, cwd=folder)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,211 @@
+"""`civitas runs`: what a journal holds, as a person and a program see it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from cli.journal_programs import (
+    COMMAND,
+    JOURNAL,
+    SEARCH,
+    at_terminal,
+    civitas,
+    does,
+    killed_in_a_command,
+    killed_program,
+)
+from models.openai_server import HANG, OpenAIServer, streamed
+from pseudo_terminal import CONTROL_C
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "notes.txt").write_text("bread\nmilk, oat\n")
+    return made
+
+
+@pytest.fixture
+def recorded(folder: Path) -> Path:
+    """A folder with a journal, of one run that is done."""
+    with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:
+        command = ("act", "Where is milk?", "--model", f"{server.url}#m", "--run-id", "milk")
+        done = civitas(*command, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def without_times(lines: list[str]) -> list[str]:
+    """The lines of entries, without when they were written."""
+    return [line[:8] + line[18:] for line in lines]
+
+
+def test_runs_are_listed_in_their_order(folder: Path) -> None:
+    with OpenAIServer(streamed("Well."), streamed("Well."), HANG) as server:
+        model = ("--model", f"{server.url}#m")
+        civitas("act", "First\nof all", *model, "--run-id", "one", cwd=folder)
+        civitas("act", "Then \x1b[2Jthis", *model, "--run-id", "two", cwd=folder)
+        limits = ("--max-seconds", "0.5", "--run-id", "three")
+        civitas("act", "x" * 1000, *model, *limits, cwd=folder)
+        done = civitas("runs", cwd=folder, COLUMNS="80")
+        as_json = civitas("runs", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    one, about, task, two, _, escaped, three, stopped, cut = done.stdout.splitlines()
+    assert (one, two, three) == ("one", "two", "three")
+    assert about.startswith("  done; ReActAgent files, began ")
+    assert about.endswith(", 8 entries")
+    assert (task, escaped) == (r"  First\nof all", r"  Then \x1b[2Jthis")
+    assert stopped.startswith("  stopped: its time was over; ")
+    assert len(cut) <= 80
+    assert cut.endswith("xxx …")
+    listed = json.loads(as_json.stdout)["runs"]
+    assert [(run["id"], run["state"]) for run in listed] == [
+        ("one", "done"),
+        ("two", "done"),
+        ("three", "deadline"),
+    ]
+    assert as_json.stdout.isascii()
+
+
+def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
+    done = civitas("runs", "milk", cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, state, task, ordered, *lines = done.stdout.splitlines()
+    assert (head, task) == ("milk", "  Where is milk?")
+    assert state.startswith("  done; ReActAgent files, began ")
+    assert ordered.startswith("     1  ")
+    assert ordered.endswith(f"#m in {recorded}")
+    search = 'search_in_file(file_name="notes.txt", search_term="milk")'
+    assert without_times(lines) == [
+        "     2  is asked: Where is milk?",
+        "     3  remembers what it is told: Where is milk?",
+        "     4  asks its model, the 1st time",
+        f"     5  the model answers: {search}",
+        f"     6  begins {search}",
+        '     7  search_in_file gives [[2, "milk, oat"]]',
+        "     8  remembers that it calls search_in_file",
+        '     9  remembers what search_in_file gave: [[2, "milk, oat"]]',
+        "    10  is through with that answer",
+        "    11  asks its model, the 2nd time",
+        "    12  the model answers: In line 2.",
+        "    13  remembers its answer: In line 2.",
+        "    14  is through with that answer",
+        "    15  ends, done: In line 2.",
+    ]
+
+
+def test_one_run_for_programs(recorded: Path) -> None:
+    done = civitas("runs", "milk", "--json", cwd=recorded)
+    found = json.loads(done.stdout)
+    assert (found["run"]["id"], found["run"]["state"]) == ("milk", "done")
+    assert [entry["sequence"] for entry in found["entries"]] == list(range(1, 16))
+    assert found["entries"][-1]["data"]["reason"] == "done"
+    assert found["in_doubt"] == []
+
+
+def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
+    with OpenAIServer(does(COMMAND)) as server:
+        killed_in_a_command(server, folder)
+    done = civitas("runs", "r", cwd=folder)
+    assert done.returncode == 0
+    assert "  stopped: its process ended; ReActAgent files" in done.stdout
+    *_, heading, called, look, repeat, skip = done.stdout.splitlines()
+    assert heading == "in doubt, since the process ended in the midst of it:"
+    assert called.startswith("  run_command(command=")
+    assert look == "Look whether it took effect, and then:"
+    assert repeat.endswith(": civitas resume r --repeat")
+    assert skip.endswith(" civitas resume r --skip")
+    found = json.loads(civitas("runs", "r", "--json", cwd=folder).stdout)
+    assert [each["action"] for each in found["in_doubt"]] == ["run_command"]
+    civitas("resume", "r", "--skip", "--agent", "a:b", cwd=folder)  # wrong usage decides nothing
+    assert json.loads(civitas("runs", "r", "--json", cwd=folder).stdout) == found
+
+
+def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
+    killed_program(folder)
+    done = civitas("runs", "bread-1", cwd=folder)
+    assert "is asked: Buy bread. Please.\n" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last.endswith("civitas resume bread-1 --skip --agent MODULE:AGENT")
+
+
+def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
+    with (
+        OpenAIServer(does(SEARCH), HANG) as server,
+        at_terminal(
+            "act", "Do it", "--model", f"{server.url}#m", "--run-id", "r", cwd=folder
+        ) as terminal,
+    ):
+        server.wait_for_request()
+        server.wait_for_request()
+        done = civitas("runs", "r", cwd=folder)
+        terminal.type(CONTROL_C)
+        assert terminal.end() == 130
+    assert "  running; ReActAgent files" in done.stdout
+    assert "resume" not in done.stdout
+    after = civitas("runs", "r", cwd=folder)
+    assert "  stopped: it was interrupted; ReActAgent files" in after.stdout
+    assert after.stdout.endswith("\nto go on with it: civitas resume r\n")
+
+
+@pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
+def test_a_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[str, ...]) -> None:
+    done = civitas(*command, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"civitas: journal {JOURNAL!r}: there is no such file; "
+        "`civitas act TASK --journal PATH` makes one\n"
+    )
+    assert [path.name for path in folder.parent.iterdir()] == ["work"]
+
+
+@pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
+def test_without_a_journal_it_says_how_to_name_one(folder: Path, command: tuple[str, ...]) -> None:
+    done = civitas(*command, cwd=folder, CIVITAS_JOURNAL="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: no journal was named: give --journal PATH, or set CIVITAS_JOURNAL\n"
+    )
+
+
+@pytest.mark.parametrize("command", (("runs", "r"), ("resume", "r"), ("replay", "r")))
+def test_a_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...]) -> None:
+    done = civitas(*command, cwd=recorded)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"civitas: journal {JOURNAL!r} has no run 'r'; its last ones are 'milk'\n"
+    )
+
+
+@pytest.mark.parametrize("command", ("runs", "resume", "replay"))
+def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
+    with sqlite3.connect(recorded.parent / "runs.db") as db:
+        db.execute("UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE sequence = 3")
+    db.close()
+    done = civitas(command, "milk", cwd=recorded)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "it is damaged (entry 3 of run 'milk' is not what was written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", (("runs",), ("resume", "r"), ("replay", "r")))
+def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple[str, ...]) -> None:
+    file = folder.parent / "runs.db"
+    file.write_text("Dear diary, " * 100)
+    before = file.read_bytes()
+    done = civitas(*command, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is no journal")
+    assert file.read_bytes() == before
+
+
+def test_a_journal_without_runs(folder: Path) -> None:
+    failed = civitas("act", "Do it", "--model", "nobody", cwd=folder)
+    assert failed.returncode == 1
+    done = civitas("runs", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "There are no runs.\n", "")
