@@ -10,11 +10,13 @@ import socket
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from civitas.errors import DefinitionError, JournalError, NoSuchRun, RunHeld
+from civitas.errors import DefinitionError, JournalError, NoSuchRun, RunHeld, TooManyThreads
 from civitas.journal.doubt import Doubt, in_doubt
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text
@@ -61,6 +63,11 @@ class Journal:
         self._file = JournalFile(path, durability, timeout)
         self.durability = durability
         self._leases = Leases(self._file.path)
+        self._reset()
+        _ALL.add(self)
+
+    def _reset(self) -> None:
+        # Also in a forked child, where the thread that drains is gone and the locks may be held.
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows, and of the leases
         self._waiting: list[tuple[_Batch, concurrent.futures.Future[None]]] = []
@@ -240,15 +247,16 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
-        loop = asyncio.get_running_loop()
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
-        opening = WORKERS.run(loop, self._open, run_id, new)
+        # Not a future of the loop: that may have ended when the run is open.
+        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
+        WORKERS.submit(self._open, run_id, new, done=partial(_opened, opening))
         try:
-            run = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_abandon)
+            return Record(await asyncio.wrap_future(opening))
+        except BaseException:
+            if not opening.cancel() and opening.exception() is None:
+                opening.result().close()
             raise
-        return Record(run)
 
     def _open(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
         """Take the lease of a run, and read what it has; begin it, if it may be new."""
@@ -308,17 +316,11 @@ class Journal:
             self._waiting.append((batch, written))
             drains, self._draining = not self._draining, True
         if drains:
-            WORKERS.submit(self._drain)
-        waiting = asyncio.wrap_future(written)
-        cancelled: asyncio.CancelledError | None = None
-        while not waiting.done():
             try:
-                await asyncio.wait((waiting,))
-            except asyncio.CancelledError as error:
-                cancelled = error  # what is being written is soon, and has to be known
-        if cancelled is not None:
-            raise cancelled
-        waiting.result()
+                WORKERS.submit(self._drain)
+            except TooManyThreads:
+                self._drain()  # or nobody would, ever
+        await _until(written)
 
     def _drain(self) -> None:
         """Write what waits, all that has come meanwhile in one transaction."""
@@ -347,6 +349,7 @@ class Journal:
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.path} is being written")
+        failure: BaseException | None = None
         try:
             places: dict[int, Place] = {}
             with self._file.writing(wait) as db:
@@ -360,8 +363,16 @@ class Journal:
             for run, _, state in batches:
                 run.place = places[run.number]
                 run.stored_state = state
+        except BlockingIOError:
+            batches = ()  # it is still to be written
+            raise
+        except BaseException as error:
+            failure = error
+            raise
         finally:
             self._writing.release()
+            for run, _, _ in batches:
+                run.wrote(failure)
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -427,14 +438,17 @@ class OpenRun:
         past: what was recorded before it was opened, by part
         state: how it stands, to be written with the next commit; None while it is worked on
         stored_state: what the file has
+        broken: why something could not be written; then nothing more is
     """
 
     __slots__ = (
-        "_broken",
         "_closed",
         "_guard",
         "_journal",
         "_noted",
+        "_others",
+        "_under_way",
+        "broken",
         "id",
         "key",
         "number",
@@ -456,8 +470,10 @@ class OpenRun:
         self._journal = journal
         self._guard = threading.Lock()
         self._noted: list[tuple[str, str, str]] = []
-        self._broken: JournalError | None = None
+        self._under_way = 0  # batches that are being written
+        self._others: concurrent.futures.Future[None] | None = None
         self._closed = False
+        self.broken: BaseException | None = None
         self.number = number
         self.id = id
         self.key = key
@@ -473,31 +489,52 @@ class OpenRun:
 
     async def commit(self) -> None:
         """See `Record.commit`."""
-        batch = self._batch()
+        batch, others = self._taken()
         if batch is not None:
-            try:
-                await self._journal._commit(batch)
-            except JournalError as error:
-                self._broken = error
-                raise
+            await self._journal._commit(batch)
+        elif others is not None:
+            await _until(others)
 
     def commit_now(self) -> None:
         """See `Record.commit_now`."""
-        batch = self._batch()
+        batch, others = self._taken()
         if batch is not None:
-            try:
-                self._journal._write([batch], wait=True)
-            except JournalError as error:
-                self._broken = error
-                raise
+            self._journal._write([batch], wait=True)
+        elif others is not None:
+            others.result()
 
-    def _batch(self) -> _Batch | None:
-        if self._broken is not None:
-            # What comes after something that could not be written must not stand without it.
-            raise self._broken
+    def _taken(self) -> tuple[_Batch | None, concurrent.futures.Future[None] | None]:
+        """What is to be written; if that is nothing, what tells when others have written theirs.
+
+        Theirs may be what was noted here: parts of a run commit together.
+        """
         with self._guard:
+            if self.broken is not None:
+                # What comes after something that could not be written must not stand without it.
+                raise self.broken
             noted, self._noted = self._noted, []
-        return (self, noted, self.state) if noted else None
+            if noted:
+                self._under_way += 1
+                return (self, noted, self.state), None
+            if not self._under_way:
+                return None, None
+            if self._others is None:
+                self._others = concurrent.futures.Future()
+            return None, self._others
+
+    def wrote(self, failure: BaseException | None) -> None:
+        """Say that a batch was written, or why it was not."""
+        with self._guard:
+            if failure is not None:
+                self.broken = failure
+            self._under_way -= 1
+            if self._under_way or self._others is None:
+                return
+            others, self._others = self._others, None
+        if self.broken is None:
+            others.set_result(None)
+        else:
+            others.set_exception(self.broken)
 
     def close(self) -> None:
         """Give the lease back."""
@@ -509,10 +546,32 @@ class OpenRun:
 _Batch = tuple[OpenRun, list[tuple[str, str, str]], str | None]
 
 
-def _abandon(opening: asyncio.Future[OpenRun]) -> None:
-    """Close a run that was opened for somebody who was cancelled meanwhile."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+async def _until(written: concurrent.futures.Future[None]) -> None:
+    """Wait until something is written. Cancelled, wait all the same: it soon is."""
+    waiting = asyncio.wrap_future(written)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from waiting.exception()
+    waiting.result()
+
+
+def _opened(
+    opening: concurrent.futures.Future[OpenRun], run: OpenRun, raised: BaseException | None
+) -> None:
+    """Tell whoever wanted a run opened; if that was cancelled meanwhile, close it."""
+    try:
+        if raised is None:
+            opening.set_result(run)
+        else:
+            opening.set_exception(raised)
+    except concurrent.futures.InvalidStateError:
+        if raised is None:
+            run.close()
 
 
 def _check_id(run_id: object) -> None:
@@ -520,3 +579,15 @@ def _check_id(run_id: object) -> None:
         raise DefinitionError(
             f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
         )
+
+
+_ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for journal in list(_ALL):
+        journal._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

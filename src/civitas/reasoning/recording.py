@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import JournalError, StateError
+from civitas.errors import CivitasError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
@@ -49,6 +50,7 @@ class Recording:
         self._told: list[dict[str, Any]] = []  # noted, and not yet remembered
         self._remembered = len(self.past.messages)
         self._entries = len(record.past)
+        self._over = False
 
     @property
     def run_id(self) -> str:
@@ -137,7 +139,12 @@ class Recording:
             JournalError: it cannot be written
         """
         told, self._told = self._told, []
-        await self._record.commit()
+        try:
+            await self._record.commit()
+        except asyncio.CancelledError:
+            if not self._record.broken:
+                self._remember(told)
+            raise
         self._remember(told)
 
     async def over(self, reply: Reply) -> None:
@@ -149,21 +156,37 @@ class Recording:
         self._note_over(reply.stop_reason, reply.detail, reply.text, reply.value)
         await self.commit()
 
-    def broken_off(self, why: str, text: str) -> None:
+    async def broken_off(self, why: str, text: str) -> None:
         """Write down that the run was stopped from outside. What cannot be written is logged."""
+        self._note_broken_off(why, text)
         try:
-            self._note_over("cancelled", why, text, None)
-            told, self._told = self._told, []
+            await self.commit()
+        except CivitasError:  # the memory's too: what stopped the run goes on
+            self._log_lost()
+
+    def broken_off_now(self, why: str, text: str) -> None:
+        """The same, for where nothing can be awaited."""
+        self._note_broken_off(why, text)
+        told, self._told = self._told, []
+        try:
             self._record.commit_now()
             self._remember(told)
-        except JournalError:
-            logger.exception("agent %r: its last steps are not in the journal", self._agent.id)
+        except CivitasError:
+            self._log_lost()
+
+    def _note_broken_off(self, why: str, text: str) -> None:
+        if not self._over:  # else it had ended, and only its end was still to be written
+            self._note_over("cancelled", why, text, None)
+
+    def _log_lost(self) -> None:
+        logger.exception("agent %r: its last steps are not kept", self._agent.id)
 
     def close(self) -> None:
         """Let others work on the run."""
         self._record.close()
 
     def _note_over(self, reason: str, detail: str, text: str, value: Any) -> None:
+        self._over = True
         data = {"reason": reason, "detail": detail, "text": text, "value": as_json(value)}
         self._note("over", data)
         if not self._record.path:

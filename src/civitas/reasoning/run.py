@@ -152,8 +152,11 @@ class Run:
         except JournalError as error:
             logger.exception("run %r of agent %r stops", self.asked.run_id, self.agent.id)
             return self.end("error", detail=str(error), error=error)
+        except (Exception, asyncio.CancelledError) as error:
+            await recording.broken_off(_told(error), self.text)
+            raise
         except BaseException as error:
-            recording.broken_off(_told(error), self.text)
+            recording.broken_off_now(_told(error), self.text)
             raise
         return reply
 
@@ -457,7 +460,14 @@ class Run:
         if len(places) == 1:
             await into(places[0])
         else:
-            await asyncio.gather(*map(into, places))
+            works = [asyncio.ensure_future(into(place)) for place in places]
+            try:
+                await asyncio.gather(*works)
+            except BaseException:  # the journal's, or cancelled: then no other goes on either
+                for work in works:
+                    work.cancel()
+                await asyncio.wait(works)
+                raise
         if broken:
             raise _Stop.on_hook(agent, broken[0]) from broken[0]
 

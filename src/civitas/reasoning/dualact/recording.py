@@ -48,6 +48,7 @@ class DualActRecording:
         self.progress: Progress | None = None
         self.over: dict[str, Any] | None = None
         self._replies: dict[str, Any] = {}
+        self._ends = False
         begun: dict[str, Any] | None = None
         for entry in record.past:
             self.over = None
@@ -137,16 +138,32 @@ class DualActRecording:
         self._note_over(progress, reply)
         await self._record.commit()
 
-    def broken_off(self, progress: Progress, why: str) -> None:
+    async def broken_off(self, progress: Progress, why: str) -> None:
         """Write down that it was stopped from outside. What cannot be written is logged."""
-        progress.over("cancelled", why)
+        self._note_broken_off(progress, why)
         try:
-            self._note_over(progress, progress.reply([], None))
+            await self._record.commit()
+        except JournalError:
+            self._log_lost()
+
+    def broken_off_now(self, progress: Progress, why: str) -> None:
+        """The same, for where nothing can be awaited."""
+        self._note_broken_off(progress, why)
+        try:
             self._record.commit_now()
         except JournalError:
-            logger.exception("dual act %r: its end is not in the journal", self._agent.id)
+            self._log_lost()
+
+    def _note_broken_off(self, progress: Progress, why: str) -> None:
+        if not self._ends:  # else it had ended, and only its end was still to be written
+            progress.over("cancelled", why)
+            self._note_over(progress, progress.reply([], None))
+
+    def _log_lost(self) -> None:
+        logger.exception("dual act %r: its end is not in the journal", self._agent.id)
 
     def _note_over(self, progress: Progress, reply: DualActReply) -> None:
+        self._ends = True
         data = {"reason": reply.stop_reason, "detail": reply.detail, "text": reply.text}
         self._record.note(
             "over", {**data, "value": as_json(reply.value), "progress": progress.to_json()}

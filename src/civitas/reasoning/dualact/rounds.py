@@ -106,8 +106,11 @@ class Rounds:
             logger.exception("run %r of dual act %r stops", self.asked.run_id, self.agent.id)
             self.progress.over("error", str(error))
             return self.progress.reply(self._messages, error)
+        except (Exception, asyncio.CancelledError) as error:
+            await recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
+            raise
         except BaseException as error:
-            recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
+            recording.broken_off_now(self.progress, f"{type(error).__name__}: {error}")
             raise
         return reply
 
