@@ -38,7 +38,8 @@ class Processes:
 
     def run(self, folder: Path, program: str, **job: Any) -> int:
         """How a process ended that did the job."""
-        assert self._starter.stdin is not None and self._starter.stdout is not None
+        assert self._starter.stdin is not None
+        assert self._starter.stdout is not None
         job |= {"folder": str(folder), "program": program}
         self._starter.stdin.write(json.dumps(job) + "\n")
         return int(self._starter.stdout.readline())

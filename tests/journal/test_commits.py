@@ -31,7 +31,8 @@ async def test_a_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -
             await settled()
             second = asyncio.ensure_future(other.commit())
             await settled()
-            assert not first.done() and not second.done()
+            assert not first.done()
+            assert not second.done()
         await asyncio.gather(first, second)
         assert [entry.path for entry in journal.entries("R")] == ["one", "other"]
         record.close()

@@ -80,7 +80,7 @@ class Crash:
 # -- in doubt --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("repeat", [True, False])
+@pytest.mark.parametrize("repeat", (True, False))
 def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     unbroken = crash.before()
@@ -105,7 +105,8 @@ def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -
             assert reply.messages == unbroken.messages
         else:
             assert crash.act.called == [1]
-            assert reply.steps[0].error is not None and "skipped" in reply.steps[0].error
+            assert reply.steps[0].error is not None
+            assert "skipped" in reply.steps[0].error
         assert journal.replay("R") == reply
 
 
@@ -133,7 +134,7 @@ def test_one_in_doubt_whose_action_is_gone_is_not_forgotten(tmp_path: Path) -> N
 # -- hooks and approvals ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("idempotent", (True, False))
 def test_a_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempotent: bool) -> None:
     def one_more(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
         return {**about, "args": {"what": about["args"]["what"] + 1}}
@@ -171,7 +172,7 @@ def test_what_was_begun_is_repeated_as_it_was_whatever_a_hook_makes_of_it_now(
     assert crash.act.called == [100, 100]
 
 
-@pytest.mark.parametrize("policy", [True, False])
+@pytest.mark.parametrize("policy", (True, False))
 def test_what_was_permitted_is_not_asked_about_again(tmp_path: Path, policy: bool) -> None:
     asked: list[Any] = []
 
@@ -209,7 +210,7 @@ class Equal(Memory):
     items: list[dict[str, Any]] = field(default_factory=list)
 
 
-@pytest.mark.parametrize("memory", [Memory, Equal])
+@pytest.mark.parametrize("memory", (Memory, Equal))
 def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: Any) -> None:
     kept = memory()
     with Journal(tmp_path / "j") as journal:
@@ -414,7 +415,8 @@ async def test_a_cancelled_action_is_not_executed_again(tmp_path: Path) -> None:
         assert journal.run("R").state == "cancelled"
         reply = await agent.reply("go", run_id="R")
         assert (reply.text, called) == ("Yes.", [1])
-        assert reply.steps[0].error is not None and "cancelled" in reply.steps[0].error
+        assert reply.steps[0].error is not None
+        assert "cancelled" in reply.steps[0].error
         assert list(memory.messages()) == reply.messages
         assert journal.replay("R") == reply
 
@@ -431,16 +433,15 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
             """Give it."""
             return {"thing": Thing(), "torn": "\ud83d", "path": Path("/x")}[what]
 
-        def crash(what: str) -> str:
-            """Crash."""
-            return crashing(what)
-
         script = [
-            [Call("a", "given", {"what": "thing"}), Call("b", "given", {"what": "torn"})]
-            + [Call("c", "given", {"what": "path"}), Call("d", "slow", {})],
+            [
+                Call("a", "given", {"what": "thing"}),
+                Call("b", "given", {"what": "torn"}),
+                Call("c", "given", {"what": "path"}),
+                Call("d", "slow", {}),
+            ],
             "Yes.",
         ]
-        held = asyncio.Event()
 
         async def slow() -> str:
             """End last."""
@@ -454,7 +455,6 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
         agent = ReActAgent("a", ScriptedModel(script), actions=registry, journal=journal)
         unbroken = agent.reply_sync("go", run_id="R")
         assert contents(unbroken) == ["go", "", "a thing", "?", "/x", "did slow", "Yes."]
-        del held
         with Journal(tmp_path / "after") as after:
             agent = ReActAgent("a", ScriptedModel(script), actions=registry, journal=after)
             assert agent.reply_sync("go", run_id="R").messages == unbroken.messages

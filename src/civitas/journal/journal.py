@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from civitas.errors import DefinitionError, JournalError, NoSuchRun, RunHeld, TooManyThreads
+from civitas.errors import DefinitionError, NoSuchRun, RunHeld, TooManyThreads
 from civitas.journal.doubt import Doubt, in_doubt
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text

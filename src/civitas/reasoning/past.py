@@ -90,6 +90,11 @@ class Past:
         """Whether the run is over for good."""
         return self.over is not None and self.over["reason"] in ENDED
 
+    @property
+    def under_way(self) -> bool:
+        """Whether calls of the pending answer had begun."""
+        return any(call.state for call in self.calls.values())
+
     def reply(self, value: Any) -> Reply:
         """The reply that it ended with."""
         assert self.over is not None

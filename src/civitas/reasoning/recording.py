@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import CivitasError, StateError
+from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
@@ -179,7 +179,7 @@ class Recording:
             self._note_over("cancelled", why, text, None)
 
     def _log_lost(self) -> None:
-        logger.exception("agent %r: its last steps are not kept", self._agent.id)
+        logger.error("agent %r: its last steps are not kept", self._agent.id)
 
     def close(self) -> None:
         """Let others work on the run."""
@@ -250,6 +250,8 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
         # What it is asked was made by whoever it works for, and that was recorded.
         program.pop("task")
     check(record.run_id, str(agent.id), begun["fingerprint"], program)
+    if begun["fingerprint"] is None:
+        recording.begin({**begun, "fingerprint": program})
     asked.content = begun["task"]
     return recording
 
@@ -283,7 +285,7 @@ def _charge(budget: Budget, agent: ReActAgent, record: Record) -> None:
     if not new:
         return
     usage = Past(record.run_id, [entry for entry in new if entry.kind == "answered"]).usage
-    calls = sum(entry.kind in ("answered", "failed") for entry in new)
+    calls = _model_calls(new)
     actions = sum(entry.kind == "started" for entry in new)
     from civitas.models.budgeted import BudgetedModel
 
@@ -292,8 +294,37 @@ def _charge(budget: Budget, agent: ReActAgent, record: Record) -> None:
     counts = (usage.input_tokens, usage.output_tokens)
     usd = max(BudgetedModel(model, budget).cost(*counts) for model in models)
     tokens = usage.input_tokens + usage.output_tokens
-    budget.reserve(tokens=tokens, usd=usd, model_calls=calls, actions=actions).settle()
+    try:
+        held = budget.reserve(tokens=tokens, usd=usd, model_calls=calls, actions=actions)
+    except DeadlineExceeded:
+        raise
+    except BudgetExceeded:
+        # It was spent all the same: all of it counts, and then nothing more begins.
+        left = budget.left
+        held = budget.reserve(
+            model_calls=calls if left.model_calls is None else min(calls, left.model_calls),
+            actions=actions if left.actions is None else min(actions, left.actions),
+        )
+        held.settle(tokens=tokens, usd=usd)
+    else:
+        held.settle()
     _MARKS.set(budget, record.key, len(record.past))
+
+
+def _model_calls(entries: Sequence[Entry]) -> int:
+    """How often the model was asked; not, where a budget refused it."""
+    calls = 0
+    waits = False
+    for entry in entries:
+        if entry.kind == "asked":
+            calls += waits  # the one before was cut off
+            waits = True
+        elif entry.kind in ("answered", "failed"):
+            calls += 1
+            waits = False
+        elif entry.kind == "over" and entry.data["reason"] == "budget":
+            waits = False
+    return calls + waits
 
 
 def _add(memory: Memory, message: dict[str, Any], run: str, number: int) -> None:

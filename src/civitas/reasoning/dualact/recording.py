@@ -74,6 +74,8 @@ class DualActRecording:
         if asked.record is not None:
             program.pop("task")  # whoever made it has recorded that
         check(record.run_id, str(agent.id), begun["fingerprint"], program)
+        if begun["fingerprint"] is None:
+            record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
 
     @property
@@ -160,7 +162,7 @@ class DualActRecording:
             self._note_over(progress, progress.reply([], None))
 
     def _log_lost(self) -> None:
-        logger.exception("dual act %r: its end is not in the journal", self._agent.id)
+        logger.error("dual act %r: its end is not in the journal", self._agent.id)
 
     def _note_over(self, progress: Progress, reply: DualActReply) -> None:
         self._ends = True
