@@ -1,4 +1,4 @@
-"""A crash without a process: what a journal's file holds in some moment is what a kill -9 leaves."""
+"""A crash without a process: what a file holds in some moment is what a kill -9 leaves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from civitas import Journal
 
 
-def crash(journal: Journal, copy: Path) -> None:
+def crash(file: str | Path, copy: Path) -> None:
     """Keep what the file of a journal, or of a memory, would hold if the process ended now."""
-    with closing(sqlite3.connect(journal.path)) as now, closing(sqlite3.connect(copy)) as then:
+    with closing(sqlite3.connect(file)) as now, closing(sqlite3.connect(copy)) as then:
         now.backup(then)
 
 
@@ -29,7 +29,7 @@ class Crashing:
 
     def __call__(self, what: Any) -> str:
         if not self.copy.exists():
-            crash(self.journal, self.copy)
+            crash(self.journal.path, self.copy)
         self.called.append(what)
         return f"did {what}"
 
@@ -53,7 +53,10 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-async def settled() -> None:
-    """Let everything on this loop come as far as it can without anybody else."""
-    for _ in range(100):
+async def settled(until: Callable[[], bool] | None = None) -> None:
+    """Let everything on this loop come as far as it can without anybody else; or until then."""
+    for _ in range(100 if until is None else 100_000):
         await asyncio.sleep(0)
+        if until is not None and until():
+            return
+    assert until is None, "it did not come about"

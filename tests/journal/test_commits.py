@@ -1,4 +1,4 @@
-"""Commits: who returns from one can rely on what was noted, whoever wrote it, and cancelled or not."""
+"""Commits: who returns from one can rely on what was noted, cancelled or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from civitas.errors import JournalError, RunHeld
+from civitas.errors import JournalError
 from civitas.models.protocol import Call
 from journal.crash import locked, on_a_loop, settled
 
@@ -160,15 +160,17 @@ async def test_a_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_p
 async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "j", isolation_level=None)
 
+    asked = asyncio.Event()
+
     def last(messages: Any, actions: Any) -> str:
         other.execute("BEGIN IMMEDIATE")
+        asked.set()
         return "Yes."
 
     with Journal(tmp_path / "j") as journal:
         agent = ReActAgent("a", ScriptedModel([last]), journal=journal)
         task = asyncio.ensure_future(agent.reply("go", run_id="R"))
-        while not other.in_transaction:
-            await asyncio.sleep(0)
+        await asked.wait()
         await settled()
         task.cancel()
         await settled()
@@ -195,16 +197,8 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
             asyncio.run(too_late())
         # Written after it, so the one that was abandoned is over.
         assert agent.reply_sync("go", run_id="other").text == "Yes."
-        assert journal.decide("R", repeat=True) == [] if "R" in ids(journal) else True
         agent.model = ScriptedModel(["Yes."])
-        try:
-            assert agent.reply_sync("go", run_id="R").text == "Yes."
-        except RunHeld:
-            pytest.fail("nobody works on it")
-
-
-def ids(journal: Journal) -> list[str]:
-    return [outline.id for outline in journal.runs()]
+        assert agent.reply_sync("go", run_id="R").text == "Yes."
 
 
 @on_a_loop

@@ -445,8 +445,7 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
 
         async def slow() -> str:
             """End last."""
-            while len([e for e in journal.entries("R") if e.kind == "ended"]) < 3:
-                await asyncio.sleep(0)
+            await settled(lambda: sum(e.kind == "ended" for e in journal.entries("R")) == 3)
             return crashing("slow")
 
         registry = ActionRegistry()

@@ -43,7 +43,7 @@ def killed_at(
     repeat: bool,
     **job: Any,
 ) -> bool:
-    """Kill a run there, go on with it, and look at what came of it; whether anything was in doubt."""
+    """Kill a run there, go on with it, and see what came of it; whether anything was in doubt."""
     folder.mkdir()
     ended = processes.run(folder, program, **job)
     if ended == 0 and job.get("durability") == "power":

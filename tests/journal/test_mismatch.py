@@ -1,0 +1,128 @@
+"""A program that has changed does not go on with a run; a copy of it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import DualActAgent, DualActConfig, Goal, Journal, ReActAgent, ScriptedModel
+from civitas.errors import RunMismatch
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def one(n: int) -> int:
+    """One."""
+    return n
+
+
+def other(n: int) -> int:
+    """Another."""
+    return n
+
+
+def changed(n: str) -> str:
+    """One."""
+    return n
+
+
+changed.__name__ = "one"
+
+
+def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
+    options = {"id": "a", "system_prompt": "You.", "actions": [one], "name": "m"} | options
+    model = ScriptedModel(script, options.pop("name"))
+    return ReActAgent(options.pop("id"), model, journal=journal, **options)
+
+
+@pytest.mark.parametrize(
+    ("part", "asked", "options"),
+    (
+        ("task", {"text": "stop"}, {}),
+        ("thread", {"thread": "t"}, {}),
+        ("schema", {"schema": SCHEMA}, {}),
+        ("agent", {}, {"id": "b"}),
+        ("system prompt", {}, {"system_prompt": "Me."}),
+        ("system prompt", {}, {"system_prompt": None}),
+        ("goals", {}, {"goals": [Goal(priority=1, name="g", description="d")]}),
+        ("model", {}, {"name": "n"}),
+        ("actions", {}, {"actions": []}),
+        ("actions", {}, {"actions": [one, other]}),
+        ("actions", {}, {"actions": [changed]}),
+    ),
+)
+def test_what_has_changed_is_named(
+    tmp_path: Path, part: str, asked: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, ValueError("down")).reply_sync("go", run_id="R")
+        before = journal.entries("R")
+        with pytest.raises(
+            RunMismatch, match=rf"begun with another {part} .*fork\('R'\)"
+        ) as refused:
+            react(journal, "", "Yes.", **options).reply_sync(**{"text": "go"} | asked, run_id="R")
+        assert (refused.value.run_id, refused.value.changed) == ("R", (part,))
+        assert journal.entries("R") == before
+        assert journal.run("R").state == "error"
+
+        copy = journal.fork("R")
+        assert copy == "R.1"
+        assert journal.run(copy).forked_from == "R"
+        reply = react(journal, 0, '{"a": 1}', **options).reply_sync(
+            **{"text": "go"} | asked, run_id=copy
+        )
+        assert (reply.stop_reason, reply.run_id) == ("done", copy)
+        assert reply.messages[0]["content"] == "go"
+        assert journal.entries("R") == before
+        assert react(journal, 0, "Yes.").reply_sync("go", run_id="R").text == "Yes."
+
+
+def test_several_changes_are_named_together(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, "Yes.").reply_sync("go", run_id="R")
+        with pytest.raises(RunMismatch) as refused:
+            react(journal, name="n", system_prompt="Me.").reply_sync("stop", run_id="R")
+        assert refused.value.changed == ("task", "system prompt", "model")
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    (
+        ("human", {"h": "h2"}),
+        ("reactive", {"r": "r2"}),
+        ("human decision prompt", {"human_decision_prompt": "Decide {original_task}."}),
+        ("reactive task prompt", {"reactive_task_prompt": "Do {original_task}."}),
+        ("conclusion format prompt", {"conclusion_format_prompt": "So."}),
+        ("first", {"first": "reactive"}),
+        ("agent", {"id": "pair2"}),
+    ),
+)
+def test_what_has_changed_in_a_dual_act_is_named(
+    tmp_path: Path, part: str, options: dict[str, Any]
+) -> None:
+    def pair(h: str = "h", r: str = "r", id: str = "pair", **config: Any) -> DualActAgent:
+        human = ReActAgent(h, ScriptedModel([ValueError("down")]))
+        worker = ReActAgent(r, ScriptedModel([ValueError("down")]))
+        made = DualActConfig(human=human, reactive=worker, **config)
+        return DualActAgent(made, id, journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        assert pair().reply_sync("go", run_id="R").stop_reason == "error"
+        with pytest.raises(RunMismatch) as refused:
+            pair(**options).reply_sync("go", run_id="R")
+        assert refused.value.changed == (part,)
+
+
+def test_a_member_that_has_changed_is_named(tmp_path: Path) -> None:
+    def pair(prompt: str) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel([ValueError("down")]), system_prompt=prompt)
+        made = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
+        return DualActAgent(made, "pair", journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        pair("You.").reply_sync("go", run_id="R")
+        reply = pair("Me.").reply_sync("go", run_id="R")
+        assert reply.stop_reason == "error"
+        assert "system prompt" in reply.detail
