@@ -23,7 +23,14 @@ from civitas import (
 )
 from civitas.action import action
 from civitas.models.protocol import Call, ModelReply
-from civitas.reasoning.events import CallEnded, CallStarted, Done, MessageAdded
+from civitas.reasoning.events import (
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+    MessageAdded,
+)
 from civitas.reasoning.reply import Reply
 from journal.crash import Crashing, on_a_loop, settled
 
@@ -315,6 +322,47 @@ def test_a_dual_act_is_in_doubt_as_its_member_is(tmp_path: Path, repeat: bool) -
     assert len(broken.steps) == len(whole.steps) == 1
     with Journal(tmp_path / "after") as journal:
         assert journal.replay("R") == broken
+
+
+@pytest.mark.parametrize("several", (True, False))
+def test_a_dual_act_gives_values_of_the_type_asked_for(tmp_path: Path, several: bool) -> None:
+    with Journal(tmp_path / "before") as journal:
+        crash = Crashing(journal, tmp_path / "after")
+
+        def pair(journal: Journal) -> DualActAgent:
+            def accept(messages: Any, actions: Any) -> ModelReply:
+                crash("accept")
+                return decision("TERMINATE")
+
+            human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), accept]))
+            workers = [
+                ReActAgent(f"r{n}", ScriptedModel([f'{{"number": {n}}}']))
+                for n in range(2 if several else 1)
+            ]
+            return DualActAgent(DualActConfig(human=human, reactive=workers), journal=journal)
+
+        whole = pair(journal).reply_sync("go", schema=Answer, run_id="R")
+        assert whole.value == ({"r0": Answer(0), "r1": Answer(1)} if several else Answer(0))
+        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+    with Journal(tmp_path / "after") as journal:
+        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+
+
+@on_a_loop
+async def test_a_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        worker = ReActAgent("r", ScriptedModel(["One."]))
+        pair = DualActAgent(DualActConfig(human=human, reactive=worker), journal=journal)
+        told = []
+        for _ in range(2):
+            events = [event async for event in pair.stream("go", run_id="R")]
+            told.append(
+                [each for each in events if isinstance(each, DecisionMade | ConclusionReached)]
+            )
+            assert isinstance(events[-1], Done)
+        assert len(told[0]) == 3
+        assert told[1] == told[0]
 
 
 @on_a_loop

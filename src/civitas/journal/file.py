@@ -58,10 +58,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 _INSERT = (
     "INSERT INTO entries (run, sequence, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_SELECT = (
-    "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? "
-    "ORDER BY sequence"
-)
+_SELECT = "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? ORDER BY sequence"
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -122,9 +119,7 @@ class JournalFile(SQLitePool[JournalError]):
         db.execute("UPDATE runs SET last = ?, sum = ? WHERE number = ?", (sequence, sum, run))
         return sequence, sum
 
-    def read(
-        self, db: sqlite3.Connection, run: int, id: str
-    ) -> Iterator[tuple[Entry, bytes]]:
+    def read(self, db: sqlite3.Connection, run: int, id: str) -> Iterator[tuple[Entry, bytes]]:
         """The entries of a run, each with its checksum.
 
         Raises:

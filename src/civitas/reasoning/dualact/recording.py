@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.fingerprint import check, fingerprint
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
+from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.schema import AnswerSchema
@@ -33,7 +35,8 @@ class DualActRecording:
     of the same run; what the others reply is written when they have.
 
     Attributes:
-        progress: how far it had come after its last turn; None if nothing was recorded
+        progress: how far it had come after its last turn, or in the end; None if nothing was
+            recorded
         over: why it ended, if it did and nothing came after it
 
     Raises:
@@ -60,7 +63,13 @@ class DualActRecording:
                 self._replies[entry.data["part"]] = entry.data["reply"]
             elif entry.kind == "over":
                 self.over = entry.data
-        schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        wanted = None if asked.schema is None else AnswerSchema(asked.schema)
+        if self.over is not None and self.over["reason"] in ENDED:
+            self.progress = Progress.of_json(self.over["progress"])
+        if self.progress is not None and wanted is not None:
+            several = len(agent.config.reactives) > 1
+            self.progress.values = [_typed(each, wanted, several) for each in self.progress.values]
+        schema = None if wanted is None else wanted.json
         program = self._program(schema)
         if begun is None:
             data = {
@@ -81,9 +90,9 @@ class DualActRecording:
     @property
     def ended(self) -> DualActReply | None:
         """The reply, if the run is over for good."""
-        if self.over is None or self.over["reason"] not in ENDED:
+        if self.progress is None or self.over is None or self.over["reason"] not in ENDED:
             return None
-        return _reply(self._record.run_id, self.over)
+        return _reply(self._record.run_id, self.progress)
 
     def recall(self) -> None:
         """Have the members know what they did in the turns that are over.
@@ -241,10 +250,21 @@ def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:
         raise StateError(
             f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
-    return _reply(run_id, over)
+    return _reply(run_id, Progress.of_json(over["progress"]))
 
 
-def _reply(run_id: str, over: dict[str, Any]) -> DualActReply:
-    progress = Progress.of_json(over["progress"])
+def _reply(run_id: str, progress: Progress) -> DualActReply:
     progress.run_id = run_id
     return progress.reply([], None)
+
+
+def _typed(value: Any, wanted: AnswerSchema, several: bool) -> Any:
+    """A value that was recorded as JSON, as the type that was asked for."""
+    if value is None:
+        return None
+    if several and isinstance(value, dict):
+        return {id: _typed(each, wanted, False) for id, each in value.items()}
+    try:
+        return wanted.read(json.dumps(value))
+    except Unreadable:
+        return value
