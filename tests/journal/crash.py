@@ -55,7 +55,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 async def settled(until: Callable[[], bool] | None = None) -> None:
     """Let everything on this loop come as far as it can without anybody else; or until then."""
-    for _ in range(100 if until is None else 100_000):
+    for _ in range(100 if until is None else 10_000):
         await asyncio.sleep(0)
         if until is not None and until():
             return

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -146,7 +149,39 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_journal_that_is_gone_stops_the_run(tmp_path: Path) -> None:
+def test_what_may_not_be_written_is_named_and_left() -> None:
+    # In a process without root's rights, for whom nothing is read-only.
+    program = (
+        "import os, sys\n"
+        "from civitas import Journal\n"
+        "from civitas.errors import JournalError\n"
+        "path = sys.argv[1] + '/j'\n"
+        "Journal(path).close()\n"
+        "os.chmod(path, 0o444)\n"
+        "os.chmod(sys.argv[1], 0o555)\n"
+        "if os.getuid() == 0:\n"
+        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "for name in (path, sys.argv[1] + '/new'):\n"
+        "    try:\n"
+        "        Journal(name)\n"
+        "    except JournalError as error:\n"
+        "        print(error.path == name, error.reason)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", program, folder], capture_output=True, text=True, check=False
+        )
+        assert os.listdir(folder) == ["j"]
+    assert done.stderr == ""
+    told = "may not be written to, where SQLite keeps files beside this one: change its permissions"
+    first, second = done.stdout.splitlines()
+    assert first.startswith("True")
+    assert told in first
+    assert second.startswith("True")
+    assert told in second
+
+
+def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.close()
         with pytest.raises(JournalError, match="closed"):

@@ -445,7 +445,7 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
 
         async def slow() -> str:
             """End last."""
-            await settled(lambda: sum(e.kind == "ended" for e in journal.entries("R")) == 3)
+            await settled(lambda: sum(e.kind == "ended" for e in journal.entries("R")) >= 3)
             return crashing("slow")
 
         registry = ActionRegistry()
@@ -457,3 +457,68 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
         with Journal(tmp_path / "after") as after:
             agent = ReActAgent("a", ScriptedModel(script), actions=registry, journal=after)
             assert agent.reply_sync("go", run_id="R").messages == unbroken.messages
+
+
+def test_what_was_refused_is_never_executed(tmp_path: Path) -> None:
+    permits = False
+    called: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        @action(access_policy=ACCESS_REQUESTED)
+        def burn() -> None:
+            """Burn it."""
+            called.append("burn")
+
+        @action(idempotent=True)
+        async def look() -> str:
+            """Look, once the other was refused."""
+            await settled(lambda: any(entry.kind == "ended" for entry in journal.entries("R")))
+            return crashing("look")
+
+        def agent(journal: Journal) -> ReActAgent:
+            script = [[Call("a", "burn", {}), Call("b", "look", {})], "Yes."]
+            return ReActAgent(
+                "a",
+                ScriptedModel(script),
+                actions=[burn, look],
+                approver=CallbackApprover(lambda request: permits),
+                journal=journal,
+            )
+
+        unbroken = agent(journal).reply_sync("go", run_id="R")
+        assert unbroken.steps[0].error == '"burn" not permitted'
+        permits = True
+        with Journal(tmp_path / "after") as after:
+            reply = agent(after).reply_sync("go", run_id="R")
+        assert reply.messages == unbroken.messages
+        assert called == []
+
+
+def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
+    def decision(name: str) -> ModelReply:
+        return said(f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}')
+
+    def pair(journal: Journal, budget: Budget) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        script = [call("act", what=1), said("One.")]
+        acts = [Action("act", crashing, idempotent=True)]
+        worker = ReActAgent("r", ScriptedModel(script), actions=acts)
+        config = DualActConfig(human=human, reactive=worker)
+        return DualActAgent(config, journal=journal, budget=budget)
+
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+        first = Budget(model_calls=9, tokens=100_000, actions=9)
+        whole = pair(journal, first)
+        assert whole.reply_sync("go", run_id="R").text == "One."
+        assert (first.spent.model_calls, first.spent.actions) == (4, 1)
+        assert whole.reply_sync("go", run_id="R").text == "One."
+        assert first.spent.model_calls == 4
+    with Journal(tmp_path / "after") as journal:
+        second = Budget(model_calls=9, tokens=100_000, actions=9)
+        assert pair(journal, second).reply_sync("go", run_id="R").text == "One."
+        assert (second.spent.model_calls, second.spent.actions) == (4, 2)
+        assert second.spent.tokens == first.spent.tokens
+        third = Budget(model_calls=1)
+        assert pair(journal, third).reply_sync("go", run_id="R").text == "One."
