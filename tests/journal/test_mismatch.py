@@ -126,3 +126,32 @@ def test_a_member_that_has_changed_is_named(tmp_path: Path) -> None:
         reply = pair("Me.").reply_sync("go", run_id="R")
         assert reply.stop_reason == "error"
         assert "system prompt" in reply.detail
+
+
+def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, "Yes.").reply_sync("go", run_id="R")
+        copy = journal.fork("R", "copy")
+        assert copy == "copy"
+        reply = react(journal).reply_sync("go", schema=SCHEMA, run_id=copy)
+        assert (reply.text, reply.value, reply.stop_reason) == ("Yes.", "Yes.", "done")
+        with pytest.raises(ValueError, match="there is a run 'copy' already"):
+            journal.fork("R", "copy")
+
+
+def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
+    def pair(workers: int, *script: Any) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel(script))
+        reactive = [ReActAgent(f"r{n}", ScriptedModel([f"{n}."] * 3)) for n in range(workers)]
+        return DualActAgent(DualActConfig(human=human, reactive=reactive), journal=journal)
+
+    def decision(name: str) -> str:
+        return f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}'
+
+    with Journal(tmp_path / "j") as journal:
+        script = [decision("CONTINUE"), ValueError("down"), decision("TERMINATE")]
+        assert pair(2, *script).reply_sync("go", run_id="R").stop_reason == "error"
+        copy = journal.fork("R")
+        reply = pair(1, *script).reply_sync("go", run_id=copy)
+        assert (reply.stop_reason, reply.run_id) == ("terminated", copy)
+        assert journal.replay(copy).run_id == copy

@@ -107,7 +107,7 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
-            rows = db.execute(_OUTLINES + " GROUP BY number ORDER BY number").fetchall()
+            rows = db.execute(_OUTLINES + " ORDER BY number").fetchall()
         return [self._outline(row) for row in rows]
 
     def run(self, run_id: str) -> Outline:
@@ -118,7 +118,7 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
-            row = db.execute(_OUTLINES + " WHERE id = ? GROUP BY number", (run_id,)).fetchone()
+            row = db.execute(_OUTLINES + " WHERE id = ?", (run_id,)).fetchone()
         if row is None:
             raise self._unknown(run_id)
         return self._outline(row)
@@ -408,8 +408,9 @@ class Journal:
 
 
 _OUTLINES = (
-    "SELECT number, id, runs.kind, agent, task, began, max(at), count(sequence), state, "
-    "forked_from FROM runs LEFT JOIN entries ON run = number"
+    "SELECT number, id, kind, agent, task, began, "
+    "(SELECT at FROM entries WHERE run = number AND sequence = last), last, state, forked_from "
+    "FROM runs"
 )
 
 

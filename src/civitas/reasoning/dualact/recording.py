@@ -66,9 +66,8 @@ class DualActRecording:
         wanted = None if asked.schema is None else AnswerSchema(asked.schema)
         if self.over is not None and self.over["reason"] in ENDED:
             self.progress = Progress.of_json(self.over["progress"])
-        if self.progress is not None and wanted is not None:
-            several = len(agent.config.reactives) > 1
-            self.progress.values = [_typed(each, wanted, several) for each in self.progress.values]
+        if self.progress is not None:
+            self._become(self.progress, wanted)
         schema = None if wanted is None else wanted.json
         program = self._program(schema)
         if begun is None:
@@ -87,12 +86,19 @@ class DualActRecording:
             record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
 
+    def _become(self, progress: Progress, wanted: AnswerSchema | None) -> None:
+        """Have what was recorded be of this run, and of the type that is asked for."""
+        progress.run_id = self._record.run_id  # in a copy it is that of the other
+        if wanted is not None:
+            several = len(self._agent.config.reactives) > 1
+            progress.values = [_typed(each, wanted, several) for each in progress.values]
+
     @property
     def ended(self) -> DualActReply | None:
         """The reply, if the run is over for good."""
         if self.progress is None or self.over is None or self.over["reason"] not in ENDED:
             return None
-        return _reply(self._record.run_id, self.progress)
+        return self.progress.reply([], None)
 
     def recall(self) -> None:
         """Have the members know what they did in the turns that are over.
@@ -250,10 +256,7 @@ def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:
         raise StateError(
             f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
-    return _reply(run_id, Progress.of_json(over["progress"]))
-
-
-def _reply(run_id: str, progress: Progress) -> DualActReply:
+    progress = Progress.of_json(over["progress"])
     progress.run_id = run_id
     return progress.reply([], None)
 
