@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,15 @@ async def test_what_could_not_be_written_is_not_followed_by_anything_even_if_can
             await record.commit()
         record.close()
         assert journal.entries("R") == []
+
+
+@pytest.fixture
+def often_switching() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 class Locking:
@@ -199,6 +210,29 @@ def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path:
         assert agent.reply_sync("go", run_id="other").text == "Yes."
         agent.model = ScriptedModel(["Yes."])
         assert agent.reply_sync("go", run_id="R").text == "Yes."
+
+
+@on_a_loop
+async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
+    tmp_path: Path, often_switching: None
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 200), journal=journal)
+        for number in range(30):
+            with locked(journal.path):
+                # More threads than one want the file when it is let go.
+                tasks = []
+                for _ in range(4):
+                    task = asyncio.ensure_future(agent.reply("go", run_id=f"R{number}"))
+                    await settled()
+                    task.cancel()
+                    tasks.append(task)
+                last = asyncio.ensure_future(agent.reply("go", run_id=f"R{number}"))
+                await settled()
+            assert (await last).text == "Yes."
+            for task in tasks:
+                with pytest.raises(asyncio.CancelledError):
+                    await task
 
 
 @on_a_loop

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,6 +68,8 @@ class Journal:
 
     def _reset(self) -> None:
         # Also in a forked child, where the thread that drains is gone and the locks may be held.
+        # Held until a run that nobody wants any more is given back: no other finds it held.
+        self._opening = threading.Lock()
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows, and of the leases
         self._waiting: list[tuple[_Batch, concurrent.futures.Future[None]]] = []
@@ -181,7 +183,8 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be written, or is damaged
         """
-        run = self._open(run_id)
+        with self._opening:
+            run = self._open(run_id)
         try:
             found = in_doubt(entry for part in run.past.values() for entry in part)
             for doubt in found:
@@ -250,13 +253,32 @@ class Journal:
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
         # Not a future of the loop: that may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
-        WORKERS.submit(self._open, run_id, new, done=partial(_opened, opening))
+        WORKERS.submit(self._open_for, opening, run_id, new)
         try:
             return Record(await asyncio.wrap_future(opening))
         except BaseException:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().close()
             raise
+
+    def _open_for(
+        self,
+        opening: concurrent.futures.Future[OpenRun],
+        run_id: str,
+        new: tuple[str, str, str],
+    ) -> None:
+        """Open a run for whoever waits for it; if that was cancelled meanwhile, close it."""
+        with self._opening:
+            try:
+                run = self._open(run_id, new)
+            except BaseException as error:
+                with suppress(concurrent.futures.InvalidStateError):
+                    opening.set_exception(error)
+                return
+            try:
+                opening.set_result(run)
+            except concurrent.futures.InvalidStateError:
+                run.close()
 
     def _open(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
         """Take the lease of a run, and read what it has; begin it, if it may be new."""
@@ -559,20 +581,6 @@ async def _until(written: concurrent.futures.Future[None]) -> None:
     if cancelled is not None:
         raise cancelled from waiting.exception()
     waiting.result()
-
-
-def _opened(
-    opening: concurrent.futures.Future[OpenRun], run: OpenRun, raised: BaseException | None
-) -> None:
-    """Tell whoever wanted a run opened; if that was cancelled meanwhile, close it."""
-    try:
-        if raised is None:
-            opening.set_result(run)
-        else:
-            opening.set_exception(raised)
-    except concurrent.futures.InvalidStateError:
-        if raised is None:
-            run.close()
 
 
 def _check_id(run_id: object) -> None:
