@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from civitas import DualActAgent, DualActConfig, Goal, Journal, ReActAgent, ScriptedModel
+from civitas import (
+    Budget,
+    DualActAgent,
+    DualActConfig,
+    Goal,
+    Journal,
+    Memory,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
 from civitas.errors import RunMismatch
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -155,3 +165,33 @@ def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
         reply = pair(1, *script).reply_sync("go", run_id=copy)
         assert (reply.stop_reason, reply.run_id) == ("terminated", copy)
         assert journal.replay(copy).run_id == copy
+
+
+@pytest.mark.parametrize("durable", (True, False))
+def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
+    memory = SQLiteMemory(tmp_path / "m") if durable else Memory()
+    budget = Budget(model_calls=10)
+    with Journal(tmp_path / "j") as journal:
+        script = [ValueError("down"), "One.", "Other."]
+        model = ScriptedModel(script)
+
+        def agent() -> ReActAgent:
+            return ReActAgent("a", model, memory=memory, budget=budget, journal=journal)
+
+        assert agent().reply_sync("go", run_id="R").stop_reason == "error"
+        copy = journal.fork("R")
+        second = journal.fork(copy)
+        assert agent().reply_sync("go", run_id="R").text == "One."
+        assert agent().reply_sync("go", run_id=copy).text == "Other."
+        assert budget.spent.model_calls == 3
+        assert [message["content"] for message in memory.get_memories()] == ["go", "One.", "Other."]
+        for run_id in ("R", copy):
+            again = agent().reply_sync("go", run_id=run_id)
+            assert len(again.messages) == 2
+        assert budget.spent.model_calls == 3
+        model = ScriptedModel([0, "Third."])
+        assert agent().reply_sync("go", run_id=second).text == "Third."
+        contents = [message["content"] for message in memory.get_memories()]
+        assert contents == ["go", "One.", "Other.", "Third."]
+    if isinstance(memory, SQLiteMemory):
+        memory.close()

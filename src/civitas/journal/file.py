@@ -36,7 +36,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             state TEXT,
             holder TEXT NOT NULL DEFAULT '',
             forked_from TEXT,
-            -- What memories know it by; a copy's messages are those that it was copied from.
+            -- What memories know it by.
             key TEXT NOT NULL,
             -- Its last entry and that one's checksum, so that none can be missing at the end.
             last INTEGER NOT NULL DEFAULT 0,

@@ -11,7 +11,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -214,12 +215,12 @@ class Journal:
             _check_id(new_id)
         with self._file.writing() as db:
             number = self._number(db, run_id)
-            copies = []
-            for entry, _ in self._file.read(db, number, run_id):
-                data = entry.data
-                if entry.kind == "begun":
-                    data = {**data, "fingerprint": None}  # that of who goes on with it
-                copies.append((entry.path, entry.kind, as_text(data)))
+            entries = [entry for entry, _ in self._file.read(db, number, run_id)]
+            (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+            copies = [
+                (entry.path, entry.kind, as_text(data))
+                for entry, data in zip(entries, _copied(entries, key), strict=True)
+            ]
             taken = {id for (id,) in db.execute("SELECT id FROM runs")}
             if new_id is None:
                 numbers = iter(range(1, len(taken) + 2))
@@ -228,8 +229,8 @@ class Journal:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
                 "INSERT INTO runs (id, kind, agent, task, began, state, forked_from, key) "
-                "SELECT ?, kind, agent, task, began, state, id, key FROM runs WHERE number = ?",
-                (new_id, number),
+                "SELECT ?, kind, agent, task, began, state, id, ? FROM runs WHERE number = ?",
+                (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
             self._file.write(db, made, (0, b""), copies)
@@ -581,6 +582,28 @@ async def _until(written: concurrent.futures.Future[None]) -> None:
     if cancelled is not None:
         raise cancelled from waiting.exception()
     waiting.result()
+
+
+def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
+    """The data of entries as it is in a copy of their run.
+
+    What a part begins with has no fingerprint: it is that of who goes on with the copy. And it says
+    up to where the part is that of the other run, which memories and budgets know.
+    """
+    count: Counter[str] = Counter()
+    messages: Counter[str] = Counter()
+    for entry in entries:
+        count[entry.path] += 1
+        if entry.kind == "remembered":
+            messages[entry.path] += len(entry.data["messages"])
+    for entry in entries:
+        if entry.kind != "begun":
+            yield entry.data
+            continue
+        path = entry.path
+        other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
+        before = entry.data.get("copied", [])
+        yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
 
 
 def _check_id(run_id: object) -> None:

@@ -86,6 +86,12 @@ class Past:
                 ) from error
 
     @property
+    def copied(self) -> list[dict[str, Any]]:
+        """Of which runs it is a copy, the oldest first: what they are known by, and up to where."""
+        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        return copied
+
+    @property
     def ended(self) -> bool:
         """Whether the run is over for good."""
         return self.over is not None and self.over["reason"] in ENDED

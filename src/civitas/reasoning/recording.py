@@ -267,21 +267,31 @@ def catch_up(agent: ReActAgent, record: Record, memory: Memory) -> None:
 
 def _recall(agent: ReActAgent, record: Record, memory: Memory) -> None:
     past = record.past
-    for number, message in enumerate(Past(record.run_id, past).messages):
-        _add(memory, message, record.key, number)
+    whole = Past(record.run_id, past)
+    for number, message in enumerate(whole.messages):
+        copied = (each["key"] for each in whole.copied if number < each["messages"])
+        _add(memory, message, next(copied, record.key), number)
     skip: Callable[[int], None] | None = getattr(agent.model, "skip", None)
-    known = _MARKS.get(agent._model, record.key)
+    known = _known(agent._model, record, whole)
     answers = sum(entry.kind in ("answered", "failed") for entry in past[known:])
     _MARKS.set(agent._model, record.key, len(past))
     if answers and callable(skip):
         skip(answers)
     if agent.budget is not None:
-        _charge(agent.budget, agent, record)
+        _charge(agent.budget, agent, record, whole)
 
 
-def _charge(budget: Budget, agent: ReActAgent, record: Record) -> None:
+def _known(of: Any, record: Record, past: Past) -> int:
+    """How many entries of a run an object knows, from this run or from that it is a copy of."""
+    known = _MARKS.get(of, record.key)
+    for copied in past.copied:
+        known = max(known, min(_MARKS.get(of, copied["key"]), copied["entries"]))
+    return known
+
+
+def _charge(budget: Budget, agent: ReActAgent, record: Record, past: Past) -> None:
     """Count what a run has spent in another process."""
-    new = record.past[_MARKS.get(budget, record.key) :]
+    new = record.past[_known(budget, record, past) :]
     if not new:
         return
     usage = Past(record.run_id, [entry for entry in new if entry.kind == "answered"]).usage
