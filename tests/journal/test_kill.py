@@ -99,11 +99,19 @@ def killed_at(
     return bool(doubted)
 
 
+def some_or_every(step: int) -> pytest.MarkDecorator:
+    """Some of the places where a process may be killed; all of them take longer."""
+    every = pytest.param(1, marks=pytest.mark.long)
+    return pytest.mark.parametrize("step", (every, step))
+
+
+@some_or_every(3)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("when", ("before", "after"))
-def test_every_commit(processes: Processes, tmp_path: Path, program: str, when: str) -> None:
+def test_commits(processes: Processes, tmp_path: Path, program: str, when: str, step: int) -> None:
     unbroken = Unbroken(processes, tmp_path / "unbroken", program, files=BOTH)
     assert unbroken.commits > 20
+    first = 1 if when == "before" else step
     doubts = [
         killed_at(
             processes,
@@ -114,29 +122,33 @@ def test_every_commit(processes: Processes, tmp_path: Path, program: str, when: 
             files=BOTH,
             commit=(number, when),
         )
-        for number in range(1, unbroken.commits + 1)
+        for number in range(first, unbroken.commits + 1, step)
     ]
     assert any(doubts)
     assert not all(doubts)
 
 
+@some_or_every(3)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("repeat", (True, False))
-def test_every_effect(processes: Processes, tmp_path: Path, program: str, repeat: bool) -> None:
+def test_effects(
+    processes: Processes, tmp_path: Path, program: str, repeat: bool, step: int
+) -> None:
     unbroken = Unbroken(processes, tmp_path / "unbroken", program)
-    for number, effect in enumerate(sorted(unbroken.effects)):
+    for number, effect in enumerate(sorted(unbroken.effects)[::step]):
         folder = tmp_path / str(number)
         doubted = killed_at(processes, folder, unbroken, program, repeat, effect=effect)
         assert doubted or "look" in effect
 
 
+@some_or_every(8)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("when", ("before", "after"))
-def test_some_commits_that_wait_for_the_disk(
-    processes: Processes, tmp_path: Path, program: str, when: str
+def test_commits_that_wait_for_the_disk(
+    processes: Processes, tmp_path: Path, program: str, when: str, step: int
 ) -> None:
     job = {"files": BOTH, "durability": "power"}
     unbroken = Unbroken(processes, tmp_path / "unbroken", program, **job)
-    for number in range(1, unbroken.commits + 1, 3):
+    for number in range(min(step, 3), unbroken.commits + 1, step):
         folder = tmp_path / str(number)
         killed_at(processes, folder, unbroken, program, True, commit=(number, when), **job)
