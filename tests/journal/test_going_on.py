@@ -522,3 +522,30 @@ def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
         assert second.spent.tokens == first.spent.tokens
         third = Budget(model_calls=1)
         assert pair(journal, third).reply_sync("go", run_id="R").text == "One."
+
+
+def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None:
+    called: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        async def quick() -> str:
+            """End at once."""
+            called.append("quick")
+            return "quick"
+
+        async def slow() -> str:
+            """End after the other."""
+            await settled(lambda: any(entry.kind == "ended" for entry in journal.entries("R")))
+            return crashing("slow")
+
+        def agent(journal: Journal) -> ReActAgent:
+            script = [[Call("a", "quick", {}), Call("b", "slow", {})], "Yes."]
+            return ReActAgent("a", ScriptedModel(script), actions=[quick, slow], journal=journal)
+
+        unbroken = agent(journal).reply_sync("go", run_id="R")
+        with Journal(tmp_path / "after") as after:
+            assert [doubt.action for doubt in after.decide("R", repeat=True)] == ["slow"]
+            assert agent(after).reply_sync("go", run_id="R").messages == unbroken.messages
+        assert called == ["quick"]
+        assert crashing.called == ["slow", "slow"]

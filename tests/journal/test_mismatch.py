@@ -195,3 +195,18 @@ def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
         assert contents == ["go", "One.", "Other.", "Third."]
     if isinstance(memory, SQLiteMemory):
         memory.close()
+
+
+def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        one = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        human = ReActAgent("h", ScriptedModel([ValueError("down")]))
+        config = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
+        two = DualActAgent(config, "a", journal=journal)
+        one.reply_sync("go", run_id="one")
+        two.reply_sync("go", run_id="two")
+        for agent, run_id in ((two, "one"), (one, "two")):
+            for each in (run_id, journal.fork(run_id)):
+                with pytest.raises(RunMismatch) as refused:
+                    agent.reply_sync("go", run_id=each)
+                assert refused.value.changed == ("agent",)

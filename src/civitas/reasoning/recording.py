@@ -11,7 +11,7 @@ from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, State
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 from civitas.reasoning.jsonform import answer_json, as_json
 from civitas.reasoning.parsing import Wanted
 from civitas.reasoning.past import Past
@@ -246,6 +246,7 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
             }
         )
         return recording
+    check_kind(record.run_id, "ReActAgent", begun)
     if asked.record is not None:
         # What it is asked was made by whoever it works for, and that was recorded.
         program.pop("task")

@@ -12,7 +12,7 @@ from civitas.journal import Entry, Record
 from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.events import ConclusionReached, DecisionMade
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.past import ENDED
@@ -64,10 +64,6 @@ class DualActRecording:
             elif entry.kind == "over":
                 self.over = entry.data
         wanted = None if asked.schema is None else AnswerSchema(asked.schema)
-        if self.over is not None and self.over["reason"] in ENDED:
-            self.progress = Progress.of_json(self.over["progress"])
-        if self.progress is not None:
-            self._become(self.progress, wanted)
         schema = None if wanted is None else wanted.json
         program = self._program(schema)
         if begun is None:
@@ -79,12 +75,17 @@ class DualActRecording:
             }
             record.note("begun", {**data, "thread": asked.thread, "fingerprint": program})
             return
+        check_kind(record.run_id, "DualActAgent", begun)
         if asked.record is not None:
             program.pop("task")  # whoever made it has recorded that
         check(record.run_id, str(agent.id), begun["fingerprint"], program)
         if begun["fingerprint"] is None:
             record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
+        if self.over is not None and self.over["reason"] in ENDED:
+            self.progress = Progress.of_json(self.over["progress"])
+        if self.progress is not None:
+            self._become(self.progress, wanted)
 
     def _become(self, progress: Progress, wanted: AnswerSchema | None) -> None:
         """Have what was recorded be of this run, and of the type that is asked for."""
