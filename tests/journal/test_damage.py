@@ -16,7 +16,9 @@ import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel
 from civitas.errors import CivitasError, JournalError, NoSuchRun
+from civitas.journal.file import APPLICATION, MIGRATIONS
 from civitas.models.protocol import Call
+from civitas.sqlitefile import SQLiteFile
 
 
 def run(path: Path) -> None:
@@ -206,3 +208,33 @@ def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
         with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
             journal.run("R")
+
+
+class Overtaken(sqlite3.Connection):
+    """A connection beside which another process makes the file, while this one looks at it."""
+
+    make: Callable[[], object] | None = None
+
+    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+        done = super().execute(sql, *args)
+        if sql == "PRAGMA application_id" and self.make is not None:
+            make, self.make = self.make, None
+            rows = done.fetchall()
+            make()
+            return super().execute(f"SELECT {rows[0][0]}")
+        return done
+
+
+def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    real = SQLiteFile(
+        path,
+        kind="journal",
+        maker="Journal",
+        application=APPLICATION,
+        migrations=MIGRATIONS,
+        error=JournalError,
+    )
+    with closing(sqlite3.connect(path, factory=Overtaken)) as connection:
+        connection.make = lambda: Journal(path).close()
+        assert real.is_current(connection)
