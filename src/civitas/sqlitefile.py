@@ -152,6 +152,8 @@ class SQLiteFile(Generic[E]):
         if application != self._application:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if application or version or tables:
+                if connection.execute("PRAGMA application_id").fetchone() == (self._application,):
+                    return self.version(connection)  # another process has made it meanwhile
                 raise self.error(
                     self.name,
                     "it is another program's database, and was left as it is: name another file",

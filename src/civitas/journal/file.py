@@ -36,8 +36,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             state TEXT,
             holder TEXT NOT NULL DEFAULT '',
             forked_from TEXT,
-            -- What memories know it by; a copy's messages are those that it was copied from.
-            key TEXT NOT NULL
+            -- What memories know it by.
+            key TEXT NOT NULL,
+            -- Its last entry and that one's checksum, so that none can be missing at the end.
+            last INTEGER NOT NULL DEFAULT 0,
+            sum BLOB NOT NULL DEFAULT x''
         )""",
         "CREATE TABLE budgets (name TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID",
         """CREATE TABLE entries (
@@ -56,10 +59,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 _INSERT = (
     "INSERT INTO entries (run, sequence, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_SELECT = (
-    "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? AND sequence > ? "
-    "ORDER BY sequence"
-)
+_SELECT = "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? ORDER BY sequence"
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -119,19 +119,18 @@ class JournalFile(SQLitePool[JournalError]):
             sum = _sum(sum, sequence, path, kind, now, data)
             rows.append((run, sequence, path, kind, now, data, sum))
         db.executemany(_INSERT, rows)
+        db.execute("UPDATE runs SET last = ?, sum = ? WHERE number = ?", (sequence, sum, run))
         return sequence, sum
 
-    def read(
-        self, db: sqlite3.Connection, run: int, id: str, after: Place = (0, b"")
-    ) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of a run after a place, each with its checksum.
+    def read(self, db: sqlite3.Connection, run: int, id: str) -> Iterator[tuple[Entry, bytes]]:
+        """The entries of a run, each with its checksum.
 
         Raises:
             JournalError: one is damaged, or missing
             sqlite3.Error: as with every statement
         """
-        last, sum = after
-        for sequence, path, kind, at, data, stored in db.execute(_SELECT, (run, last)):
+        last, sum = 0, b""
+        for sequence, path, kind, at, data, stored in db.execute(_SELECT, (run,)):
             if sequence != last + 1:
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
@@ -144,6 +143,9 @@ class JournalFile(SQLitePool[JournalError]):
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
                 raise self.damaged(reason) from error
             yield entry, sum
+        end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
+        if end != (last, sum):
+            raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
 
 
 Place = tuple[int, bytes]

@@ -11,11 +11,14 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from civitas.errors import DefinitionError, JournalError, NoSuchRun, RunHeld
+from civitas.errors import DefinitionError, NoSuchRun, RunHeld, TooManyThreads
 from civitas.journal.doubt import Doubt, in_doubt
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text
@@ -62,6 +65,13 @@ class Journal:
         self._file = JournalFile(path, durability, timeout)
         self.durability = durability
         self._leases = Leases(self._file.path)
+        self._reset()
+        _ALL.add(self)
+
+    def _reset(self) -> None:
+        # Also in a forked child, where the thread that drains is gone and the locks may be held.
+        # Held until a run that nobody wants any more is given back: no other finds it held.
+        self._opening = threading.Lock()
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows, and of the leases
         self._waiting: list[tuple[_Batch, concurrent.futures.Future[None]]] = []
@@ -101,7 +111,7 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
-            rows = db.execute(_OUTLINES + " GROUP BY number ORDER BY number").fetchall()
+            rows = db.execute(_OUTLINES + " ORDER BY number").fetchall()
         return [self._outline(row) for row in rows]
 
     def run(self, run_id: str) -> Outline:
@@ -112,7 +122,7 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
-            row = db.execute(_OUTLINES + " WHERE id = ? GROUP BY number", (run_id,)).fetchone()
+            row = db.execute(_OUTLINES + " WHERE id = ?", (run_id,)).fetchone()
         if row is None:
             raise self._unknown(run_id)
         return self._outline(row)
@@ -175,7 +185,8 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be written, or is damaged
         """
-        run = self._open(run_id)
+        with self._opening:
+            run = self._open(run_id)
         try:
             found = in_doubt(entry for part in run.past.values() for entry in part)
             for doubt in found:
@@ -205,12 +216,12 @@ class Journal:
             _check_id(new_id)
         with self._file.writing() as db:
             number = self._number(db, run_id)
-            copies = []
-            for entry, _ in self._file.read(db, number, run_id):
-                data = entry.data
-                if entry.kind == "begun":
-                    data = {**data, "fingerprint": None}  # that of who goes on with it
-                copies.append((entry.path, entry.kind, as_text(data)))
+            entries = [entry for entry, _ in self._file.read(db, number, run_id)]
+            (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+            copies = [
+                (entry.path, entry.kind, as_text(data))
+                for entry, data in zip(entries, _copied(entries, key), strict=True)
+            ]
             taken = {id for (id,) in db.execute("SELECT id FROM runs")}
             if new_id is None:
                 numbers = iter(range(1, len(taken) + 2))
@@ -219,8 +230,8 @@ class Journal:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
                 "INSERT INTO runs (id, kind, agent, task, began, state, forked_from, key) "
-                "SELECT ?, kind, agent, task, began, state, id, key FROM runs WHERE number = ?",
-                (new_id, number),
+                "SELECT ?, kind, agent, task, began, state, id, ? FROM runs WHERE number = ?",
+                (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
             self._file.write(db, made, (0, b""), copies)
@@ -284,15 +295,35 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
-        loop = asyncio.get_running_loop()
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
-        opening = WORKERS.run(loop, self._open, run_id, new)
+        # Not a future of the loop: that may have ended when the run is open.
+        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
+        WORKERS.submit(self._open_for, opening, run_id, new)
         try:
-            run = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_abandon)
+            return Record(await asyncio.wrap_future(opening))
+        except BaseException:
+            if not opening.cancel() and opening.exception() is None:
+                opening.result().close()
             raise
-        return Record(run)
+
+    def _open_for(
+        self,
+        opening: concurrent.futures.Future[OpenRun],
+        run_id: str,
+        new: tuple[str, str, str],
+    ) -> None:
+        """Open a run for whoever waits for it; if that was cancelled meanwhile, close it."""
+        with self._opening:
+            try:
+                run = self._open(run_id, new)
+            except BaseException as error:
+                with suppress(concurrent.futures.InvalidStateError):
+                    opening.set_exception(error)
+                return
+            try:
+                opening.set_result(run)
+            except concurrent.futures.InvalidStateError:
+                run.close()
 
     def _open(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
         """Take the lease of a run, and read what it has; begin it, if it may be new."""
@@ -352,17 +383,11 @@ class Journal:
             self._waiting.append((batch, written))
             drains, self._draining = not self._draining, True
         if drains:
-            WORKERS.submit(self._drain)
-        waiting = asyncio.wrap_future(written)
-        cancelled: asyncio.CancelledError | None = None
-        while not waiting.done():
             try:
-                await asyncio.wait((waiting,))
-            except asyncio.CancelledError as error:
-                cancelled = error  # what is being written is soon, and has to be known
-        if cancelled is not None:
-            raise cancelled
-        waiting.result()
+                WORKERS.submit(self._drain)
+            except TooManyThreads:
+                self._drain()  # or nobody would, ever
+        await _until(written)
 
     def _drain(self) -> None:
         """Write what waits, all that has come meanwhile in one transaction."""
@@ -391,6 +416,7 @@ class Journal:
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.path} is being written")
+        failure: BaseException | None = None
         try:
             places: dict[int, Place] = {}
             with self._file.writing(wait) as db:
@@ -404,8 +430,16 @@ class Journal:
             for run, _, state in batches:
                 run.place = places[run.number]
                 run.stored_state = state
+        except BlockingIOError:
+            batches = ()  # it is still to be written
+            raise
+        except BaseException as error:
+            failure = error
+            raise
         finally:
             self._writing.release()
+            for run, _, _ in batches:
+                run.wrote(failure)
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -441,8 +475,9 @@ class Journal:
 
 
 _OUTLINES = (
-    "SELECT number, id, runs.kind, agent, task, began, max(at), count(sequence), state, "
-    "forked_from FROM runs LEFT JOIN entries ON run = number"
+    "SELECT number, id, kind, agent, task, began, "
+    "(SELECT at FROM entries WHERE run = number AND sequence = last), last, state, forked_from "
+    "FROM runs"
 )
 
 
@@ -471,14 +506,17 @@ class OpenRun:
         past: what was recorded before it was opened, by part
         state: how it stands, to be written with the next commit; None while it is worked on
         stored_state: what the file has
+        broken: why something could not be written; then nothing more is
     """
 
     __slots__ = (
-        "_broken",
         "_closed",
         "_guard",
         "_journal",
         "_noted",
+        "_others",
+        "_under_way",
+        "broken",
         "id",
         "key",
         "number",
@@ -500,8 +538,10 @@ class OpenRun:
         self._journal = journal
         self._guard = threading.Lock()
         self._noted: list[tuple[str, str, str]] = []
-        self._broken: JournalError | None = None
+        self._under_way = 0  # batches that are being written
+        self._others: concurrent.futures.Future[None] | None = None
         self._closed = False
+        self.broken: BaseException | None = None
         self.number = number
         self.id = id
         self.key = key
@@ -517,31 +557,52 @@ class OpenRun:
 
     async def commit(self) -> None:
         """See `Record.commit`."""
-        batch = self._batch()
+        batch, others = self._taken()
         if batch is not None:
-            try:
-                await self._journal._commit(batch)
-            except JournalError as error:
-                self._broken = error
-                raise
+            await self._journal._commit(batch)
+        elif others is not None:
+            await _until(others)
 
     def commit_now(self) -> None:
         """See `Record.commit_now`."""
-        batch = self._batch()
+        batch, others = self._taken()
         if batch is not None:
-            try:
-                self._journal._write([batch], wait=True)
-            except JournalError as error:
-                self._broken = error
-                raise
+            self._journal._write([batch], wait=True)
+        elif others is not None:
+            others.result()
 
-    def _batch(self) -> _Batch | None:
-        if self._broken is not None:
-            # What comes after something that could not be written must not stand without it.
-            raise self._broken
+    def _taken(self) -> tuple[_Batch | None, concurrent.futures.Future[None] | None]:
+        """What is to be written; if that is nothing, what tells when others have written theirs.
+
+        Theirs may be what was noted here: parts of a run commit together.
+        """
         with self._guard:
+            if self.broken is not None:
+                # What comes after something that could not be written must not stand without it.
+                raise self.broken
             noted, self._noted = self._noted, []
-        return (self, noted, self.state) if noted else None
+            if noted:
+                self._under_way += 1
+                return (self, noted, self.state), None
+            if not self._under_way:
+                return None, None
+            if self._others is None:
+                self._others = concurrent.futures.Future()
+            return None, self._others
+
+    def wrote(self, failure: BaseException | None) -> None:
+        """Say that a batch was written, or why it was not."""
+        with self._guard:
+            if failure is not None:
+                self.broken = failure
+            self._under_way -= 1
+            if self._under_way or self._others is None:
+                return
+            others, self._others = self._others, None
+        if self.broken is None:
+            others.set_result(None)
+        else:
+            others.set_exception(self.broken)
 
     def close(self) -> None:
         """Give the lease back."""
@@ -553,10 +614,40 @@ class OpenRun:
 _Batch = tuple[OpenRun, list[tuple[str, str, str]], str | None]
 
 
-def _abandon(opening: asyncio.Future[OpenRun]) -> None:
-    """Close a run that was opened for somebody who was cancelled meanwhile."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+async def _until(written: concurrent.futures.Future[None]) -> None:
+    """Wait until something is written. Cancelled, wait all the same: it soon is."""
+    waiting = asyncio.wrap_future(written)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from waiting.exception()
+    waiting.result()
+
+
+def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
+    """The data of entries as it is in a copy of their run.
+
+    What a part begins with has no fingerprint: it is that of who goes on with the copy. And it says
+    up to where the part is that of the other run, which memories and budgets know.
+    """
+    count: Counter[str] = Counter()
+    messages: Counter[str] = Counter()
+    for entry in entries:
+        count[entry.path] += 1
+        if entry.kind == "remembered":
+            messages[entry.path] += len(entry.data["messages"])
+    for entry in entries:
+        if entry.kind != "begun":
+            yield entry.data
+            continue
+        path = entry.path
+        other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
+        before = entry.data.get("copied", [])
+        yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
 
 
 def _check_id(run_id: object) -> None:
@@ -564,3 +655,15 @@ def _check_id(run_id: object) -> None:
         raise DefinitionError(
             f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
         )
+
+
+_ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for journal in list(_ALL):
+        journal._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

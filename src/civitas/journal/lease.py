@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Final
 
 from civitas.errors import JournalError
@@ -30,8 +31,10 @@ class Leases:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = f"{path}-leases"
+        # One file, by whatever name the journal is opened.
+        self._path = f"{os.path.realpath(path)}-leases"
         self._fd = -1
+        self._end: Callable[[], object] | None = None
         self._held: set[int] = set()
         _ALL.add(self)
 
@@ -47,6 +50,7 @@ class Leases:
             if self._fd < 0:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)
+                self._end = weakref.finalize(self, os.close, self._fd)
             self._lock(fcntl.F_WRLCK, run)
         except OSError as error:
             if error.errno in _TAKEN:
@@ -87,9 +91,10 @@ class Leases:
     def close(self) -> None:
         """Give all of them back."""
         self._held.clear()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._fd = -1
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
     def _lock(self, kind: int, run: int) -> None:
         if _LINUX:

@@ -51,10 +51,16 @@ class Record:
         """
         self._run.note(self.path, kind, as_text(data))
 
+    @property
+    def broken(self) -> bool:
+        """Whether something could not be written."""
+        return self._run.broken is not None
+
     async def commit(self) -> None:
         """Write what was noted, in all parts of the run. When this returns, it is in the file.
 
-        Cancelled, it still waits for what it is writing.
+        Cancelled, it still waits for what it is writing; then that is in the file too, unless the
+        record is `broken`.
 
         Raises:
             JournalError: it cannot be written; nothing was, and nothing more will be

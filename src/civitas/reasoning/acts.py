@@ -27,14 +27,27 @@ class Act:
         call: it
     """
 
-    __slots__ = ("_acts", "_ended", "_place", "_started", "call")
+    __slots__ = ("_acts", "_begun_with", "_ended", "_place", "_started", "call")
 
     def __init__(self, acts: Acts, place: int, call: Wanted) -> None:
         self._acts = acts
         self._place = place
+        self._begun_with: dict[str, Any] | None = None
         self._started = False
         self._ended = False
         self.call = call
+
+    def be_as_begun(self) -> None:
+        """Have the arguments that it had begun with before, whatever hooks make of them now."""
+        if self._begun_with is not None:
+            self.set_args(self._begun_with)
+
+    def set_args(self, args: dict[str, Any]) -> None:
+        """Have arguments that were recorded: a hook may have changed the model's."""
+        if args != self.call.args:
+            assert self.call.action is not None
+            self.call.args = args
+            self.call.kwargs = self.call.action.check(args)
 
     def note_start(self) -> None:
         """Note that it is executed."""
@@ -112,16 +125,18 @@ class Acts:
             if place >= len(self._acts):
                 continue
             act = self._acts[place]
-            if past.state:
-                self._as_it_was(act.call, past.args)
             if past.state == "ended":
                 assert past.step is not None
+                act.set_args(past.args)
                 results[place] = past.step.result
                 act._ended = True
             elif past.state == "skip":
+                act.set_args(past.args)
                 results[place] = {"tool_executed": False, "error": _SKIPPED}
             elif past.state == "started" and not past.idempotent:
-                doubted.append(f'"{act.call.name}" {cut(json_text(act.call.args), 200)}')
+                doubted.append(f'"{act.call.name}" {cut(json_text(past.args), 200)}')
+            elif past.state:
+                act._begun_with = past.args
         if not doubted:
             return ""
         return (
@@ -146,10 +161,3 @@ class Acts:
             if act.call.action.access_policy == ACCESS_PERMITTED:
                 act.note_start()
         await self.recording.commit()
-
-    def _as_it_was(self, call: Wanted, args: dict[str, Any]) -> None:
-        """A hook may have changed the arguments."""
-        if args != call.args:
-            assert call.action is not None
-            call.args = args
-            call.kwargs = call.action.check(args)

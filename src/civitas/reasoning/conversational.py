@@ -205,8 +205,8 @@ class ConversationalAgent(Hooked, Watched, Agent):
             schema: what the answer is to be: a JSON schema, or a type such as a dataclass, a
                 pydantic model or `list[int]`; the reply's `value` is the answer as such a value
             thread: the id of the conversation that this belongs to, each with a memory of its own
-            run_id: the id of the run; a new one if left out. With a journal, a run of that id goes
-                on where it stands.
+            run_id: the id of the run; a new one if left out. Of an agent with a journal, a run that
+                was begun under this id goes on, and one that has ended gives its reply once more.
 
         Raises:
             TypeError, ValueError: an argument is not what it should be
@@ -214,8 +214,8 @@ class ConversationalAgent(Hooked, Watched, Agent):
                 not known and the budget limits it
             RunHeld: somebody else works on the run
             RunMismatch: another program began it
-            JournalError: the journal cannot be used; once the run is under way, it stops with the
-                reason `error` instead
+            JournalError: the journal cannot be used, or is damaged; once the run is under way, it
+                stops with the reason `error` instead
         """
         return await self._carried(Asked(text, schema, thread, run_id))
 

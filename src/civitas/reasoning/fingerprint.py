@@ -11,7 +11,7 @@ from civitas.errors import RunMismatch
 from civitas.jsonvalue import shorten
 from civitas.reasoning.jsonform import as_json
 
-__all__ = ["check", "fingerprint"]
+__all__ = ["check", "check_kind", "fingerprint"]
 
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
@@ -25,6 +25,17 @@ def fingerprint(**parts: Any) -> dict[str, str]:
         hashed = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
         made[name.replace("_", " ")] = text if len(text) <= _SHOWN else hashed
     return made
+
+
+def check_kind(run_id: str, kind: str, begun: Mapping[str, Any]) -> None:
+    """See that a run is one of this class of agents: no other can go on with it, nor with a copy.
+
+    Raises:
+        RunMismatch: it is one of another class
+    """
+    was = begun.get("kind")
+    if was != kind:
+        raise RunMismatch(run_id, ("agent",), f"it was a {was}, and is a {kind}")
 
 
 def check(

@@ -6,6 +6,7 @@ from typing import Any
 
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.reasoning.prompts import json_text, readable
 from civitas.reasoning.reply import Reply, Step
 
 __all__ = [
@@ -20,13 +21,23 @@ __all__ = [
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON data, or a text in its place that says what it was."""
+    """A value as JSON data, or a text in its place: the one that a model is shown for it.
+
+    Of an object, only the items that have no JSON form are replaced.
+    """
     try:
         return to_json(value)
-    except (NotJSON, RecursionError):
+    except NotJSON:
         if isinstance(value, dict):
-            return {str(key): as_json(item) for key, item in value.items() if item is not value}
-        return f"(a {type(value).__name__} that is not JSON)"
+            return {readable(str(key)): _or_text(item) for key, item in value.items()}
+        return json_text(value)
+
+
+def _or_text(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except NotJSON:
+        return json_text(value)
 
 
 def usage_json(usage: Usage) -> list[int]:

@@ -86,9 +86,20 @@ class Past:
                 ) from error
 
     @property
+    def copied(self) -> list[dict[str, Any]]:
+        """Of which runs it is a copy, the oldest first: what they are known by, and up to where."""
+        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        return copied
+
+    @property
     def ended(self) -> bool:
         """Whether the run is over for good."""
         return self.over is not None and self.over["reason"] in ENDED
+
+    @property
+    def under_way(self) -> bool:
+        """Whether calls of the pending answer had begun."""
+        return any(call.state for call in self.calls.values())
 
     def reply(self, value: Any) -> Reply:
         """The reply that it ended with."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import JournalError, StateError
+from civitas.errors import CivitasError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
+from civitas.reasoning.charging import charge
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 from civitas.reasoning.jsonform import answer_json, as_json
 from civitas.reasoning.parsing import Wanted
 from civitas.reasoning.past import Past
@@ -50,6 +52,7 @@ class Recording:
         self._told: list[dict[str, Any]] = []  # noted, and not yet remembered
         self._remembered = len(self.past.messages)
         self._entries = len(record.past)
+        self._over = False
 
     @property
     def run_id(self) -> str:
@@ -83,6 +86,7 @@ class Recording:
 
     def asking(self, iteration: int) -> None:
         """Note that the model is asked."""
+        self._note_messages()
         self._note("asked", {"iteration": iteration})
 
     def answered(self, iteration: int, answer: Any) -> None:
@@ -140,7 +144,12 @@ class Recording:
         """
         self._note_messages()
         told, self._told = self._told, []
-        await self._record.commit()
+        try:
+            await self._record.commit()
+        except asyncio.CancelledError:
+            if not self._record.broken:
+                self._remember(told)
+            raise
         self._remember(told)
 
     async def over(self, reply: Reply) -> None:
@@ -152,15 +161,30 @@ class Recording:
         self._note_over(reply.stop_reason, reply.detail, reply.text, reply.value)
         await self.commit()
 
-    def broken_off(self, why: str, text: str) -> None:
+    async def broken_off(self, why: str, text: str) -> None:
         """Write down that the run was stopped from outside. What cannot be written is logged."""
+        self._note_broken_off(why, text)
         try:
-            self._note_over("cancelled", why, text, None)
-            told, self._told = self._told, []
+            await self.commit()
+        except CivitasError:  # the memory's too: what stopped the run goes on
+            self._log_lost()
+
+    def broken_off_now(self, why: str, text: str) -> None:
+        """The same, for where nothing can be awaited."""
+        self._note_broken_off(why, text)
+        told, self._told = self._told, []
+        try:
             self._record.commit_now()
             self._remember(told)
-        except JournalError:
-            logger.exception("agent %r: its last steps are not in the journal", self._agent.id)
+        except CivitasError:
+            self._log_lost()
+
+    def _note_broken_off(self, why: str, text: str) -> None:
+        if not self._over:  # else it had ended, and only its end was still to be written
+            self._note_over("cancelled", why, text, None)
+
+    def _log_lost(self) -> None:
+        logger.error("agent %r: its last steps are not kept", self._agent.id)
 
     def close(self) -> None:
         """Let others work on the run."""
@@ -168,6 +192,7 @@ class Recording:
 
     def _note_over(self, reason: str, detail: str, text: str, value: Any) -> None:
         self._note_messages()
+        self._over = True
         data = {"reason": reason, "detail": detail, "text": text, "value": as_json(value)}
         self._note("over", data)
         if not self._record.path:
@@ -235,10 +260,13 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
             }
         )
         return recording
+    check_kind(record.run_id, "ReActAgent", begun)
     if asked.record is not None:
         # What it is asked was made by whoever it works for, and that was recorded.
         program.pop("task")
     check(record.run_id, str(agent.id), begun["fingerprint"], program)
+    if begun["fingerprint"] is None:
+        recording.begin({**begun, "fingerprint": program})
     asked.content = begun["task"]
     return recording
 
@@ -254,37 +282,53 @@ def catch_up(agent: ReActAgent, record: Record, memory: Memory) -> None:
 
 def _recall(agent: ReActAgent, record: Record, memory: Memory) -> None:
     past = record.past
-    for number, message in enumerate(Past(record.run_id, past).messages):
-        _add(memory, message, record.key, number)
+    whole = Past(record.run_id, past)
+    for number, message in enumerate(whole.messages):
+        copied = (each["key"] for each in whole.copied if number < each["messages"])
+        _add(memory, message, next(copied, record.key), number)
     skip: Callable[[int], None] | None = getattr(agent.model, "skip", None)
-    known = _MARKS.get(agent._model, record.key)
+    known = _known(agent._model, record, whole)
     answers = sum(entry.kind in ("answered", "failed") for entry in past[known:])
     _MARKS.set(agent._model, record.key, len(past))
     if answers and callable(skip):
         skip(answers)
     if agent.budget is not None:
-        _charge(agent.budget, agent, record)
+        _charge(agent.budget, agent, record, whole)
 
 
-def _charge(budget: Budget, agent: ReActAgent, record: Record) -> None:
+def _known(of: Any, record: Record, past: Past) -> int:
+    """How many entries of a run an object knows, from this run or from that it is a copy of."""
+    known = _MARKS.get(of, record.key)
+    for copied in past.copied:
+        known = max(known, min(_MARKS.get(of, copied["key"]), copied["entries"]))
+    return known
+
+
+def _charge(budget: Budget, agent: ReActAgent, record: Record, past: Past) -> None:
     """Count what a run has spent in another process."""
-    if budget.is_shared:
-        return  # there it was counted
-    new = record.past[_MARKS.get(budget, record.key) :]
+    new = record.past[_known(budget, record, past) :]
     if not new:
         return
     usage = Past(record.run_id, [entry for entry in new if entry.kind == "answered"]).usage
-    calls = sum(entry.kind in ("answered", "failed") for entry in new)
     actions = sum(entry.kind == "started" for entry in new)
-    from civitas.models.budgeted import BudgetedModel
-
-    # Which model of several it was is not recorded: the dearest.
-    models = getattr(agent.model, "models", None) or [agent.model]
-    counts = (usage.input_tokens, usage.output_tokens)
-    usd = max(BudgetedModel(model, budget).cost(*counts) for model in models)
-    tokens = usage.input_tokens + usage.output_tokens
-    budget.reserve(tokens=tokens, usd=usd, model_calls=calls, actions=actions).settle()
+    charge(budget, agent.model, usage, _model_calls(new), actions)
     _MARKS.set(budget, record.key, len(record.past))
+
+
+def _model_calls(entries: Sequence[Entry]) -> int:
+    """How often the model was asked; not, where a budget refused it."""
+    calls = 0
+    waits = False
+    for entry in entries:
+        if entry.kind == "asked":
+            calls += waits  # the one before was cut off
+            waits = True
+        elif entry.kind in ("answered", "failed"):
+            calls += 1
+            waits = False
+        elif entry.kind == "over" and entry.data["reason"] == "budget":
+            waits = False
+    return calls + waits
 
 
 def _add(memory: Memory, message: dict[str, Any], run: str, number: int) -> None:

@@ -8,13 +8,20 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError
+from civitas.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    HookError,
+    JournalError,
+    StateError,
+)
 from civitas.memory.memory import Memory
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.models.streaming import streamed
 from civitas.reasoning.acting import execute, with_hooks
 from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
+from civitas.reasoning.jsonform import as_json
 from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.prompts import (
     MAX_RESULT_CHARS,
@@ -60,6 +67,15 @@ class _Stop(Exception):
     def at_limit(cls, error: BudgetExceeded) -> _Stop:
         """At a limit of the run's budget."""
         return cls("deadline" if isinstance(error, DeadlineExceeded) else "budget", str(error))
+
+    @classmethod
+    def on_gone(cls, answer: Answer) -> _Stop:
+        """On an answer that was being executed, and whose actions there are no longer."""
+        detail = (
+            "the process ended while the calls of an answer were executed, and they cannot be gone "
+            f"on with: {answer.faults}; give the agent the actions that it had"
+        )
+        return cls("error", detail, StateError(detail))
 
     @classmethod
     def on_hook(cls, agent: ReActAgent, error: HookError) -> _Stop:
@@ -153,8 +169,11 @@ class Run:
         except JournalError as error:
             logger.exception("run %r of agent %r stops", self.asked.run_id, self.agent.id)
             return self.end("error", detail=str(error), error=error)
+        except (Exception, asyncio.CancelledError) as error:
+            await recording.broken_off(_told(error), self.text)
+            raise
         except BaseException as error:
-            recording.broken_off(_told(error), self.text)
+            recording.broken_off_now(_told(error), self.text)
             raise
         return reply
 
@@ -165,8 +184,9 @@ class Run:
             try:
                 resumes = self._resumes(self.recording)
             except BudgetExceeded as error:
-                stop = _Stop.at_limit(error)
-                return self.end(stop.reason, detail=stop.detail)
+                if not self.recording.past.ended:
+                    stop = _Stop.at_limit(error)
+                    return self.end(stop.reason, detail=stop.detail)
             if self.recording.past.ended:
                 return self._as_it_ended(self.recording.past)
         if agent._unheard:
@@ -225,6 +245,9 @@ class Run:
                 if limited:
                     answer.fault += f" (It was {_AT_LIMIT}.)"
         if answer.faulty:
+            if resumed and recording is not None and recording.past.under_way:
+                # The model must not be told that nothing was executed.
+                raise _Stop.on_gone(answer)
             self.remember_faults(answer)
             if recording is not None:
                 recording.turned(self.iteration, self.text, answer.faults)
@@ -247,7 +270,8 @@ class Run:
             assert call.action is not None
             if call.action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
-                self.text = "" if value is None else json_text(value)
+                shown = value if recording is None else as_json(value)
+                self.text = "" if value is None else json_text(shown)
                 return self.end("terminal", value=value)
         return self._unless_progress(answer, contents)
 
@@ -285,7 +309,10 @@ class Run:
         assert past.over is not None
         value = past.over["value"]
         if self.schema is not None and past.over["reason"] == "done":
-            value = self.schema.read(past.text)  # as the type that was asked for
+            try:
+                value = self.schema.read(past.text)  # as the type that was asked for
+            except Unreadable:
+                pass  # a copy of a run in which something else was asked for
         return past.reply(value)
 
     # -- being interrupted -------------------------------------------------------------------------
@@ -461,7 +488,14 @@ class Run:
         if len(places) == 1:
             await into(places[0])
         else:
-            await asyncio.gather(*map(into, places))
+            works = [asyncio.ensure_future(into(place)) for place in places]
+            try:
+                await asyncio.gather(*works)
+            except BaseException:  # the journal's, or cancelled: then no other goes on either
+                for work in works:
+                    work.cancel()
+                await asyncio.wait(works)
+                raise
         if broken:
             raise _Stop.on_hook(agent, broken[0]) from broken[0]
 
@@ -472,6 +506,8 @@ class Run:
         agent, emit = self.agent, self.emit
 
         async def acted() -> dict[str, Any]:
+            if act is not None:
+                act.be_as_begun()
             if emit is not None:
                 emit(CallStarted(self.id, self.iteration, call.id, call.name, call.args))
             if act is None:
@@ -529,7 +565,8 @@ class Run:
             if acts is not None:
                 acts.act(place).note_end(result, error)
             self.steps.append(Step(self.iteration, call.name, call.args, result, error))
-            content = result_content(result, limit)
+            # What is recorded is shown, so that it is the same to one who goes on from there.
+            content = result_content(result if acts is None else as_json(result), limit)
             contents.append(content)
             self._remember_result(call, content)
         if acts is not None:

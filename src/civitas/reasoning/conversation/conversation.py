@@ -383,7 +383,8 @@ class Conversation(ConversationalAgent):
 
     async def _recall(self, record: Record) -> None:
         """Know what was said in a part of a run that is over, as the participants do."""
-        from civitas.reasoning.conversation.recording import ConversationPast, recall
+        from civitas.reasoning.conversation.past import ConversationPast
+        from civitas.reasoning.conversation.recording import recall
 
         past = ConversationPast(record.run_id, record.past)
         if past.begun is not None:

@@ -11,7 +11,9 @@ from civitas.errors import JournalError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.models.protocol import Usage
+from civitas.reasoning.charging import charge
 from civitas.reasoning.conversation.order import Choice, NoChoice
+from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
 from civitas.reasoning.conversational import joined, told_once
@@ -26,122 +28,11 @@ if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
 
-__all__ = ["ConversationPast", "ConversationRecording", "recall", "replayed"]
+__all__ = ["ConversationRecording", "recall", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
 _MARKS = Marks()
-
-
-class ConversationPast:
-    """How far a conversation had come.
-
-    Of each turn only what it added to the transcript is recorded.
-
-    Attributes:
-        begun: what it began with; None if nothing was recorded
-        over: why it ended, if it did and nothing came after it
-        steps: what the participants called in the turns that are over
-        values: what each said in the last of them, as a value
-        turns: of each of them, how many there had been before and what was said
-        chosen: who was chosen for the turn under way, or None
-        questions: what was asked in each part, as the number of an utterance; 0 for another text
-        replies: what those replied who keep no record of their own
-        handed: whom was handed over to in each part
-        told: the numbers of the utterances that each participant was told
-        heard: what was said from outside since that turn
-        answers: how often a model was asked who speaks next, and what it took
-    """
-
-    def __init__(self, run_id: str, entries: Sequence[Entry]) -> None:
-        self.run_id = run_id
-        self.begun: dict[str, Any] | None = None
-        self.over: dict[str, Any] | None = None
-        self.steps: list[Step] = []
-        self.values: dict[str, Any] = {}
-        self.turns: list[tuple[int, list[Utterance]]] = []
-        self.chosen: dict[str, Any] | None = None
-        self.questions: dict[str, int] = {}
-        self.replies: dict[str, Any] = {}
-        self.handed: dict[str, str] = {}
-        self.told: dict[str, list[int]] = {}
-        self.answers: list[tuple[int, Usage]] = []
-        self._state: dict[str, Any] = {}
-        self._said: list[dict[str, Any]] = []
-        self.heard: list[dict[str, Any]] = []
-        for entry in entries:
-            self.over = None
-            try:
-                self._take(entry.kind, entry.data)
-            except (KeyError, TypeError, ValueError) as error:
-                raise StateError(
-                    f"run {run_id!r}: entry {entry.sequence} ({entry.kind}) is not one that this "
-                    f"civitas writes: {type(error).__name__}: {error}"
-                ) from error
-
-    def _take(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "begun":
-            self.begun = data
-            self._state = data["state"]
-            self._said = list(self._state["transcript"])
-        elif kind == "heard":
-            self.heard.append(data)
-        elif kind == "chosen":
-            self.chosen = data
-            self.answers.append((data["answers"], Usage(*data["usage"])))
-        elif kind == "told":
-            self.told.setdefault(data["agent"], []).append(data["number"])
-        elif kind == "asked":
-            self.questions[data["part"]] = data["question"]
-        elif kind == "replied":
-            self.replies[data["part"]] = data["reply"]
-        elif kind == "handed_over":
-            self.handed[data["part"]] = data["to"]
-        elif kind == "turned":
-            self._state = data["state"]
-            self._said.extend(self._state["transcript"])
-            self.heard, self.chosen = [], None
-            self.steps.extend(Step(**each) for each in data["steps"])
-            self.values = data["values"]
-            said = [Utterance.from_json(each) for each in self._state["said"]]
-            self.turns.append((self._state["turns"] - len(said), said))
-        elif kind == "over":
-            self.over = data
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run is over for good."""
-        return self.over is not None and self.over["reason"] in ENDED
-
-    def state(self, agents: Iterable[str], max_kept: int, last: bool) -> ConversationState:
-        """Where it stood.
-
-        Args:
-            agents: the participants
-            max_kept: how many utterances the transcript keeps
-            last: at its end, if that was recorded; else after its last turn, from where it goes on
-
-        Raises:
-            StateError: what was recorded is no state of these participants
-        """
-        data, said, heard = self._state, self._said, self.heard
-        if last and self.over is not None and self.over["state"] is not None:
-            data, heard = self.over["state"], []
-            said = [*said, *data["transcript"]]
-        try:
-            found = ConversationState.from_json(
-                {**data, "transcript": said}, tuple(agents), max_kept
-            )
-        except ValueError as error:
-            raise StateError(f"run {self.run_id!r} cannot be gone on with: {error}") from error
-        for each in heard:
-            found.add(None, each["content"], known_to=each["known_to"])
-        return found
-
-    def reply(self) -> Reply:
-        """The reply that it ended with."""
-        assert self.over is not None
-        return reply_of_json({**self.over, "stop_reason": self.over["reason"]}, self.run_id)
 
 
 class ConversationRecording:
@@ -463,15 +354,8 @@ def _charge(budget: Budget, model: Any, key: str, answers: Sequence[tuple[int, U
     new = answers[_MARKS.get(budget, key) :]
     if not new:
         return
-    from civitas.models.budgeted import BudgetedModel
-
     usage = sum((usage for _, usage in new), Usage())
-    counts = (usage.input_tokens, usage.output_tokens)
-    # Which model of several it was is not recorded: the dearest.
-    models = getattr(model, "models", None) or [model]
-    usd = max(BudgetedModel(each, budget).cost(*counts) for each in models)
-    calls = sum(count for count, _ in new)
-    budget.reserve(tokens=sum(counts), usd=usd, model_calls=calls).settle()
+    charge(budget, model, usage, sum(count for count, _ in new))
     _MARKS.set(budget, key, len(answers))
 
 

@@ -258,6 +258,8 @@ class DualActAgent(ConversationalAgent):
         try:
             await recording.recall()
         except BudgetExceeded as error:
+            if recording.ended is not None:
+                return recording.ended
             progress = recording.progress or Progress(asked.content, asked.thread, asked.run_id)
             late = isinstance(error, DeadlineExceeded)
             progress.over("deadline" if late else "budget", str(error))

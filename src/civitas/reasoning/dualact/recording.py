@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from civitas.journal import Entry, Record
 from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.events import ConclusionReached, DecisionMade
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
+from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.schema import AnswerSchema
@@ -33,7 +35,8 @@ class DualActRecording:
     of the same run; what the others reply is written when they have.
 
     Attributes:
-        progress: how far it had come after its last turn; None if nothing was recorded
+        progress: how far it had come after its last turn, or in the end; None if nothing was
+            recorded
         over: why it ended, if it did and nothing came after it
 
     Raises:
@@ -48,6 +51,7 @@ class DualActRecording:
         self.progress: Progress | None = None
         self.over: dict[str, Any] | None = None
         self._replies: dict[str, Any] = {}
+        self._ends = False
         begun: dict[str, Any] | None = None
         for entry in record.past:
             self.over = None
@@ -59,7 +63,8 @@ class DualActRecording:
                 self._replies[entry.data["part"]] = entry.data["reply"]
             elif entry.kind == "over":
                 self.over = entry.data
-        schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        wanted = None if asked.schema is None else AnswerSchema(asked.schema)
+        schema = None if wanted is None else wanted.json
         program = self._program(schema)
         if begun is None:
             data = {
@@ -72,17 +77,31 @@ class DualActRecording:
             }
             record.note("begun", {**data, "thread": asked.thread, "fingerprint": program})
             return
+        check_kind(record.run_id, "DualActAgent", begun)
         if asked.record is not None:
             program.pop("task")  # whoever made it has recorded that
         check(record.run_id, str(agent.id), begun["fingerprint"], program)
+        if begun["fingerprint"] is None:
+            record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
+        if self.over is not None and self.over["reason"] in ENDED:
+            self.progress = Progress.of_json(self.over["progress"])
+        if self.progress is not None:
+            self._become(self.progress, wanted)
+
+    def _become(self, progress: Progress, wanted: AnswerSchema | None) -> None:
+        """Have what was recorded be of this run, and of the type that is asked for."""
+        progress.run_id = self._record.run_id  # in a copy it is that of the other
+        if wanted is not None:
+            several = len(self._agent.config.reactives) > 1
+            progress.values = [_typed(each, wanted, several) for each in progress.values]
 
     @property
     def ended(self) -> DualActReply | None:
         """The reply, if the run is over for good."""
-        if self.over is None or self.over["reason"] not in ENDED:
+        if self.progress is None or self.over is None or self.over["reason"] not in ENDED:
             return None
-        return _reply(self._record.run_id, self.over)
+        return self.progress.reply([], None)
 
     async def recall(self) -> None:
         """Have the members know what they did in the turns that are over.
@@ -139,16 +158,32 @@ class DualActRecording:
         self._note_over(progress, reply)
         await self._record.commit()
 
-    def broken_off(self, progress: Progress, why: str) -> None:
+    async def broken_off(self, progress: Progress, why: str) -> None:
         """Write down that it was stopped from outside. What cannot be written is logged."""
-        progress.over("cancelled", why)
+        self._note_broken_off(progress, why)
         try:
-            self._note_over(progress, progress.reply([], None))
+            await self._record.commit()
+        except JournalError:
+            self._log_lost()
+
+    def broken_off_now(self, progress: Progress, why: str) -> None:
+        """The same, for where nothing can be awaited."""
+        self._note_broken_off(progress, why)
+        try:
             self._record.commit_now()
         except JournalError:
-            logger.exception("dual act %r: its end is not in the journal", self._agent.id)
+            self._log_lost()
+
+    def _note_broken_off(self, progress: Progress, why: str) -> None:
+        if not self._ends:  # else it had ended, and only its end was still to be written
+            progress.over("cancelled", why)
+            self._note_over(progress, progress.reply([], None))
+
+    def _log_lost(self) -> None:
+        logger.error("dual act %r: its end is not in the journal", self._agent.id)
 
     def _note_over(self, progress: Progress, reply: DualActReply) -> None:
+        self._ends = True
         data = {"reason": reply.stop_reason, "detail": reply.detail, "text": reply.text}
         self._record.note(
             "over", {**data, "value": as_json(reply.value), "progress": progress.to_json()}
@@ -224,10 +259,18 @@ def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:
         raise StateError(
             f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
-    return _reply(run_id, over)
-
-
-def _reply(run_id: str, over: dict[str, Any]) -> DualActReply:
     progress = Progress.of_json(over["progress"])
     progress.run_id = run_id
     return progress.reply([], None)
+
+
+def _typed(value: Any, wanted: AnswerSchema, several: bool) -> Any:
+    """A value that was recorded as JSON, as the type that was asked for."""
+    if value is None:
+        return None
+    if several and isinstance(value, dict):
+        return {id: _typed(each, wanted, False) for id, each in value.items()}
+    try:
+        return wanted.read(json.dumps(value))
+    except Unreadable:
+        return value

@@ -112,8 +112,11 @@ class Rounds:
             logger.exception("run %r of dual act %r stops", self.asked.run_id, self.agent.id)
             self.progress.over("error", str(error))
             return self.progress.reply(self._messages, error)
+        except (Exception, asyncio.CancelledError) as error:
+            await recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
+            raise
         except BaseException as error:
-            recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
+            recording.broken_off_now(self.progress, f"{type(error).__name__}: {error}")
             raise
         return reply
 
@@ -319,7 +322,7 @@ class Rounds:
         if progress.thread is not None:
             options["thread"] = progress.thread
         if _takes(agent, "run_id"):
-            options["run_id"] = progress.run_id
+            options["run_id"] = self._run_id(agent, part)
         alone = not self._speaking
         if alone:
             self._speaking = [agent]
@@ -340,6 +343,14 @@ class Rounds:
         if not isinstance(reply, Reply):
             raise TypeError(f"agent {agent.id!r} gave no Reply but {reply!r:.80}")
         return reply
+
+    def _run_id(self, agent: Any, part: str) -> str | None:
+        """What a turn is known by: one that a member records itself is a run of its own."""
+        run_id = self.progress.run_id
+        if self.recording is not None or getattr(agent, "journal", None) is None:
+            return run_id
+        own = f"{run_id}/{part}"
+        return own if len(own) <= 255 and own.isprintable() else None
 
     async def _streamed(self, agent: Any, text: str, options: dict[str, Any]) -> Any:
         emit = self.asked.emit

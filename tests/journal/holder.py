@@ -1,0 +1,25 @@
+"""A process that works on a run until it is killed: `python -m journal.holder JOURNAL [fork]`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from civitas import Journal, ReActAgent, ScriptedModel
+from civitas.models.protocol import Call
+
+
+def hold() -> None:
+    """Hold it."""
+    child = os.fork() if "fork" in sys.argv else os.getpid()
+    if child:
+        print(child, flush=True)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    model = ScriptedModel([Call("c", "hold", {})])
+    agent = ReActAgent("a", model, actions=[hold], journal=Journal(sys.argv[1]))
+    agent.reply_sync("go", run_id="R")

@@ -1,0 +1,238 @@
+"""The programs whose processes are killed, and the process that starts them: it forks each, so that
+a hundred of them take seconds.
+
+Run as `python -m journal.program`, it reads a job as a line of JSON and answers how the process of
+that job ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from civitas import DualActAgent, DualActConfig, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from civitas.action import action
+from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.reasoning.dualact.progress import DualActReply
+from civitas.reasoning.reply import Reply
+from civitas.sqlitefile import SQLiteConnection
+
+RUN = "R"
+TASK = "Move the money."
+WIDTH = 24
+ACTIONS = ("transfer", "post", "look")
+
+
+def kill() -> None:
+    """Be gone, as by kill -9."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Effects:
+    """What the actions did, in a file outside: a line of one length for each begin and end."""
+
+    def __init__(self, path: Path, fatal: str | None) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._fatal = fatal
+
+    def note(self, what: str) -> None:
+        os.write(self._fd, what.ljust(WIDTH - 1).encode() + b"\n")
+        os.fsync(self._fd)
+        if what == self._fatal:
+            kill()
+
+
+class Counting(SQLiteConnection):
+    """Counts the transactions that write to one of the files, and kills the process at one."""
+
+    files: tuple[str, ...] = ()
+    commits = 0
+    fatal: tuple[int, str] | None = None
+
+    def __init__(self, database: Any, *args: Any, **options: Any) -> None:
+        super().__init__(database, *args, **options)
+        self._counts = any(f"/{file}?" in str(database) for file in self.files)
+        self._writes = False
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if sql.startswith("BEGIN"):
+            self._writes = self._counts and "IMMEDIATE" in sql
+        if sql != "COMMIT" or not self._writes:
+            return super().execute(sql, *args)
+        Counting.commits += 1
+        if self.fatal == (Counting.commits, "before"):
+            kill()
+        done = super().execute(sql, *args)
+        if self.fatal == (Counting.commits, "after"):
+            kill()
+        return done
+
+
+def watch(files: tuple[str, ...], fatal: tuple[int, str] | None) -> None:
+    """Have every connection of this process be one that counts."""
+    real = sqlite3.connect
+
+    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+        made: sqlite3.Connection = real(*args, **{**options, "factory": Counting})
+        return made
+
+    sqlite3.connect = connect  # type: ignore[assignment]
+    Counting.files, Counting.fatal = files, fatal
+
+
+def tools(effects: Effects) -> list[Any]:
+    @action
+    async def transfer(n: int) -> str:
+        """Move some money."""
+        effects.note(f"begin transfer {n}")
+        await asyncio.sleep(0)
+        effects.note(f"end transfer {n}")
+        return f"moved {n}"
+
+    @action
+    def post(n: int) -> str:
+        """Post a letter."""
+        effects.note(f"begin post {n}")
+        effects.note(f"end post {n}")
+        return f"posted {n}"
+
+    @action(idempotent=True)
+    async def look(n: int) -> str:
+        """Look at the account."""
+        effects.note(f"begin look {n}")
+        await asyncio.sleep(0)
+        effects.note(f"end look {n}")
+        return f"saw {n}"
+
+    return [transfer, post, look]
+
+
+def call(number: int, name: str, n: int) -> Call:
+    return Call(f"c{number}", name, {"n": n})
+
+
+def says(*calls: Call, text: str = "") -> ModelReply:
+    return ModelReply(text, calls, Usage(10, 5))
+
+
+def react(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
+    script = [
+        says(call(1, "transfer", 1), call(2, "look", 1), call(3, "post", 1)),
+        says(call(4, "post", 2)),
+        says(call(5, "burn", 1)),  # which it has not
+        says(call(6, "look", 2)),
+        says(call(7, "transfer", 2), call(8, "transfer", 3)),
+        says(text="All is moved."),
+    ]
+    return ReActAgent(
+        "teller",
+        ScriptedModel(script),
+        actions=tools(effects),
+        memory=SQLiteMemory(folder / "memory"),
+        journal=journal,
+    )
+
+
+def dual(folder: Path, journal: Journal, effects: Effects) -> DualActAgent:
+    def decision(name: str, instruction: Any) -> ModelReply:
+        made = {"action": name, "new_instruction": instruction, "reasoning": "so"}
+        return says(text=json.dumps(made))
+
+    def worker(id: str, first: int) -> ReActAgent:
+        script = [
+            says(call(1, "transfer", first), call(2, "look", first)),
+            says(text=f"{id} moved it."),
+            says(call(3, "post", first)),
+            says(text=f"{id} posted it."),
+        ]
+        return ReActAgent(
+            id,
+            ScriptedModel(script),
+            actions=tools(effects),
+            memory=SQLiteMemory(folder / "memory", id),
+        )
+
+    human = ReActAgent(
+        "boss",
+        ScriptedModel(
+            [
+                decision("CONTINUE", ["the left", "the right"]),
+                says(text="well"),  # no decision: asked once more
+                decision("REDIRECT", "post it"),
+                decision("TERMINATE", ""),
+            ]
+        ),
+        memory=SQLiteMemory(folder / "memory", "boss"),
+    )
+    config = DualActConfig(human=human, reactive=[worker("left", 1), worker("right", 2)])
+    return DualActAgent(config, "pair", journal=journal)
+
+
+PROGRAMS: dict[str, Callable[[Path, Journal, Effects], Any]] = {"react": react, "dual": dual}
+THREADS = {"react": ("default",), "dual": ("boss", "left", "right")}
+
+
+def as_data(reply: Reply) -> dict[str, Any]:
+    """A reply without what no two runs have in common."""
+    steps = [
+        [step.iteration, step.action, step.args, step.result.get("result"), step.error]
+        for step in reply.steps
+    ]
+    data: dict[str, Any] = {
+        "text": reply.text,
+        "value": reply.value,
+        "messages": reply.messages,
+        "steps": steps,
+        "usage": [reply.usage.input_tokens, reply.usage.output_tokens],
+        "stop_reason": reply.stop_reason,
+        "run_id": reply.run_id,
+    }
+    if isinstance(reply, DualActReply):
+        data["steps"] = sorted(steps, key=str)  # of several at once
+        data["r_runs"] = reply.r_runs
+        data["decisions"] = [[each.action.value, each.reasoning] for each in reply.decisions]
+        data["conclusions"] = [each.summary for each in reply.conclusions]
+    return data
+
+
+def do(job: dict[str, Any]) -> None:
+    """Begin the run, or go on with it; or be killed meanwhile."""
+    folder = Path(job["folder"])
+    fatal = job.get("commit")
+    watch(tuple(job.get("files", ("journal",))), None if fatal is None else tuple(fatal))
+    effects = Effects(folder / "effects", job.get("effect"))
+    durability = job.get("durability", "process")
+    with Journal(folder / "journal", durability=durability) as journal:
+        agent = PROGRAMS[job["program"]](folder, journal, effects)
+        reply = agent.reply_sync(TASK, run_id=job.get("run", RUN))
+    said = {"reply": as_data(reply), "commits": Counting.commits}
+    (folder / "reply.json").write_text(json.dumps(said))
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                do(job)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Commits: who returns from one can rely on what was noted, cancelled or not."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from civitas.errors import JournalError
+from civitas.models.protocol import Call
+from journal.crash import locked, on_a_loop, settled
+
+
+async def begun(journal: Journal, run: str = "R") -> Any:
+    return await journal.begin(run, "ReActAgent", "a", "task")
+
+
+@on_a_loop
+async def test_a_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        record = await begun(journal)
+        one, other = record.part("one"), record.part("other")
+        with locked(journal.path):
+            one.note("asked", {})
+            other.note("started", {})
+            first = asyncio.ensure_future(one.commit())
+            await settled()
+            second = asyncio.ensure_future(other.commit())
+            await settled()
+            assert not first.done()
+            assert not second.done()
+        await asyncio.gather(first, second)
+        assert [entry.path for entry in journal.entries("R")] == ["one", "other"]
+        record.close()
+
+
+@on_a_loop
+async def test_what_could_not_be_written_is_not_followed_by_anything_even_if_cancelled(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j", timeout=0.1) as journal:
+        record = await begun(journal)
+        with locked(journal.path):
+            record.note("asked", {})
+            commit = asyncio.ensure_future(record.commit())
+            await settled()
+            commit.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await commit
+        record.note("answered", {})
+        with pytest.raises(JournalError, match="locked"):
+            await record.commit()
+        record.close()
+        assert journal.entries("R") == []
+
+
+@pytest.fixture
+def often_switching() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Locking:
+    """An action that returns while another program has locked the journal."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.returned = asyncio.Event()
+        self.other: sqlite3.Connection | None = None
+
+    async def __call__(self) -> str:
+        self.other = sqlite3.connect(self.path, isolation_level=None)
+        self.other.execute("BEGIN IMMEDIATE")
+        self.returned.set()
+        return "locked"
+
+    def let_go(self) -> None:
+        assert self.other is not None
+        self.other.close()
+
+
+def locking_agent(journal: Journal, tmp_path: Path, *answers: Any) -> tuple[ReActAgent, Locking]:
+    lock = Locking(journal.path)
+
+    async def act() -> str:
+        """Act."""
+        return await lock()
+
+    model = ScriptedModel([Call("c", "act", {}), *answers])
+    memory = SQLiteMemory(tmp_path / "m")
+    return ReActAgent("a", model, actions=[act], memory=memory, journal=journal), lock
+
+
+@on_a_loop
+async def test_what_an_interruption_finds_being_written_is_remembered(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent, lock = locking_agent(journal, tmp_path, "Yes.")
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await lock.returned.wait()
+        await settled()
+        agent.interrupt("Quick!")
+        await settled()
+        lock.let_go()
+        reply = await task
+        assert reply.stop_reason == "done"
+        assert [message["content"] for message in reply.messages] == [
+            "go",
+            "",
+            "locked",
+            "Quick!",
+            "Yes.",
+        ]
+        assert list(agent.memory.messages()) == reply.messages  # type: ignore[attr-defined]
+        agent.memory.close()  # type: ignore[attr-defined]
+
+
+@on_a_loop
+async def test_what_a_cancellation_finds_being_written_is_remembered(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent, lock = locking_agent(journal, tmp_path, "Yes.")
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await lock.returned.wait()
+        await settled()
+        task.cancel()
+        await settled()
+        lock.let_go()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        reply = await agent.reply("go", run_id="R")
+        assert [message["content"] for message in reply.messages] == ["go", "", "locked", "Yes."]
+        assert list(agent.memory.messages()) == reply.messages  # type: ignore[attr-defined]
+        agent.memory.close()  # type: ignore[attr-defined]
+
+
+@on_a_loop
+async def test_a_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", timeout=5) as journal:
+        began = asyncio.Event()
+
+        async def act() -> None:
+            """Act."""
+            began.set()
+            await asyncio.Event().wait()
+
+        agent = ReActAgent(
+            "a", ScriptedModel([Call("c", "act", {})]), actions=[act], journal=journal
+        )
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await began.wait()
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        with locked(journal.path):
+            task.cancel()
+            await settled()
+            assert loop.time() - before < 2
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.run("R").state == "cancelled"
+
+
+@on_a_loop
+async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "j", isolation_level=None)
+
+    asked = asyncio.Event()
+
+    def last(messages: Any, actions: Any) -> str:
+        other.execute("BEGIN IMMEDIATE")
+        asked.set()
+        return "Yes."
+
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel([last]), journal=journal)
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await asked.wait()
+        await settled()
+        task.cancel()
+        await settled()
+        other.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.run("R").state == "done"
+        reply = await agent.reply("go", run_id="R")
+        assert (reply.text, reply.stop_reason) == ("Yes.", "done")
+
+
+def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+
+        async def too_late() -> None:
+            task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+            await settled()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        with locked(journal.path):
+            asyncio.run(too_late())
+        # Written after it, so the one that was abandoned is over.
+        assert agent.reply_sync("go", run_id="other").text == "Yes."
+        agent.model = ScriptedModel(["Yes."])
+        assert agent.reply_sync("go", run_id="R").text == "Yes."
+
+
+@on_a_loop
+async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
+    tmp_path: Path, often_switching: None
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 200), journal=journal)
+        for number in range(30):
+            with locked(journal.path):
+                # More threads than one want the file when it is let go.
+                tasks = []
+                for _ in range(4):
+                    task = asyncio.ensure_future(agent.reply("go", run_id=f"R{number}"))
+                    await settled()
+                    task.cancel()
+                    tasks.append(task)
+                last = asyncio.ensure_future(agent.reply("go", run_id=f"R{number}"))
+                await settled()
+            assert (await last).text == "Yes."
+            for task in tasks:
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+
+@on_a_loop
+async def test_when_the_journal_fails_no_action_runs_on(tmp_path: Path) -> None:
+    cancelled = []
+    with Journal(tmp_path / "j", timeout=0.1) as journal:
+        lock = Locking(journal.path)
+
+        async def act() -> str:
+            """Act."""
+            return await lock()
+
+        async def wait() -> None:
+            """Wait for ever."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(True)
+
+        model = ScriptedModel([[Call("c", "act", {}), Call("d", "wait", {})]])
+        agent = ReActAgent("a", model, actions=[act, wait], journal=journal)
+        reply = await agent.reply("go", run_id="R")
+        lock.let_go()
+        assert reply.stop_reason == "error"
+        assert isinstance(reply.error, JournalError)
+        assert cancelled == [True]
+        # Nobody knows what came of the two: neither could be written.
+        assert [doubt.action for doubt in journal.in_doubt("R")] == ["act", "wait"]

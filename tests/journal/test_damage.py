@@ -1,0 +1,240 @@
+"""What is not as it was written is noticed and named; and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from civitas import Journal, ReActAgent, ScriptedModel
+from civitas.errors import CivitasError, JournalError, NoSuchRun
+from civitas.journal.file import APPLICATION, MIGRATIONS
+from civitas.models.protocol import Call
+from civitas.sqlitefile import SQLiteFile
+
+
+def run(path: Path) -> None:
+    with Journal(path) as journal:
+        assert agent(journal).reply_sync("go", run_id="R").text == "Yes."
+
+
+def agent(journal: Journal) -> ReActAgent:
+    def act(what: str) -> str:
+        """Act."""
+        return what
+
+    script = [Call("c", "act", {"what": "x" * 3000}), Call("c", "act", {"what": "y"}), "Yes."]
+    return ReActAgent("a", ScriptedModel(script), actions=[act], journal=journal)
+
+
+def change(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        assert db.execute(sql).rowcount
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    (
+        ("UPDATE entries SET data = replace(data, 'yes', 'no') || ' ' WHERE sequence = 3", "3"),
+        ("UPDATE entries SET at = at + 1 WHERE sequence = 4", "4"),
+        ("UPDATE entries SET kind = 'over' WHERE sequence = 4", "4"),
+        ("UPDATE entries SET path = 'x' WHERE sequence = 4", "4"),
+        ("UPDATE entries SET sum = x'00' WHERE sequence = 5", "5"),
+        ("DELETE FROM entries WHERE sequence = 1", "1"),
+        ("DELETE FROM entries WHERE sequence = 6", "6"),
+        ("DELETE FROM entries WHERE sequence = 19", "19"),
+        ("DELETE FROM entries WHERE sequence > 8", "9"),
+        ("DELETE FROM entries", "1"),
+    ),
+)
+def test_an_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str) -> None:
+    path = tmp_path / "j"
+    run(path)
+    change(path, sql)
+    with Journal(path) as journal:
+        for use in (
+            lambda: journal.entries("R"),
+            lambda: journal.in_doubt("R"),
+            lambda: journal.replay("R"),
+            lambda: journal.fork("R"),
+            lambda: journal.decide("R", repeat=True),
+            lambda: agent(journal).reply_sync("go", run_id="R"),
+        ):
+            with pytest.raises(JournalError, match=f"damaged.*entry {told} of run 'R'"):
+                use()
+        assert journal.run("R").state == "done"  # nobody holds it
+        assert agent(journal).reply_sync("go", run_id="other").text == "Yes."
+
+
+def test_any_byte_that_is_changed_is_noticed_or_changes_nothing_that_was_recorded(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "j"
+    run(path)
+    with Journal(path) as journal:
+        whole = journal.entries("R")
+    good = path.read_bytes()
+    places = random.Random(1).sample(range(100, len(good)), 300)
+    noticed = 0
+    for place in places:
+        bad = bytearray(good)
+        bad[place] ^= 0x41
+        for name in os.listdir(tmp_path):
+            if name.startswith("j-"):
+                (tmp_path / name).unlink()
+        path.write_bytes(bad)
+        try:
+            with Journal(path) as journal:
+                assert journal.entries("R") == whole, place
+        except (JournalError, NoSuchRun):
+            noticed += 1
+    assert noticed > 50
+
+
+def cut(path: Path) -> None:
+    run(path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def of_another(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE runs (id TEXT)")
+        db.commit()
+
+
+def of_a_memory(path: Path) -> None:
+    from civitas import SQLiteMemory
+
+    with SQLiteMemory(path) as memory:
+        memory.add_memory({"role": "user", "content": "x"})
+
+
+def of_text(path: Path) -> None:
+    path.write_text("Dear diary, " * 100)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    (
+        (cut, "damaged"),
+        (of_another, "another program's"),
+        (of_a_memory, "another program's"),
+        (of_text, "no journal but another kind of file"),
+        (Path.mkdir, "it is no file"),
+    ),
+)
+def test_a_file_that_is_no_journal_is_named_and_left(
+    tmp_path: Path, make: Callable[[Path], None], told: str
+) -> None:
+    path = tmp_path / "j"
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(JournalError, match=told) as refused:
+        Journal(path)
+    assert refused.value.path == str(path)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+    with pytest.raises(JournalError, match=told):
+        ReActAgent("a", ScriptedModel([]), journal=path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="there is no folder"):
+        Journal(tmp_path / "none" / "j")
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_may_not_be_written_is_named_and_left() -> None:
+    # In a process without root's rights, for whom nothing is read-only.
+    program = (
+        "import os, sys\n"
+        "from civitas import Journal\n"
+        "from civitas.errors import JournalError\n"
+        "path = sys.argv[1] + '/j'\n"
+        "Journal(path).close()\n"
+        "os.chmod(path, 0o444)\n"
+        "os.chmod(sys.argv[1], 0o555)\n"
+        "if os.getuid() == 0:\n"
+        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "for name in (path, sys.argv[1] + '/new'):\n"
+        "    try:\n"
+        "        Journal(name)\n"
+        "    except JournalError as error:\n"
+        "        print(error.path == name, error.reason)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", program, folder], capture_output=True, text=True, check=False
+        )
+        assert os.listdir(folder) == ["j"]
+    assert done.stderr == ""
+    told = "may not be written to, where SQLite keeps files beside this one: change its permissions"
+    first, second = done.stdout.splitlines()
+    assert first.startswith("True")
+    assert told in first
+    assert second.startswith("True")
+    assert told in second
+
+
+def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        journal.close()
+        with pytest.raises(JournalError, match="closed"):
+            agent(journal).reply_sync("go", run_id="R")
+
+
+@pytest.mark.parametrize("run_id", ("", "x" * 256, "a\nb", "\ud800"))
+def test_an_id_that_is_none_is_refused(tmp_path: Path, run_id: str) -> None:
+    with Journal(tmp_path / "j") as journal:
+        with pytest.raises((ValueError, CivitasError)):
+            agent(journal).reply_sync("go", run_id=run_id)
+        assert journal.runs() == []
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for use in (journal.run, journal.entries, journal.replay, journal.in_doubt, journal.fork):
+            with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
+                use("R")
+        with pytest.raises(NoSuchRun):
+            journal.decide("R", repeat=True)
+        assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
+        with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
+            journal.run("R")
+
+
+class Overtaken(sqlite3.Connection):
+    """A connection beside which another process makes the file, while this one looks at it."""
+
+    make: Callable[[], object] | None = None
+
+    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+        done = super().execute(sql, *args)
+        if sql == "PRAGMA application_id" and self.make is not None:
+            make, self.make = self.make, None
+            rows = done.fetchall()
+            make()
+            return super().execute(f"SELECT {rows[0][0]}")
+        return done
+
+
+def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    real = SQLiteFile(
+        path,
+        kind="journal",
+        maker="Journal",
+        application=APPLICATION,
+        migrations=MIGRATIONS,
+        error=JournalError,
+    )
+    with closing(sqlite3.connect(path, factory=Overtaken)) as connection:
+        connection.make = lambda: Journal(path).close()
+        assert real.is_current(connection)

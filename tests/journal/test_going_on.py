@@ -1,0 +1,556 @@
+"""Going on with a run, in this process or in another: what is known, asked, permitted and spent."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Budget,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    Memory,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
+from civitas.action import ACCESS_REQUESTED, Action, ActionRegistry, action
+from civitas.approval import CallbackApprover
+from civitas.errors import RunMismatch
+from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.reasoning.reply import Reply
+from journal.crash import Crashing, on_a_loop, settled
+
+
+def call(name: str, number: int = 1, **args: Any) -> ModelReply:
+    return ModelReply("", (Call(f"c{number}", name, args),), Usage(10, 5))
+
+
+def said(text: str) -> ModelReply:
+    return ModelReply(text, (), Usage(10, 5))
+
+
+def contents(reply: Reply) -> list[str]:
+    return [str(message["content"]) for message in reply.messages]
+
+
+class Crash:
+    """An agent with an action in which its process ends, and others that go on from there."""
+
+    def __init__(self, folder: Path, *script: Any, **options: Any) -> None:
+        self.journal = Journal(folder / "before")
+        self.after = Journal(folder / "made")  # where copies go is made by a journal of its own
+        self.after.close()
+        self.folder = folder
+        self.script = script
+        self.options = options
+        self.act = Crashing(self.journal, folder / "after")
+
+    def agent(self, journal: Journal, **options: Any) -> ReActAgent:
+        act = self.act
+
+        @action(**options.pop("act", self.options.get("act", {})))
+        def act_on(what: int) -> str:
+            """Act."""
+            return act(what)
+
+        given = {key: value for key, value in self.options.items() if key != "act"} | options
+        given.setdefault("actions", [act_on])
+        hooks = given.pop("hooks", ())
+        agent = ReActAgent("a", ScriptedModel(self.script), journal=journal, **given)
+        for kind, hook in hooks:
+            agent.register_hook(kind, "h", hook)
+        return agent
+
+    def before(self, **options: Any) -> Reply:
+        return self.agent(self.journal, **options).reply_sync("go", run_id="R")
+
+    def crashed(self) -> Journal:
+        """The journal that the next process finds."""
+        return Journal(self.folder / "after")
+
+
+# -- in doubt --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeat", (True, False))
+def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -> None:
+    crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
+    unbroken = crash.before()
+    with crash.crashed() as journal:
+        assert journal.run("R").state == "stopped"
+        reply = crash.agent(journal).reply_sync("go", run_id="R")
+        assert (reply.stop_reason, crash.act.called) == ("in_doubt", [1])
+        assert '"act_on" {"what":1}' in reply.detail.replace(" ", "").replace(
+            '"act_on"', '"act_on" '
+        )
+        assert journal.run("R").state == "in_doubt"
+        (doubt,) = journal.decide("R", repeat=repeat)
+        assert (doubt.action, doubt.args, str(doubt)) == (
+            "act_on",
+            {"what": 1},
+            'act_on {"what":1}',
+        )
+        reply = crash.agent(journal).reply_sync("go", run_id="R")
+        assert reply.stop_reason == "done"
+        if repeat:
+            assert crash.act.called == [1, 1]
+            assert reply.messages == unbroken.messages
+        else:
+            assert crash.act.called == [1]
+            assert reply.steps[0].error is not None
+            assert "skipped" in reply.steps[0].error
+        assert journal.replay("R") == reply
+
+
+def test_one_that_is_idempotent_is_simply_executed_again(tmp_path: Path) -> None:
+    crash = Crash(tmp_path, call("act_on", what=1), "Yes.", act={"idempotent": True})
+    crash.before()
+    with crash.crashed() as journal:
+        assert journal.in_doubt("R") == []
+        assert crash.agent(journal).reply_sync("go", run_id="R").text == "Yes."
+    assert crash.act.called == [1, 1]
+
+
+def test_one_in_doubt_whose_action_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+    crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
+    crash.before()
+    with crash.crashed() as journal:
+        copy = journal.fork("R")
+        agent = crash.agent(journal, actions=[])
+        reply = agent.reply_sync("go", run_id=copy)
+        assert reply.stop_reason in ("in_doubt", "error")
+        assert "act_on" in reply.detail
+        assert [doubt.action for doubt in journal.in_doubt(copy)] == ["act_on"]
+
+
+# -- hooks and approvals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("idempotent", (True, False))
+def test_a_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempotent: bool) -> None:
+    def one_more(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
+        return {**about, "args": {"what": about["args"]["what"] + 1}}
+
+    crash = Crash(
+        tmp_path,
+        call("act_on", what=1),
+        "Yes.",
+        act={"idempotent": idempotent},
+        hooks=[("pre_acting", one_more)],
+    )
+    unbroken = crash.before()
+    assert crash.act.called == [2]
+    with crash.crashed() as journal:
+        journal.decide("R", repeat=True)
+        reply = crash.agent(journal).reply_sync("go", run_id="R")
+    assert crash.act.called == [2, 2]
+    assert reply.messages == unbroken.messages
+    assert reply.steps[0].args == {"what": 2}
+
+
+def test_what_was_begun_is_repeated_as_it_was_whatever_a_hook_makes_of_it_now(
+    tmp_path: Path,
+) -> None:
+    numbers = iter(range(100, 200))
+
+    def any_number(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
+        return {**about, "args": {"what": next(numbers)}}
+
+    crash = Crash(tmp_path, call("act_on", what=1), "Yes.", hooks=[("pre_acting", any_number)])
+    crash.before()
+    with crash.crashed() as journal:
+        journal.decide("R", repeat=True)
+        crash.agent(journal).reply_sync("go", run_id="R")
+    assert crash.act.called == [100, 100]
+
+
+@pytest.mark.parametrize("policy", (True, False))
+def test_what_was_permitted_is_not_asked_about_again(tmp_path: Path, policy: bool) -> None:
+    asked: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        asked.append(request)
+        return policy
+
+    options = {"access_policy": ACCESS_REQUESTED, "idempotent": True}
+    crash = Crash(
+        tmp_path,
+        call("act_on", what=1),
+        call("act_on", 2, what=2),
+        "Yes.",
+        act=options,
+        approver=CallbackApprover(approve),
+    )
+    crash.before()
+    assert len(asked) == 2
+    if not policy:
+        assert crash.act.called == []
+        return
+    with crash.crashed() as journal:
+        crash.agent(journal).reply_sync("go", run_id="R")
+    assert crash.act.called == [1, 2, 1, 2]
+    assert len(asked) == 3  # the second had not begun
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Equal(Memory):
+    """A memory that is compared by what is in it, and so has no hash."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("memory", (Memory, Equal))
+def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: Any) -> None:
+    kept = memory()
+    with Journal(tmp_path / "j") as journal:
+        model = ScriptedModel([ValueError("down"), "Yes."])
+        agent = ReActAgent("a", model, memory=kept, journal=journal)
+        assert agent.reply_sync("go", run_id="R").stop_reason == "error"
+        reply = agent.reply_sync("go", run_id="R")
+        assert contents(reply) == ["go", "Yes."]
+        assert agent.reply_sync("go", run_id="R") == reply
+        assert kept.items == reply.messages
+
+
+def test_memories_that_are_equal_are_each_told(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for number in range(2):
+            memory = Equal()
+            agent = ReActAgent("a", ScriptedModel(["Yes."]), memory=memory, journal=journal)
+            reply = agent.reply_sync("go", run_id="R")
+            assert memory.items == reply.messages, number
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def test_a_model_that_was_being_asked_when_the_process_ended_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        def answer(messages: Any, actions: Any) -> str:
+            return crashing("answer")
+
+        budget = Budget(model_calls=10)
+        agent = ReActAgent("a", ScriptedModel([answer]), journal=journal, budget=budget)
+        agent.reply_sync("go", run_id="R")
+        agent.reply_sync("go", run_id="R")
+        assert budget.spent.model_calls == 1
+    with Journal(tmp_path / "after") as journal:
+        budget = Budget(model_calls=10)
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal, budget=budget)
+        assert agent.reply_sync("go", run_id="R").text == "Yes."
+        assert budget.spent.model_calls == 2
+
+
+def test_what_was_refused_for_want_of_budget_counts_nothing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        script = [call("act_on", what=1), "Yes."]
+
+        def act_on(what: int) -> None:
+            """Act."""
+
+        agent = ReActAgent(
+            "a",
+            ScriptedModel(script),
+            actions=[act_on],
+            journal=journal,
+            budget=Budget(model_calls=1),
+        )
+        assert agent.reply_sync("go", run_id="R").stop_reason == "budget"
+        budget = Budget(model_calls=10)
+        agent = ReActAgent(
+            "a", ScriptedModel(script), actions=[act_on], journal=journal, budget=budget
+        )
+        assert agent.reply_sync("go", run_id="R").text == "Yes."
+        assert budget.spent.model_calls == 2
+
+
+def test_a_run_that_took_more_than_was_reserved_is_counted_in_full(tmp_path: Path) -> None:
+    model = lambda: ScriptedModel([ModelReply("Yes.", (), Usage(900, 900))], max_tokens=10)  # noqa: E731
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", model(), journal=journal, budget=Budget(tokens=1000))
+        first = agent.reply_sync("go", run_id="R")
+        assert first.text == "Yes."
+        budget = Budget(tokens=1000)
+        agent = ReActAgent("a", model(), journal=journal, budget=budget)
+        again = agent.reply_sync("go", run_id="R")
+        assert (again.text, again.stop_reason) == (first.text, first.stop_reason)
+        assert budget.spent.tokens == 1800
+        assert agent.reply_sync("go", run_id="other").stop_reason == "budget"
+
+
+def test_what_the_process_before_has_spent_counts(tmp_path: Path) -> None:
+    limits = {"model_calls": 3, "tokens": 100_000, "actions": 3}
+    crash = Crash(
+        tmp_path,
+        call("act_on", what=1),
+        call("act_on", 2, what=2),
+        "Yes.",
+        act={"idempotent": True},
+    )
+    first = Budget(**limits)
+    crash.before(budget=first)
+    assert (first.spent.model_calls, first.spent.actions) == (3, 2)
+    with crash.crashed() as journal:
+        second = Budget(**limits)
+        reply = crash.agent(journal, budget=second).reply_sync("go", run_id="R")
+        assert reply.stop_reason == "done"
+        assert (second.spent.model_calls, second.spent.actions) == (3, 3)
+        assert second.spent.tokens == first.spent.tokens
+        # Asked once more in this process, nothing is counted again.
+        crash.agent(journal, budget=second).reply_sync("go", run_id="R")
+        assert second.spent.model_calls == 3
+        third = Budget(model_calls=1)
+        late = crash.agent(journal, budget=third).reply_sync("go", run_id="R")
+        assert late.text == "Yes."  # it has ended, and takes nothing
+
+
+# -- another program -------------------------------------------------------------------------------
+
+
+def test_a_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        def agent(prompt: str, *script: Any) -> ReActAgent:
+            return ReActAgent("a", ScriptedModel(script), system_prompt=prompt, journal=journal)
+
+        agent("one", ValueError("down")).reply_sync("go", run_id="R")
+        with pytest.raises(RunMismatch, match="system prompt"):
+            agent("two").reply_sync("go", run_id="R")
+        copy = journal.fork("R")
+        assert (
+            agent("two", 0, ValueError("down")).reply_sync("go", run_id=copy).stop_reason == "error"
+        )
+        with pytest.raises(RunMismatch, match="system prompt"):
+            agent("three").reply_sync("go", run_id=copy)
+
+
+def test_a_copy_of_a_dual_act_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        def pair(prompt: str) -> DualActAgent:
+            config = DualActConfig(
+                human=ReActAgent("h", ScriptedModel([ValueError("down")])),
+                reactive=ReActAgent("r", ScriptedModel([])),
+                human_decision_prompt=prompt,
+            )
+            return DualActAgent(config, journal=journal)
+
+        pair("one").reply_sync("go", run_id="R")
+        with pytest.raises(RunMismatch, match="human decision prompt"):
+            pair("two").reply_sync("go", run_id="R")
+        copy = journal.fork("R")
+        pair("two").reply_sync("go", run_id=copy)
+        with pytest.raises(RunMismatch, match="human decision prompt"):
+            pair("three").reply_sync("go", run_id=copy)
+
+
+def test_members_with_journals_of_their_own_record_each_turn_as_a_run(tmp_path: Path) -> None:
+    def decision(name: str) -> str:
+        return f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}'
+
+    with Journal(tmp_path / "j") as journal:
+        human = ReActAgent(
+            "h",
+            ScriptedModel([decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]),
+            journal=journal,
+        )
+        worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
+        pair = DualActAgent(DualActConfig(human=human, reactive=worker))
+        reply = pair.reply_sync("go", run_id="R")
+        assert (reply.stop_reason, reply.text) == ("terminated", "Two.")
+        assert [outline.state for outline in journal.runs()] == ["done"] * 5
+
+
+# -- what is left over -----------------------------------------------------------------------------
+
+
+def test_a_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files()
+    for number in range(5):
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=tmp_path / f"{number}")
+        assert agent.reply_sync("go").text == "Yes."
+        del agent
+    # The thread that opened the last one may still be letting go of it.
+    deadline = time.monotonic() + 10
+    while open_files() != before and time.monotonic() < deadline:
+        os.sched_yield()
+    assert open_files() == before
+
+
+@on_a_loop
+async def test_a_cancelled_action_is_not_executed_again(tmp_path: Path) -> None:
+    began = asyncio.Event()
+    called: list[int] = []
+
+    async def act() -> None:
+        """Act."""
+        called.append(1)
+        began.set()
+        await asyncio.Event().wait()
+
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+        script = [call("act"), "Yes."]
+        agent = ReActAgent(
+            "a", ScriptedModel(script), actions=[act], memory=memory, journal=journal
+        )
+        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+        await began.wait()
+        task.cancel()
+        await settled()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.run("R").state == "cancelled"
+        reply = await agent.reply("go", run_id="R")
+        assert (reply.text, called) == ("Yes.", [1])
+        assert reply.steps[0].error is not None
+        assert "cancelled" in reply.steps[0].error
+        assert list(memory.messages()) == reply.messages
+        assert journal.replay("R") == reply
+
+
+def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
+    class Thing:
+        def __str__(self) -> str:
+            return "a thing"
+
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        def given(what: str) -> Any:
+            """Give it."""
+            return {"thing": Thing(), "torn": "\ud83d", "path": Path("/x")}[what]
+
+        script = [
+            [
+                Call("a", "given", {"what": "thing"}),
+                Call("b", "given", {"what": "torn"}),
+                Call("c", "given", {"what": "path"}),
+                Call("d", "slow", {}),
+            ],
+            "Yes.",
+        ]
+
+        async def slow() -> str:
+            """End last."""
+            await settled(lambda: sum(e.kind == "ended" for e in journal.entries("R")) >= 3)
+            return crashing("slow")
+
+        registry = ActionRegistry()
+        for function in (given, Action("slow", slow, idempotent=True)):
+            registry.register(function)
+        agent = ReActAgent("a", ScriptedModel(script), actions=registry, journal=journal)
+        unbroken = agent.reply_sync("go", run_id="R")
+        assert contents(unbroken) == ["go", "", "a thing", "?", "/x", "did slow", "Yes."]
+        with Journal(tmp_path / "after") as after:
+            agent = ReActAgent("a", ScriptedModel(script), actions=registry, journal=after)
+            assert agent.reply_sync("go", run_id="R").messages == unbroken.messages
+
+
+def test_what_was_refused_is_never_executed(tmp_path: Path) -> None:
+    permits = False
+    called: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        @action(access_policy=ACCESS_REQUESTED)
+        def burn() -> None:
+            """Burn it."""
+            called.append("burn")
+
+        @action(idempotent=True)
+        async def look() -> str:
+            """Look, once the other was refused."""
+            await settled(lambda: any(entry.kind == "ended" for entry in journal.entries("R")))
+            return crashing("look")
+
+        def agent(journal: Journal) -> ReActAgent:
+            script = [[Call("a", "burn", {}), Call("b", "look", {})], "Yes."]
+            return ReActAgent(
+                "a",
+                ScriptedModel(script),
+                actions=[burn, look],
+                approver=CallbackApprover(lambda request: permits),
+                journal=journal,
+            )
+
+        unbroken = agent(journal).reply_sync("go", run_id="R")
+        assert unbroken.steps[0].error == '"burn" not permitted'
+        permits = True
+        with Journal(tmp_path / "after") as after:
+            reply = agent(after).reply_sync("go", run_id="R")
+        assert reply.messages == unbroken.messages
+        assert called == []
+
+
+def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
+    def decision(name: str) -> ModelReply:
+        return said(f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}')
+
+    def pair(journal: Journal, budget: Budget) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        script = [call("act", what=1), said("One.")]
+        acts = [Action("act", crashing, idempotent=True)]
+        worker = ReActAgent("r", ScriptedModel(script), actions=acts)
+        config = DualActConfig(human=human, reactive=worker)
+        return DualActAgent(config, journal=journal, budget=budget)
+
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+        first = Budget(model_calls=9, tokens=100_000, actions=9)
+        whole = pair(journal, first)
+        assert whole.reply_sync("go", run_id="R").text == "One."
+        assert (first.spent.model_calls, first.spent.actions) == (4, 1)
+        assert whole.reply_sync("go", run_id="R").text == "One."
+        assert first.spent.model_calls == 4
+    with Journal(tmp_path / "after") as journal:
+        second = Budget(model_calls=9, tokens=100_000, actions=9)
+        assert pair(journal, second).reply_sync("go", run_id="R").text == "One."
+        assert (second.spent.model_calls, second.spent.actions) == (4, 2)
+        assert second.spent.tokens == first.spent.tokens
+        third = Budget(model_calls=1)
+        assert pair(journal, third).reply_sync("go", run_id="R").text == "One."
+
+
+def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None:
+    called: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+
+        async def quick() -> str:
+            """End at once."""
+            called.append("quick")
+            return "quick"
+
+        async def slow() -> str:
+            """End after the other."""
+            await settled(lambda: any(entry.kind == "ended" for entry in journal.entries("R")))
+            return crashing("slow")
+
+        def agent(journal: Journal) -> ReActAgent:
+            script = [[Call("a", "quick", {}), Call("b", "slow", {})], "Yes."]
+            return ReActAgent("a", ScriptedModel(script), actions=[quick, slow], journal=journal)
+
+        unbroken = agent(journal).reply_sync("go", run_id="R")
+        with Journal(tmp_path / "after") as after:
+            assert [doubt.action for doubt in after.decide("R", repeat=True)] == ["slow"]
+            assert agent(after).reply_sync("go", run_id="R").messages == unbroken.messages
+        assert called == ["quick"]
+        assert crashing.called == ["slow", "slow"]

@@ -1,0 +1,215 @@
+"""One writer a run: who lives has it, who has died has not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from civitas import Journal, ReActAgent, ScriptedModel
+from civitas.errors import JournalError, RunHeld
+from civitas.models.protocol import Call
+from journal.crash import on_a_loop, settled
+from journal.process import TESTS, Processes
+
+
+@contextmanager
+def holder(journal: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that works on run R; and the process that it prints, itself or its child."""
+    command = (sys.executable, "-m", "journal.holder", str(journal), *how)
+    with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        other = int(process.stdout.readline())
+        try:
+            yield process, other
+        finally:
+            process.kill()
+            if other != process.pid:
+                os.kill(other, signal.SIGKILL)
+
+
+def agent(journal: Journal) -> ReActAgent:
+    def hold() -> None:
+        """Hold it."""
+
+    model = ScriptedModel([Call("c", "hold", {}), "Yes."])
+    return ReActAgent("a", model, actions=[hold], journal=journal)
+
+
+@pytest.mark.parametrize("how", ((), ("fork",)))
+def test_another_process_has_it_until_it_dies(tmp_path: Path, how: tuple[str, ...]) -> None:
+    path = tmp_path / "j"
+    with holder(path, *how) as (process, _), Journal(path) as journal:
+        with pytest.raises(RunHeld, match=f"process {process.pid} on ") as held:
+            agent(journal).reply_sync("go", run_id="R")
+        assert held.value.run_id == "R"
+        with pytest.raises(RunHeld):
+            journal.decide("R", repeat=True)
+        assert journal.run("R").state == "running"
+        assert [doubt.action for doubt in journal.in_doubt("R")] == ["hold"]
+        assert agent(journal).reply_sync("go", run_id="other").text == "Yes."
+        before = journal.entries("R")
+
+        process.kill()
+        process.wait()
+        assert journal.run("R").state == "stopped"
+        assert journal.entries("R") == before
+        assert agent(journal).reply_sync("go", run_id="R").stop_reason == "in_doubt"
+        journal.decide("R", repeat=True)
+        assert agent(journal).reply_sync("go", run_id="R").text == "Yes."
+
+
+@pytest.mark.parametrize("name", ("j", "link", "./other/../j"))
+@on_a_loop
+async def test_another_journal_of_the_same_process_has_it(tmp_path: Path, name: str) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        """Hold it."""
+        began.set()
+        await go_on.wait()
+
+    (tmp_path / "other").mkdir()
+    with Journal(tmp_path / "j") as one:
+        (tmp_path / "link").symlink_to(tmp_path / "j")
+        with Journal(f"{tmp_path}/{name}") as other:
+            model = ScriptedModel([Call("c", "hold", {}), "Yes."])
+            holding = ReActAgent("a", model, actions=[hold], journal=one)
+            task = asyncio.ensure_future(holding.reply("go", run_id="R"))
+            await began.wait()
+            for journal in (one, other):
+                assert journal.run("R").state == "running"
+                with pytest.raises(RunHeld):
+                    await agent(journal).reply("go", run_id="R")
+            # Not even closing the other one gives it back.
+            with Journal(tmp_path / name):
+                pass
+            with pytest.raises(RunHeld):
+                await agent(other).reply("go", run_id="R")
+            go_on.set()
+            assert (await task).text == "Yes."
+            assert one.run("R").state == "done"
+            assert (await agent(other).reply("go", run_id="R")).text == "Yes."
+
+
+@on_a_loop
+async def test_a_journal_that_is_closed_gives_its_runs_back(tmp_path: Path) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        """Hold it."""
+        began.set()
+        await go_on.wait()
+
+    journal = Journal(tmp_path / "j")
+    model = ScriptedModel([Call("c", "hold", {}), "Yes."])
+    task = asyncio.ensure_future(
+        ReActAgent("a", model, actions=[hold], journal=journal).reply("go", run_id="R")
+    )
+    await began.wait()
+    journal.close()
+    with Journal(tmp_path / "j") as other:
+        reply = await agent(other).reply("go", run_id="R")
+        assert reply.stop_reason == "in_doubt"
+        before = other.entries("R")
+        go_on.set()
+        late = await task
+        assert late.stop_reason == "error"
+        assert isinstance(late.error, JournalError)
+        assert other.entries("R") == before
+
+
+LOCK = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_forked_child_can_use_a_journal_that_was_being_written(tmp_path: Path) -> None:
+    def as_child(journal: Journal, locker: subprocess.Popen[str]) -> bool:
+        done = threading.Event()
+
+        def work() -> None:
+            agent(journal).reply_sync("go", run_id="child")
+            done.set()
+
+        assert locker.stdin is not None
+        locker.stdin.write("\n")
+        locker.stdin.flush()
+        threading.Thread(target=work, daemon=True).start()
+        return done.wait(20)
+
+    @on_a_loop
+    async def while_it_waits(journal: Journal) -> None:
+        record = await journal.begin("R", "ReActAgent", "a", "go")
+        command = (sys.executable, "-c", LOCK, journal.path)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as locker:  # noqa: ASYNC220
+            assert locker.stdout is not None
+            assert locker.stdout.readline() == "locked\n"
+            record.note("asked", {})
+            commit = asyncio.ensure_future(record.commit())
+            await settled()
+            assert not commit.done()
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if as_child(journal, locker) else 1)
+            await commit
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+        record.close()
+
+    with Journal(tmp_path / "j", timeout=30) as journal:
+        while_it_waits(journal)
+        assert agent(journal).reply_sync("go", run_id="child").text == "Yes."
+        assert [entry.kind for entry in journal.entries("R")] == ["asked"]
+
+
+@pytest.mark.parametrize("durability", ("process", "power"))
+def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durability: str) -> None:
+    def work(which: str) -> list[int]:
+        with Processes() as processes:
+            return [
+                processes.run(tmp_path, "react", run=f"{which}{number}", durability=durability)
+                for number in range(6)
+            ]
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(work, ("x", "y"))) == [[0] * 6] * 2
+    with Journal(tmp_path / "journal") as journal:
+        runs = journal.runs()
+        assert sorted(run.id for run in runs) == [f"{w}{n}" for w in "xy" for n in range(6)]
+        first = journal.replay("x0")
+        for run in runs:
+            assert run.state == "done"
+            replayed = journal.replay(run.id)
+            assert replayed.text == "All is moved."
+            assert replayed.messages == first.messages
+            assert [entry.sequence for entry in journal.entries(run.id)] == list(
+                range(1, run.entries + 1)
+            )
+
+
+@pytest.mark.parametrize("durability", ("process", "power"))
+@on_a_loop
+async def test_many_runs_at_once_in_one_process(tmp_path: Path, durability: str) -> None:
+    with Journal(tmp_path / "j", durability=durability) as journal:
+        replies = await asyncio.gather(
+            *(agent(journal).reply("go", run_id=f"R{number}") for number in range(40))
+        )
+        assert {reply.text for reply in replies} == {"Yes."}
+        for number, reply in enumerate(replies):
+            assert journal.replay(f"R{number}") == reply
+        assert {outline.state for outline in journal.runs()} == {"done"}

@@ -1,0 +1,212 @@
+"""A program that has changed does not go on with a run; a copy of it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Budget,
+    DualActAgent,
+    DualActConfig,
+    Goal,
+    Journal,
+    Memory,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
+from civitas.errors import RunMismatch
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def one(n: int) -> int:
+    """One."""
+    return n
+
+
+def other(n: int) -> int:
+    """Another."""
+    return n
+
+
+def changed(n: str) -> str:
+    """One."""
+    return n
+
+
+changed.__name__ = "one"
+
+
+def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
+    options = {"id": "a", "system_prompt": "You.", "actions": [one], "name": "m"} | options
+    model = ScriptedModel(script, options.pop("name"))
+    return ReActAgent(options.pop("id"), model, journal=journal, **options)
+
+
+@pytest.mark.parametrize(
+    ("part", "asked", "options"),
+    (
+        ("task", {"text": "stop"}, {}),
+        ("thread", {"thread": "t"}, {}),
+        ("schema", {"schema": SCHEMA}, {}),
+        ("agent", {}, {"id": "b"}),
+        ("system prompt", {}, {"system_prompt": "Me."}),
+        ("system prompt", {}, {"system_prompt": None}),
+        ("goals", {}, {"goals": [Goal(priority=1, name="g", description="d")]}),
+        ("model", {}, {"name": "n"}),
+        ("actions", {}, {"actions": []}),
+        ("actions", {}, {"actions": [one, other]}),
+        ("actions", {}, {"actions": [changed]}),
+    ),
+)
+def test_what_has_changed_is_named(
+    tmp_path: Path, part: str, asked: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, ValueError("down")).reply_sync("go", run_id="R")
+        before = journal.entries("R")
+        with pytest.raises(
+            RunMismatch, match=rf"begun with another {part} .*fork\('R'\)"
+        ) as refused:
+            react(journal, "", "Yes.", **options).reply_sync(**{"text": "go"} | asked, run_id="R")
+        assert (refused.value.run_id, refused.value.changed) == ("R", (part,))
+        assert journal.entries("R") == before
+        assert journal.run("R").state == "error"
+
+        copy = journal.fork("R")
+        assert copy == "R.1"
+        assert journal.run(copy).forked_from == "R"
+        reply = react(journal, 0, '{"a": 1}', **options).reply_sync(
+            **{"text": "go"} | asked, run_id=copy
+        )
+        assert (reply.stop_reason, reply.run_id) == ("done", copy)
+        assert reply.messages[0]["content"] == "go"
+        assert journal.entries("R") == before
+        assert react(journal, 0, "Yes.").reply_sync("go", run_id="R").text == "Yes."
+
+
+def test_several_changes_are_named_together(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, "Yes.").reply_sync("go", run_id="R")
+        with pytest.raises(RunMismatch) as refused:
+            react(journal, name="n", system_prompt="Me.").reply_sync("stop", run_id="R")
+        assert refused.value.changed == ("task", "system prompt", "model")
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    (
+        ("human", {"h": "h2"}),
+        ("reactive", {"r": "r2"}),
+        ("human decision prompt", {"human_decision_prompt": "Decide {original_task}."}),
+        ("reactive task prompt", {"reactive_task_prompt": "Do {original_task}."}),
+        ("conclusion format prompt", {"conclusion_format_prompt": "So."}),
+        ("first", {"first": "reactive"}),
+        ("agent", {"id": "pair2"}),
+    ),
+)
+def test_what_has_changed_in_a_dual_act_is_named(
+    tmp_path: Path, part: str, options: dict[str, Any]
+) -> None:
+    def pair(h: str = "h", r: str = "r", id: str = "pair", **config: Any) -> DualActAgent:
+        human = ReActAgent(h, ScriptedModel([ValueError("down")]))
+        worker = ReActAgent(r, ScriptedModel([ValueError("down")]))
+        made = DualActConfig(human=human, reactive=worker, **config)
+        return DualActAgent(made, id, journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        assert pair().reply_sync("go", run_id="R").stop_reason == "error"
+        with pytest.raises(RunMismatch) as refused:
+            pair(**options).reply_sync("go", run_id="R")
+        assert refused.value.changed == (part,)
+
+
+def test_a_member_that_has_changed_is_named(tmp_path: Path) -> None:
+    def pair(prompt: str) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel([ValueError("down")]), system_prompt=prompt)
+        made = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
+        return DualActAgent(made, "pair", journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        pair("You.").reply_sync("go", run_id="R")
+        with pytest.raises(RunMismatch, match="agent 'h': system prompt") as caught:
+            pair("Me.").reply_sync("go", run_id="R")
+        assert caught.value.changed == ("system prompt",)
+
+
+def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        react(journal, "Yes.").reply_sync("go", run_id="R")
+        copy = journal.fork("R", "copy")
+        assert copy == "copy"
+        reply = react(journal).reply_sync("go", schema=SCHEMA, run_id=copy)
+        assert (reply.text, reply.value, reply.stop_reason) == ("Yes.", "Yes.", "done")
+        with pytest.raises(ValueError, match="there is a run 'copy' already"):
+            journal.fork("R", "copy")
+
+
+def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
+    def pair(workers: int, *script: Any) -> DualActAgent:
+        human = ReActAgent("h", ScriptedModel(script))
+        reactive = [ReActAgent(f"r{n}", ScriptedModel([f"{n}."] * 3)) for n in range(workers)]
+        return DualActAgent(DualActConfig(human=human, reactive=reactive), journal=journal)
+
+    def decision(name: str) -> str:
+        return f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}'
+
+    with Journal(tmp_path / "j") as journal:
+        script = [decision("CONTINUE"), ValueError("down"), decision("TERMINATE")]
+        assert pair(2, *script).reply_sync("go", run_id="R").stop_reason == "error"
+        copy = journal.fork("R")
+        reply = pair(1, *script).reply_sync("go", run_id=copy)
+        assert (reply.stop_reason, reply.run_id) == ("terminated", copy)
+        assert journal.replay(copy).run_id == copy
+
+
+@pytest.mark.parametrize("durable", (True, False))
+def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
+    memory = SQLiteMemory(tmp_path / "m") if durable else Memory()
+    budget = Budget(model_calls=10)
+    with Journal(tmp_path / "j") as journal:
+        script = [ValueError("down"), "One.", "Other."]
+        model = ScriptedModel(script)
+
+        def agent() -> ReActAgent:
+            return ReActAgent("a", model, memory=memory, budget=budget, journal=journal)
+
+        assert agent().reply_sync("go", run_id="R").stop_reason == "error"
+        copy = journal.fork("R")
+        second = journal.fork(copy)
+        assert agent().reply_sync("go", run_id="R").text == "One."
+        assert agent().reply_sync("go", run_id=copy).text == "Other."
+        assert budget.spent.model_calls == 3
+        assert [message["content"] for message in memory.get_memories()] == ["go", "One.", "Other."]
+        for run_id in ("R", copy):
+            again = agent().reply_sync("go", run_id=run_id)
+            assert len(again.messages) == 2
+        assert budget.spent.model_calls == 3
+        model = ScriptedModel([0, "Third."])
+        assert agent().reply_sync("go", run_id=second).text == "Third."
+        contents = [message["content"] for message in memory.get_memories()]
+        assert contents == ["go", "One.", "Other.", "Third."]
+    if isinstance(memory, SQLiteMemory):
+        memory.close()
+
+
+def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        one = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        human = ReActAgent("h", ScriptedModel([ValueError("down")]))
+        config = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
+        two = DualActAgent(config, "a", journal=journal)
+        one.reply_sync("go", run_id="one")
+        two.reply_sync("go", run_id="two")
+        for agent, run_id in ((two, "one"), (one, "two")):
+            for each in (run_id, journal.fork(run_id)):
+                with pytest.raises(RunMismatch) as refused:
+                    agent.reply_sync("go", run_id=each)
+                assert refused.value.changed == ("agent",)

@@ -1,0 +1,406 @@
+"""Runs of every kind of agent and reply, recorded, broken off and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Budget,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    Memory,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
+from civitas.action import action
+from civitas.models.protocol import Call, ModelReply
+from civitas.reasoning.events import (
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+    MessageAdded,
+)
+from civitas.reasoning.reply import Reply
+from journal.crash import Crashing, on_a_loop, settled
+
+
+@dataclass
+class Answer:
+    number: int
+
+
+def crashing_agent(
+    journal: Journal, crash: Crashing, *script: Any, idempotent: bool = True, **options: Any
+) -> ReActAgent:
+    @action(idempotent=idempotent, **options.pop("act", {}))
+    def act(n: int) -> str:
+        """Act."""
+        return crash(n)
+
+    return ReActAgent("a", ScriptedModel(script), actions=[act], journal=journal, **options)
+
+
+def call(n: int) -> Call:
+    return Call(f"c{n}", "act", {"n": n})
+
+
+def both(tmp_path: Path, *script: Any, ask: Any = None, **options: Any) -> tuple[Reply, Reply]:
+    """The reply of an unbroken run, and of one that was broken off in its first action."""
+    ask = {"text": "go"} if ask is None else ask
+    replies = []
+    crash = None
+    for name in ("before", "after"):
+        with Journal(tmp_path / name) as journal:
+            crash = crash or Crashing(journal, tmp_path / "after")
+            agent = crashing_agent(journal, crash, *script, **options)
+            replies.append(agent.reply_sync(**ask, run_id="R"))
+            assert journal.replay("R").messages == replies[-1].messages
+    return replies[0], replies[1]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "ask", "reason"),
+    (
+        ([call(1), '{"number": 7}'], {}, {"text": "go", "schema": Answer}, "done"),
+        ([call(1), "seven", '{"number": 7}'], {}, {"text": "go", "schema": Answer}, "done"),
+        ([call(1), "seven", "eight"], {}, {"text": "go", "schema": Answer}, "unreadable"),
+        ([call(1)], {"act": {"terminal": True}}, None, "terminal"),
+        ([call(1), call(1), call(1), "Yes."], {}, None, "no_progress"),
+        ([call(1), call(2), call(2), call(2), "Yes."], {}, None, "no_progress"),
+        ([call(1), call(2)] * 4, {"max_iterations": 5}, None, "max_iterations"),
+        ([call(1), "Yes."], {}, {"text": [{"type": "text", "text": "go"}]}, "done"),
+    ),
+)
+def test_every_end_is_the_same(
+    tmp_path: Path, script: list[Any], options: dict[str, Any], ask: Any, reason: str
+) -> None:
+    whole, broken = both(tmp_path, *script, ask=ask, **options)
+    assert whole.stop_reason == reason
+    assert (broken.text, broken.value, broken.stop_reason, broken.detail) == (
+        whole.text,
+        whole.value,
+        whole.stop_reason,
+        whole.detail,
+    )
+    assert broken.messages == whole.messages
+    if ask is not None and reason == "done" and "schema" in ask:
+        assert broken.value == Answer(7)
+    with Journal(tmp_path / "after") as journal:
+        crash = Crashing(journal, tmp_path / "after")
+        options = {key: value for key, value in options.items() if key != "max_iterations"}
+        agent = crashing_agent(journal, crash, *script, **options)
+        again = agent.reply_sync(**({"text": "go"} if ask is None else ask), run_id="R")
+        assert (again.text, again.stop_reason, again.messages) == (
+            broken.text,
+            broken.stop_reason,
+            broken.messages,
+        )
+        assert crash.called == []
+
+
+def test_threads_are_told_apart(tmp_path: Path) -> None:
+    with SQLiteMemory(tmp_path / "m") as memory:
+        ask = {"text": "go", "thread": "t"}
+        _, broken = both(tmp_path, call(1), "Yes.", ask=ask, memory=memory)
+        # The two runs are one: the copy of a journal is of the same run.
+        assert list(memory.thread("t").messages()) == broken.messages
+        assert list(memory.messages()) == []
+
+
+def test_a_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
+    both(tmp_path, [call(1), call(2)], "Yes.")
+    (tmp_path / "after").unlink()
+    for left in tmp_path.glob("after-*"):
+        left.unlink()
+
+    @on_a_loop
+    async def streamed() -> None:
+        with Journal(tmp_path / "before") as journal:
+            agent = crashing_agent(journal, Crashing(journal, tmp_path / "x"), "never")
+            events = [event async for event in agent.stream("go", run_id="R")]
+            kinds = [type(event) for event in events]
+            assert kinds.count(MessageAdded) == 5
+            assert kinds.count(CallStarted) == kinds.count(CallEnded) == 2
+            assert isinstance(events[-1], Done)
+            assert events[-1].reply.text == "Yes."
+
+    streamed()
+
+
+@on_a_loop
+async def test_in_a_space_it_goes_on_too(tmp_path: Path) -> None:
+    with Journal(tmp_path / "before") as journal, NativeSpace() as space:
+        crash = Crashing(journal, tmp_path / "after")
+        agent = space.add(crashing_agent(journal, crash, call(1), "Yes."))
+        whole = await agent.reply("go", run_id="R")
+    with Journal(tmp_path / "after") as journal, NativeSpace() as space:
+        agent = space.add(crashing_agent(journal, crash, call(1), "Yes."))
+        broken = await agent.reply("go", run_id="R")
+        assert broken.messages == whole.messages
+        assert crash.called == [1, 1]
+        assert journal.run("R").state == "done"
+
+
+@on_a_loop
+async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None:
+    """Each commit is by a thread of its own, at the same time as the others'."""
+    said = json.dumps({"action": "CONTINUE", "new_instruction": "do it", "reasoning": "so"})
+    accepted = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "so"})
+
+    async def act(n: int) -> str:
+        """Act."""
+        await asyncio.sleep(0)
+        return f"did {n}"
+
+    with Journal(tmp_path / "j") as journal, NativeSpace() as one, NativeSpace() as other:
+        workers = [
+            space.add(
+                ReActAgent(f"r{n}", ScriptedModel([*map(call, range(20)), f"{n}."]), actions=[act])
+            )
+            for n, space in enumerate((one, other))
+        ]
+        for worker in workers:
+            worker.max_iterations = 30
+        config = DualActConfig(
+            human=ReActAgent("h", ScriptedModel([said, accepted])), reactive=workers
+        )
+        reply = await DualActAgent(config, journal=journal).reply("go", run_id="R")
+        assert reply.stop_reason == "terminated", reply.detail
+        entries = journal.entries("R")
+        for kind in ("started", "ended"):
+            assert sum(entry.kind == kind for entry in entries) == 40
+        assert journal.replay("R").text == reply.text
+
+
+@on_a_loop
+async def test_a_reply_within_its_own_action_is_a_run_of_its_own(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        async def ask_myself() -> str:
+            """Ask."""
+            inner = await agent.reply("inner", run_id="inner")
+            return inner.text
+
+        model = ScriptedModel([Call("c", "ask_myself", {}), "Inner.", "Outer."])
+        agent = ReActAgent("a", model, actions=[ask_myself], journal=journal)
+        reply = await agent.reply("outer", run_id="outer")
+        assert reply.text == "Outer."
+        assert [(run.id, run.state) for run in journal.runs()] == [
+            ("outer", "done"),
+            ("inner", "done"),
+        ]
+        assert journal.replay("inner").text == "Inner."
+        assert journal.replay("outer") == reply
+
+
+@on_a_loop
+async def test_an_interruption_is_part_of_the_run(tmp_path: Path) -> None:
+    began = asyncio.Event()
+    with Journal(tmp_path / "before") as journal, Journal(tmp_path / "x"):
+        crash = Crashing(journal, tmp_path / "after")
+
+        async def wait() -> None:
+            """Wait for ever."""
+            began.set()
+            await asyncio.Event().wait()
+
+        @action(idempotent=True)
+        def act(n: int) -> str:
+            """Act."""
+            return crash(n)
+
+        def agent(journal: Journal) -> ReActAgent:
+            script = [Call("w", "wait", {}), call(1), "Yes."]
+            return ReActAgent("a", ScriptedModel(script), actions=[wait, act], journal=journal)
+
+        first = agent(journal)
+        task = asyncio.ensure_future(first.reply("go", run_id="R"))
+        await began.wait()
+        first.interrupt("Rather act.")
+        whole = await task
+    with Journal(tmp_path / "after") as journal:
+        broken = await agent(journal).reply("go", run_id="R")
+        assert broken.messages == whole.messages
+        assert [message["content"] for message in broken.messages if message["role"] == "user"] == [
+            "go",
+            "Rather act.",
+        ]
+        assert len(broken.steps) == len(whole.steps) == 2
+
+
+@pytest.mark.parametrize("limit", ({"model_calls": 2}, {"actions": 1}))
+def test_a_run_that_stopped_at_a_budget_goes_on_with_a_larger_one(
+    tmp_path: Path, limit: dict[str, Any]
+) -> None:
+    memory = Memory()
+    with Journal(tmp_path / "j") as journal:
+        crash = Crashing(journal, tmp_path / "x")
+        agent = crashing_agent(
+            journal, crash, call(1), call(2), "Yes.", budget=Budget(**limit), memory=memory
+        )
+        assert agent.reply_sync("go", run_id="R").stop_reason == "budget"
+        assert journal.run("R").state == "budget"
+        agent.budget = Budget(model_calls=10, actions=10)
+        reply = agent.reply_sync("go", run_id="R")
+        assert reply.text == "Yes."
+        assert reply.messages == memory.items
+        assert agent.budget.spent.model_calls == 3
+        assert journal.replay("R") == reply
+
+
+def test_a_model_that_failed_is_asked_again(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        crash = Crashing(journal, tmp_path / "x")
+        script = [call(1), ValueError("down"), "Yes."]
+        memory = Memory()
+        agent = crashing_agent(journal, crash, *script, memory=memory)
+        reply = agent.reply_sync("go", run_id="R")
+        assert (reply.stop_reason, journal.run("R").state) == ("error", "error")
+        assert journal.replay("R").stop_reason == "error"
+        reply = agent.reply_sync("go", run_id="R")
+        assert (reply.text, crash.called) == ("Yes.", [1])
+        assert memory.items == reply.messages
+
+
+def decision(name: str, instruction: str = "do it") -> ModelReply:
+    made = {"action": name, "new_instruction": instruction, "reasoning": "so"}
+    return ModelReply(json.dumps(made))
+
+
+@pytest.mark.parametrize("repeat", (True, False))
+def test_a_dual_act_is_in_doubt_as_its_member_is(tmp_path: Path, repeat: bool) -> None:
+    crash: Crashing | None = None
+    replies = []
+    for name in ("before", "after"):
+        with Journal(tmp_path / name) as journal:
+            crash = crash or Crashing(journal, tmp_path / "after")
+            act = crash
+
+            def do(n: int, act: Any = act) -> str:
+                """Act."""
+                return str(act(n))
+
+            def pair(journal: Journal = journal, do: Any = do) -> DualActAgent:
+                def one(n: int) -> str:
+                    """Act."""
+                    return str(do(n))
+
+                worker = ReActAgent(
+                    "r", ScriptedModel([Call("c", "one", {"n": 1}), "One.", "Two."]), actions=[one]
+                )
+                script = [decision("CONTINUE"), decision("REDIRECT"), decision("TERMINATE")]
+                config = DualActConfig(
+                    human=ReActAgent("h", ScriptedModel(script)), reactive=worker
+                )
+                return DualActAgent(config, "pair", journal=journal)
+
+            if name == "after":
+                reply = pair().reply_sync("go", run_id="R")
+                assert reply.stop_reason == "in_doubt"
+                assert '"one"' in reply.detail
+                assert journal.run("R").state == "in_doubt"
+                (doubt,) = journal.decide("R", repeat=repeat)
+                assert (doubt.path, doubt.action) == ("R1/r", "one")
+            replies.append(pair().reply_sync("go", run_id="R"))
+    whole, broken = replies
+    assert crash is not None
+    assert crash.called == ([1, 1] if repeat else [1])
+    assert (broken.stop_reason, broken.text, broken.r_runs) == ("terminated", "Two.", 2)
+    assert [each.summary for each in broken.conclusions] == ["One.", "Two."]
+    assert broken.usage == whole.usage
+    assert len(broken.steps) == len(whole.steps) == 1
+    with Journal(tmp_path / "after") as journal:
+        assert journal.replay("R") == broken
+
+
+@pytest.mark.parametrize("several", (True, False))
+def test_a_dual_act_gives_values_of_the_type_asked_for(tmp_path: Path, several: bool) -> None:
+    with Journal(tmp_path / "before") as journal:
+        crash = Crashing(journal, tmp_path / "after")
+
+        def pair(journal: Journal) -> DualActAgent:
+            def accept(messages: Any, actions: Any) -> ModelReply:
+                crash("accept")
+                return decision("TERMINATE")
+
+            human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), accept]))
+            workers = [
+                ReActAgent(f"r{n}", ScriptedModel([f'{{"number": {n}}}']))
+                for n in range(2 if several else 1)
+            ]
+            return DualActAgent(DualActConfig(human=human, reactive=workers), journal=journal)
+
+        whole = pair(journal).reply_sync("go", schema=Answer, run_id="R")
+        assert whole.value == ({"r0": Answer(0), "r1": Answer(1)} if several else Answer(0))
+        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+    with Journal(tmp_path / "after") as journal:
+        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+
+
+@on_a_loop
+async def test_a_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        worker = ReActAgent("r", ScriptedModel(["One."]))
+        pair = DualActAgent(DualActConfig(human=human, reactive=worker), journal=journal)
+        told = []
+        for _ in range(2):
+            events = [event async for event in pair.stream("go", run_id="R")]
+            told.append(
+                [each for each in events if isinstance(each, DecisionMade | ConclusionReached)]
+            )
+            assert isinstance(events[-1], Done)
+        assert len(told[0]) == 3
+        assert not any(each.past for each in told[0])
+        assert told[1] == [replace(each, past=True) for each in told[0]]
+
+
+@on_a_loop
+async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
+    began = asyncio.Event()
+    called: list[int] = []
+
+    async def act() -> str:
+        """Act."""
+        called.append(1)
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+        worker = ReActAgent(
+            "r",
+            ScriptedModel([Call("c", "act", {}), "One."]),
+            actions=[act],
+            memory=memory,
+        )
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        pair = DualActAgent(DualActConfig(human=human, reactive=worker), journal=journal)
+        task = asyncio.ensure_future(pair.reply("go", run_id="R"))
+        await began.wait()
+        task.cancel()
+        await settled()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.run("R").state == "cancelled"
+        reply = await pair.reply("go", run_id="R")
+        assert (reply.stop_reason, reply.text, called) == ("terminated", "One.", [1])
+        messages = list(memory.messages())
+        assert [message["role"] for message in messages] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
+        assert journal.replay("R") == reply
