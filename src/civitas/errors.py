@@ -359,9 +359,9 @@ class RunMismatch(CivitasError):
 
     def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
         super().__init__(
-            f"run {run_id!r} was begun with another {' and '.join(changed)} ({detail}): make it as "
-            f"it was, take another run_id, or go on in a copy: journal.fork({run_id!r}), or "
-            f"`civitas resume {run_id} --force`"
+            f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
+            f"({detail}); make it as it was, take another run_id, or go on in a copy: "
+            f"journal.fork({run_id!r}), or `civitas resume {run_id} --force`"
         )
         self.run_id = run_id
         self.changed = changed

@@ -540,7 +540,7 @@ def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) 
         ):
             done = act(*args, *journal, cwd=folder)
             assert (done.returncode, done.stdout) == (1, "")
-            assert done.stderr.startswith("civitas: run 'r' was begun with another")
+            assert done.stderr.startswith("civitas: run 'r' was begun by another program")
             assert changed in done.stderr
             assert done.stderr.count("\n") == 1
         done = act("Do it", *journal, cwd=folder)

@@ -26,6 +26,7 @@ from civitas.action import ACCESS_REQUESTED, Action, ActionRegistry, action
 from civitas.approval import CallbackApprover
 from civitas.errors import RunMismatch
 from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.reply import Reply
 from journal.crash import Crashing, on_a_loop, settled
 
@@ -554,3 +555,19 @@ def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None
             assert agent(after).reply_sync("go", run_id="R").messages == unbroken.messages
         assert called == ["quick"]
         assert crashing.called == ["slow", "slow"]
+
+
+def test_a_call_that_is_skipped_is_told_to_have_ended(tmp_path: Path) -> None:
+    crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
+    crash.before()
+    with crash.crashed() as journal:
+        journal.decide("R", repeat=False)
+
+        async def now() -> list[Any]:
+            stream = crash.agent(journal).stream("go", run_id="R")
+            return [event async for event in stream if not getattr(event, "past", False)]
+
+        started = [each for each in asyncio.run(now()) if isinstance(each, CallStarted | CallEnded)]
+    (ended,) = started
+    assert isinstance(ended, CallEnded)
+    assert (ended.action, "skipped" in (ended.error or "")) == ("act_on", True)

@@ -70,7 +70,7 @@ def test_what_has_changed_is_named(
         react(journal, ValueError("down")).reply_sync("go", run_id="R")
         before = journal.entries("R")
         with pytest.raises(
-            RunMismatch, match=rf"begun with another {part} .*fork\('R'\)"
+            RunMismatch, match=rf"begun by another program, which differs in: {part} .*fork\('R'\)"
         ) as refused:
             react(journal, "", "Yes.", **options).reply_sync(**{"text": "go"} | asked, run_id="R")
         assert (refused.value.run_id, refused.value.changed) == ("R", (part,))

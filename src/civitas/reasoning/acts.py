@@ -100,11 +100,13 @@ class Acts:
     Attributes:
         recording: where they are recorded
         iteration: which answer of the model it is
+        skipped: the places of those that a person has decided to skip
     """
 
     def __init__(self, recording: Recording, iteration: int, calls: Sequence[Wanted]) -> None:
         self.recording = recording
         self.iteration = iteration
+        self.skipped: list[int] = []
         self._acts = [Act(self, place, call) for place, call in enumerate(calls)]
 
     def act(self, place: int) -> Act:
@@ -133,6 +135,7 @@ class Acts:
             elif past.state == "skip":
                 act.set_args(past.args)
                 results[place] = {"tool_executed": False, "error": _SKIPPED}
+                self.skipped.append(place)
             elif past.state == "started" and not past.idempotent:
                 doubted.append(f'"{act.call.name}" {cut(json_text(past.args), 200)}')
             elif past.state:

@@ -451,6 +451,8 @@ class Run:
                 doubt = acts.take_up(results)
                 if doubt:
                     raise _Stop("in_doubt", doubt)
+                for place in acts.skipped if self.emit is not None else ():
+                    self._tell_end(answer.calls[place], results[place] or {})
         places = [place for place, result in enumerate(results) if result is None]
         budget = self.agent.budget
         try:
@@ -519,9 +521,13 @@ class Run:
         else:
             result = await with_hooks(agent, call, self.iteration, acted, broken)
         if emit is not None:
-            error = _error(result)
-            emit(CallEnded(self.id, self.iteration, call.id, call.name, result, error))
+            self._tell_end(call, result)
         return result
+
+    def _tell_end(self, call: Wanted, result: dict[str, Any]) -> None:
+        assert self.emit is not None
+        error = _error(result)
+        self.emit(CallEnded(self.id, self.iteration, call.id, call.name, result, error))
 
     async def _execute_within(
         self,
