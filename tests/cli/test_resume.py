@@ -85,8 +85,8 @@ def test_in_doubt_for_programs(folder: Path) -> None:
 
 
 SKIPPED = (
-    "  ✗ skipped: the process ended while it was executed, and a person has decided not to execute it "
-    "again; whether it had an effect is not known"
+    "  ✗ skipped: the process ended while it was executed, and a person has decided not to execute "
+    "it again; whether it had an effect is not known"
 )
 
 
