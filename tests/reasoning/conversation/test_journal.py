@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,17 @@ TESTS = PROGRAM.parent.parent.parent
 WAIT = 30
 
 # Of each order, the actions of the unbroken run.
+ALWAYS = ("hand-over", "nested", "as R")
+
+
+def some(orders: Iterable[str]) -> list[Any]:
+    """Three of them always, the others with the long tests: each starts a process many times."""
+    return [
+        order if order in ALWAYS else pytest.param(order, marks=pytest.mark.long)
+        for order in orders
+    ]
+
+
 ACTIONS = {
     "round": ("a1", "b1", "b2", "a2", "b3"),
     "clerk": ("a1", "a2"),
@@ -122,7 +133,7 @@ def repeated(unbroken: Any, actions: int) -> Any:
     return {**unbroken, "spent": [tokens, model_calls, executed + actions]}
 
 
-@pytest.mark.parametrize("order", ACTIONS)
+@pytest.mark.parametrize("order", some(ACTIONS))
 def test_killed_in_each_action_it_goes_on_as_if_it_had_not_been(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -148,7 +159,7 @@ def test_killed_while_several_work_it_goes_on(
         assert found[what] == unbroken[what]
 
 
-@pytest.mark.parametrize("order", ("round", "hand-over", "nested", "as R", "of dual acts"))
+@pytest.mark.parametrize("order", some(("round", "hand-over", "nested", "as R", "of dual acts")))
 def test_a_durable_memory_holds_nothing_twice(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -187,7 +198,7 @@ BETWEEN = {
 }
 
 
-@pytest.mark.parametrize("order", BETWEEN)
+@pytest.mark.parametrize("order", some(BETWEEN))
 def test_killed_between_two_turns_it_does_nothing_twice(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -200,7 +211,7 @@ def test_killed_between_two_turns_it_does_nothing_twice(
         assert set(begun.values()) == {1}
 
 
-@pytest.mark.parametrize("order", ACTIONS)
+@pytest.mark.parametrize("order", some(ACTIONS))
 def test_cancelled_it_goes_on_in_the_same_process(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -230,11 +241,12 @@ DOUBTED = {
 }
 
 
-@pytest.mark.parametrize(("order", "action"), DOUBTED.items())
+@pytest.mark.parametrize("order", some(DOUBTED))
 def test_an_action_in_doubt_stops_it_until_it_is_decided(
-    order: str, action: str, whole: Callable[[str], Any], tmp_path: Path
+    order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
     unbroken = whole(order)
+    action = DOUBTED[order]
     desk = Desk(tmp_path / "desk")
     assert desk.run(order, action, idempotent=False) is None
     for _ in range(2):
@@ -251,8 +263,9 @@ def test_an_action_in_doubt_stops_it_until_it_is_decided(
     assert not begun or set(begun.values()) == {1}
 
 
-@pytest.mark.parametrize(("order", "action"), DOUBTED.items())
-def test_an_action_that_is_skipped_is_not_executed(order: str, action: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", some(DOUBTED))
+def test_an_action_that_is_skipped_is_not_executed(order: str, tmp_path: Path) -> None:
+    action = DOUBTED[order]
     desk = Desk(tmp_path / "desk")
     assert desk.run(order, action, idempotent=False) is None
     with Journal(desk.journal) as journal:
@@ -265,7 +278,7 @@ def test_an_action_that_is_skipped_is_not_executed(order: str, action: str, tmp_
     assert f"end {action}" not in desk.lines()
 
 
-@pytest.mark.parametrize("order", DOUBTED)
+@pytest.mark.parametrize("order", some(DOUBTED))
 def test_decided_it_goes_on_in_the_process_that_was_stopped(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
