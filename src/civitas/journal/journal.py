@@ -18,16 +18,18 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from civitas.errors import DefinitionError, NoSuchRun, RunHeld, TooManyThreads
+from civitas.errors import DefinitionError, NoSuchRun, RunHeld
+from civitas.journal.commits import Commits
 from civitas.journal.doubt import Doubt, in_doubt
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text
 from civitas.journal.lease import Leases
+from civitas.journal.open_run import OpenRun
 from civitas.journal.record import Record
 from civitas.journal.replay import replayed
 from civitas.threads import WORKERS
 
-__all__ = ["Journal", "OpenRun", "as_journal"]
+__all__ = ["Journal", "as_journal"]
 
 _TASK_CHARS = 500
 _MAX_ID = 255
@@ -65,17 +67,15 @@ class Journal:
         self._file = JournalFile(path, durability, timeout)
         self.durability = durability
         self._leases = Leases(self._file.path)
+        self._commits = Commits(self._file, waits=durability == "power")
         self._reset()
         _ALL.add(self)
 
     def _reset(self) -> None:
-        # Also in a forked child, where the thread that drains is gone and the locks may be held.
+        # Also in a forked child, where the locks may be held.
         # Held until a run that nobody wants any more is given back: no other finds it held.
         self._opening = threading.Lock()
-        self._writing = threading.Lock()
-        self._guard = threading.Lock()  # of what follows, and of the leases
-        self._waiting: list[tuple[_Batch, concurrent.futures.Future[None]]] = []
-        self._draining = False
+        self._guard = threading.Lock()  # of the leases
 
     @property
     def path(self) -> str:
@@ -348,7 +348,7 @@ class Journal:
             if taken:
                 self._give_back(taken)
             raise
-        return OpenRun(self, number, run_id, key, place, past)
+        return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
 
     def _found_or_made(
         self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
@@ -370,76 +370,6 @@ class Journal:
     def _give_back(self, number: int) -> None:
         with self._guard:
             self._leases.give_back(number)
-
-    async def _commit(self, batch: _Batch) -> None:
-        if self.durability == "process":
-            try:
-                self._write([batch], wait=False)
-                return
-            except BlockingIOError:
-                pass  # another process writes, and who waits for it must not be a loop
-        written: concurrent.futures.Future[None] = concurrent.futures.Future()
-        with self._guard:
-            self._waiting.append((batch, written))
-            drains, self._draining = not self._draining, True
-        if drains:
-            try:
-                WORKERS.submit(self._drain)
-            except TooManyThreads:
-                self._drain()  # or nobody would, ever
-        await _until(written)
-
-    def _drain(self) -> None:
-        """Write what waits, all that has come meanwhile in one transaction."""
-        while True:
-            with self._guard:
-                taken, self._waiting = self._waiting, []
-                if not taken:
-                    self._draining = False
-                    return
-            try:
-                self._write([batch for batch, _ in taken], wait=True)
-            except BaseException as error:
-                for _, written in taken:
-                    written.set_exception(error)
-            else:
-                for _, written in taken:
-                    written.set_result(None)
-
-    def _write(self, batches: Sequence[_Batch], wait: bool) -> None:
-        """Write what was noted, in one transaction.
-
-        Raises:
-            BlockingIOError: somebody else writes, and it was not to wait; nothing was written
-            JournalError: it cannot be written; nothing was
-        """
-        # Held until the places are known: what comes next is written after them.
-        if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self.path} is being written")
-        failure: BaseException | None = None
-        try:
-            places: dict[int, Place] = {}
-            with self._file.writing(wait) as db:
-                for run, entries, state in batches:
-                    place = places.get(run.number, run.place)
-                    places[run.number] = self._file.write(db, run.number, place, entries)
-                    if state != run.stored_state:
-                        db.execute(
-                            "UPDATE runs SET state = ? WHERE number = ?", (state, run.number)
-                        )
-            for run, _, state in batches:
-                run.place = places[run.number]
-                run.stored_state = state
-        except BlockingIOError:
-            batches = ()  # it is still to be written
-            raise
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            self._writing.release()
-            for run, _, _ in batches:
-                run.wrote(failure)
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -495,139 +425,6 @@ def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
     raise DefinitionError(f"{whose}: journal= is a Journal or the path of one, not {given!r:.80}")
 
 
-class OpenRun:
-    """A run that this process works on.
-
-    Attributes:
-        id: its id
-        key: what memories know it by
-        number: its number in the file
-        place: where it ends
-        past: what was recorded before it was opened, by part
-        state: how it stands, to be written with the next commit; None while it is worked on
-        stored_state: what the file has
-        broken: why something could not be written; then nothing more is
-    """
-
-    __slots__ = (
-        "_closed",
-        "_guard",
-        "_journal",
-        "_noted",
-        "_others",
-        "_under_way",
-        "broken",
-        "id",
-        "key",
-        "number",
-        "past",
-        "place",
-        "state",
-        "stored_state",
-    )
-
-    def __init__(
-        self,
-        journal: Journal,
-        number: int,
-        id: str,
-        key: str,
-        place: Place,
-        past: dict[str, list[Entry]],
-    ) -> None:
-        self._journal = journal
-        self._guard = threading.Lock()
-        self._noted: list[tuple[str, str, str]] = []
-        self._under_way = 0  # batches that are being written
-        self._others: concurrent.futures.Future[None] | None = None
-        self._closed = False
-        self.broken: BaseException | None = None
-        self.number = number
-        self.id = id
-        self.key = key
-        self.place = place
-        self.past = past
-        self.state: str | None = None
-        self.stored_state: str | None = ""  # not known, so the first commit writes it
-
-    def note(self, path: str, kind: str, data: str) -> None:
-        """Add an entry to the next commit."""
-        with self._guard:
-            self._noted.append((path, kind, data))
-
-    async def commit(self) -> None:
-        """See `Record.commit`."""
-        batch, others = self._taken()
-        if batch is not None:
-            await self._journal._commit(batch)
-        elif others is not None:
-            await _until(others)
-
-    def commit_now(self) -> None:
-        """See `Record.commit_now`."""
-        batch, others = self._taken()
-        if batch is not None:
-            self._journal._write([batch], wait=True)
-        elif others is not None:
-            others.result()
-
-    def _taken(self) -> tuple[_Batch | None, concurrent.futures.Future[None] | None]:
-        """What is to be written; if that is nothing, what tells when others have written theirs.
-
-        Theirs may be what was noted here: parts of a run commit together.
-        """
-        with self._guard:
-            if self.broken is not None:
-                # What comes after something that could not be written must not stand without it.
-                raise self.broken
-            noted, self._noted = self._noted, []
-            if noted:
-                self._under_way += 1
-                return (self, noted, self.state), None
-            if not self._under_way:
-                return None, None
-            if self._others is None:
-                self._others = concurrent.futures.Future()
-            return None, self._others
-
-    def wrote(self, failure: BaseException | None) -> None:
-        """Say that a batch was written, or why it was not."""
-        with self._guard:
-            if failure is not None:
-                self.broken = failure
-            self._under_way -= 1
-            if self._under_way or self._others is None:
-                return
-            others, self._others = self._others, None
-        if self.broken is None:
-            others.set_result(None)
-        else:
-            others.set_exception(self.broken)
-
-    def close(self) -> None:
-        """Give the lease back."""
-        if not self._closed:
-            self._closed = True
-            self._journal._give_back(self.number)
-
-
-_Batch = tuple[OpenRun, list[tuple[str, str, str]], str | None]
-
-
-async def _until(written: concurrent.futures.Future[None]) -> None:
-    """Wait until something is written. Cancelled, wait all the same: it soon is."""
-    waiting = asyncio.wrap_future(written)
-    cancelled: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            await asyncio.wait((waiting,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from waiting.exception()
-    waiting.result()
-
-
 def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     """The data of entries as it is in a copy of their run.
 
@@ -663,6 +460,7 @@ _ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
 def _after_fork() -> None:
     for journal in list(_ALL):
         journal._reset()
+        journal._commits.reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ from civitas.journal.entry import ROOT, Entry
 from civitas.journal.file import as_text
 
 if TYPE_CHECKING:
-    from civitas.journal.journal import OpenRun
+    from civitas.journal.open_run import OpenRun
 
 __all__ = ["Record"]
 
