@@ -149,18 +149,24 @@ def resident() -> int:
 def test_a_million_messages_leave_no_trace(
     make_space: MakeSpace, inbox: bool, tmp_path: Path
 ) -> None:
-    """Memory at a million is what it was at two hundred thousand, when all bounds are reached."""
+    """Memory at a million is what it was at two hundred thousand, when all bounds are reached.
+
+    One of them is of time: what was sent in the last five seconds is kept, which is some tens of
+    megabytes more while the machine is quicker. So the least of many moments is compared; were 60
+    bytes of each message left, it would be too much.
+    """
     there = make_space(inbox=tmp_path / "inbox.db") if inbox else make_space()
     counter = there.add(Counter("counter"))
     me = make_space().add(Agent("me"))
-    at: dict[int, int] = {}
+    least = {2: 2**60, 9: 2**60}  # of the third and of the last hundred thousand
     for number in range(1_000_000):
         if not number % 1000:
             counter.wait_for(number - 5000)  # below the limit of a mailbox
-            if number in (200_000, 999_000):
-                at[number] = resident()
+            part = number // 100_000
+            if part in least:
+                least[part] = min(least[part], resident())
         me.send(message("counter", "one", number=number))
     counter.wait_for(1_000_000)
     assert counter.in_order
     assert counter.count == 1_000_000
-    assert at[999_000] - at[200_000] < 20 * 2**20
+    assert least[9] - least[2] < 40 * 2**20
