@@ -134,7 +134,7 @@ class Arrivals:
             self.bury(tag, properties, body, str(error), seat.id)
             return
         if arrived.kind == letters.CANCEL:
-            self._cancel((properties.correlation_id or "", seat.id))
+            self.cancel(properties.correlation_id or "", seat.id)
             office.intake.acknowledge(tag)
             return
         ident = (arrived.key, seat.id)
@@ -215,7 +215,7 @@ class Arrivals:
             arrived = letters.read(properties, body)
             self._again(entry, seat, arrived, None, properties, body)
             if self._unwanted.pop((entry.key, seat.id), self) is None:
-                self._cancel((entry.key, seat.id))
+                self.cancel(entry.key, seat.id)
 
     def _delivery(
         self, seat: Seat, arrived: Arrived, tag: Tag | None, properties: Any, body: bytes
@@ -286,13 +286,13 @@ class Arrivals:
             properties, body, text, seat.id, lambda: office.refuse(delivery, InDoubt(text, where))
         )
 
-    def _cancel(self, ident: Ident) -> None:
+    def cancel(self, key: str, agent: str) -> None:
         """Whoever asked wants it no more."""
-        known = self._known.get(ident)
+        known = self._known.get((key, agent))
         if known is not None:
             self._office.abort(known, self._office.cancelled(known))
             return
-        self.unwanted(*ident)
+        self.unwanted(key, agent)
 
     def unwanted(self, key: str, agent: str) -> None:
         """A message that is still to come is not to be handled."""

@@ -123,27 +123,23 @@ class Intake:
             raise LinkLost("the queue was deleted as its consumer came")
         return consumer
 
-    async def cancel(self, consumer: str) -> None:
-        """Consume a queue no longer.
+    def until_ended(self, consumer: str) -> asyncio.Future[None]:
+        """Done when the broker has ended a consumer, and all that it delivered before was taken.
 
-        Raises:
-            LinkLost: there is no channel
+        It ends them with the queue. One that is cancelled is told by pika to hand back what is
+        still on its way to it, which then goes with the queue.
+
+        Returns:
+            a future, which fails with LinkLost if the channel is lost
         """
-        channel = self._channel
-        if channel is None:
-            raise LinkLost("there is no channel")
-        if consumer not in channel.consumer_tags:
-            return  # pika would never call back
         ended: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.add(ended)
-        self._consumers.pop(consumer, None)
-        try:
-            channel.basic_cancel(consumer, callback=lambda _: settle(ended, None))
-            await ended
-        except AMQPError as error:
-            raise LinkLost(str(error)) from error
-        finally:
-            self._waiting.discard(ended)
+        if consumer not in self._consumers:
+            settle(ended, None)
+        else:
+            self._consumers[consumer] = lambda: settle(ended, None)
+            self._waiting.add(ended)
+            ended.add_done_callback(self._waiting.discard)
+        return ended
 
     def acknowledge(self, tag: Tag | None) -> None:
         """The broker may forget a message; it is told with what it is told next, or soon."""

@@ -93,7 +93,7 @@ class AMQPOffice(PostOffice):
         self._pending: dict[str, Letter] = {}
         self.chains = Chains(self.new_key)
         self.intake = Intake(self.loop)
-        self.outbox = Outbox(names.exchange, self._settled)
+        self.outbox = Outbox(names.exchange, self._settled, keep_s)
         self.channels = Channels(
             thread,
             options,
@@ -122,7 +122,7 @@ class AMQPOffice(PostOffice):
             self.outbox,
             self.seats,
             lambda delivery: self.abort(delivery, self._nobody_there(delivery.envelope.to)),
-            lambda letter: self._settled(letter, RETURNED),
+            self._settled,
             keep_s,
         )
         self.publish = self.whereabouts.publish
@@ -314,6 +314,9 @@ class AMQPOffice(PostOffice):
     def _withdraw(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that nobody waits for it."""
         envelope = delivery.envelope
+        if envelope.to in self.seats:
+            # At once: whoever has seen the request end may let it be begun before word comes.
+            self.arrivals.cancel(delivery.key, envelope.to)
         cancel = Envelope(envelope.sender, envelope.to, "cancel", {})
         self.publish(
             Letter(

@@ -6,14 +6,25 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Final
 
 from pika.channel import Channel
 
 from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
+from civitas.spaces.amqp.link import LinkLost, settle
 from civitas.spaces.amqp.recent import Recent, is_kept
 
-__all__ = ["CONFIRMED", "FULL", "REFUSED", "RETURNED", "TOO_LARGE", "Outbox"]
+__all__ = [
+    "CONFIRMED",
+    "FULL",
+    "LIMIT",
+    "REFUSABLE",
+    "REFUSED",
+    "RETURNED",
+    "TOO_LARGE",
+    "Outbox",
+]
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -27,7 +38,7 @@ TOO_LARGE: Final = "too large"  # for this broker
 LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
-_REFUSABLE = frozenset((SEND, REQUEST))
+REFUSABLE: Final = frozenset((SEND, REQUEST))
 """What may be refused: there are no more answers than messages that were taken."""
 
 _WINDOW = 5_000
@@ -40,13 +51,16 @@ class Outbox:
     Args:
         exchange: where to
         settled: called once with each letter and how it went
+        keep_s: how long messages wait for an agent that is away
 
     Attributes:
         recent: what was confirmed a moment ago
         largest: how many bytes a message may have, once the broker has told; None before
     """
 
-    def __init__(self, exchange: str, settled: Callable[[Letter, str], None]) -> None:
+    def __init__(
+        self, exchange: str, settled: Callable[[Letter, str], None], keep_s: float
+    ) -> None:
         self._exchange = exchange
         self._settled = settled
         self._channel: Channel | None = None
@@ -56,9 +70,10 @@ class Outbox:
         self._waiting: deque[Letter] = deque()
         self._returned: set[str] = set()
         self._held = 0
-        self.recent = Recent()
+        self.recent = Recent(keep_s)
         self.largest: int | None = None
-        self._empty: asyncio.Event | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._watched: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._unconfirmed) + len(self._waiting)
@@ -74,7 +89,7 @@ class Outbox:
             or self._held
             or len(self._unconfirmed) >= _WINDOW
         ):
-            if len(self) >= LIMIT and letter.kind in _REFUSABLE:
+            if len(self) >= LIMIT and letter.kind in REFUSABLE:
                 self._settled(letter, FULL)
                 return
             self._waiting.append(letter)
@@ -131,12 +146,40 @@ class Outbox:
     def lost(self) -> None:
         """The connection is gone."""
         self._channel = None
+        self._wake()
 
     async def emptied(self) -> None:
         """Wait until everything is confirmed."""
         while len(self):
-            self._empty = asyncio.Event()
-            await self._empty.wait()
+            await self._progress()
+
+    async def taken(self, id: str) -> None:
+        """Wait until what was sent to an agent until now is in its queue, or came back.
+
+        Raises:
+            LinkLost: there is no connection, or it was lost meanwhile
+        """
+        under_way = chain(self._unconfirmed.values(), self._waiting)
+        keys = {letter.key for letter in under_way if letter.to == id}
+        self._watched.update(dict.fromkeys(keys, keys))
+        try:
+            while keys:
+                if self._channel is None:
+                    raise LinkLost("there is no connection")
+                await self._progress()
+        finally:
+            for key in keys:
+                del self._watched[key]
+
+    async def _progress(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            settle(waiter, None)
 
     def confirmed(self, frame: Any) -> None:
         """The broker's word on one letter, or on all up to it."""
@@ -153,6 +196,9 @@ class Outbox:
                 if each > tag:
                     break
                 letters.append(unconfirmed.pop(each))
+        if self._watched:
+            for letter in letters:
+                self._watched.pop(letter.key, {letter.key}).remove(letter.key)
         returned, recent = self._returned, self.recent
         for letter in letters:
             if returned and letter.key in returned:
@@ -164,8 +210,8 @@ class Outbox:
                     recent.keep(letter)
         if self._waiting:
             self._go_on()
-        if self._empty is not None and not len(self):
-            self._empty.set()
+        if self._waiters:
+            self._wake()
 
     def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
         self._returned.add(properties.message_id)

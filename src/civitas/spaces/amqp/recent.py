@@ -11,7 +11,9 @@ from civitas.spaces.amqp.letter import ANSWER, CANCEL, SEND, Letter
 __all__ = ["Recent", "is_kept"]
 
 _KEPT = frozenset((SEND, ANSWER, CANCEL))
-_KEEP_S: Final = 5.0
+_KEEP_S: Final = 60.0
+"""A receiver that is busy may take as long to see that its queue is gone."""
+
 _MOST: Final = 5_000
 _MOST_BYTES: Final = 16 * 2**20
 
@@ -22,9 +24,14 @@ def is_kept(letter: Letter) -> bool:
 
 
 class Recent:
-    """Keeps the last few, and no more of them than it can bear."""
+    """Keeps the last few, and no more of them than it can bear.
 
-    def __init__(self) -> None:
+    Args:
+        keep_s: how long receivers know what they have handled, at the least
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        self._keep_s = min(keep_s, _KEEP_S)
         self._letters: deque[tuple[float, Letter]] = deque()
         self._bytes = 0
 
@@ -47,7 +54,7 @@ class Recent:
             id: the agent's
             routing_key: what goes to that agent alone
         """
-        since = time.monotonic() - _KEEP_S
+        since = time.monotonic() - self._keep_s
         return [
             letter.again(id, routing_key)
             for confirmed, letter in self._letters

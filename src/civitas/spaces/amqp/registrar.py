@@ -190,20 +190,16 @@ class Registrar:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def leave(self, registration: Registration) -> None:
-        """Delete an agent's queue, when all that is in it was delivered, and give its id back.
+        """Delete an agent's queue, when all that is in it was taken, and give its id back.
+
+        Args:
+            registration: of an agent whose queue is consumed
 
         Raises:
             LinkLost: the connection was lost
+            BrokerError: the broker would not
         """
-        if not registration.claimed:
-            return
         names, queue, id = self._names, registration.queue, registration.id
-        if not self.is_served(registration):
-            registration.consumer = ""
-            try:
-                await self._declare(id, claims=True)
-            except DuplicateAgent:
-                return  # another process has it by now, or will when the broker sees we are back
 
         def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
             channel.queue_unbind(
@@ -218,17 +214,18 @@ class Registrar:
         try:
             await self._control.call(unbind)
             until = asyncio.get_running_loop().time() + _LONGEST_DRAIN_S
-            while registration.consumer and (await self._state(queue)).message_count:
+            while (await self._state(queue)).message_count:
                 self._intake.flush()
                 await asyncio.sleep(_DRAIN_S)
                 if asyncio.get_running_loop().time() > until:
                     break  # nothing is taken: its inbox cannot be written, say
-            if registration.consumer:
-                consumer, registration.consumer = registration.consumer, ""
-                await self._intake.cancel(consumer)
+            # What the broker has delivered may still be on its way here: the queue's end comes
+            # behind it.
+            taken = self._intake.until_ended(registration.consumer)
             await self._control.call(
                 lambda channel, done: channel.queue_delete(queue, callback=done)
             )
+            await taken
         except Refused as error:
             if error.code != _NOT_FOUND:  # somebody has deleted it
                 raise BrokerError(

@@ -58,6 +58,7 @@ class Residents:
         self._evict = evict
         self._registrations: dict[Seat, Registration] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._left_behind: dict[Seat, Registration] = {}
 
     @property
     def ids(self) -> Iterable[str]:
@@ -149,7 +150,11 @@ class Residents:
     def departs(self, seat: Seat) -> None:
         """An agent leaves for good: its queue goes, and then its id is free."""
         registration = self._registrations.pop(seat, None)
-        if registration is not None and not self._office.ending:
+        if registration is not None:
+            self._leave(seat, registration)
+
+    def _leave(self, seat: Seat, registration: Registration) -> None:
+        if not self._office.ending:
             leaving = self._office.thread.spawn(self._release(seat, registration))
             self._leaving[seat.id] = leaving
 
@@ -162,9 +167,20 @@ class Residents:
     async def _release(self, seat: Seat, registration: Registration) -> None:
         try:
             await registration.settled.wait()
+            if registration.restoring is not None:
+                await asyncio.wait((registration.restoring,))
+            if not registration.claimed:
+                return
+            if not self._registrar.is_served(registration):
+                # What waits there ends too, rather than its senders wait for ever.
+                await self._enter(seat, registration)
+            await self._office.outbox.taken(seat.id)
             await self._registrar.leave(registration)
         except (LinkLost, AMQPError):
-            logger.info("agent %r left while there was no connection; its queue stays", seat.id)
+            logger.info("agent %r left while there was no connection", seat.id)
+            self._left_behind[seat] = registration
+        except DuplicateAgent:
+            pass  # another process has it by now, and what waits there is for that one
         except (BrokerError, Refused) as error:
             logger.error("agent %r has left, but not the broker: %s", seat.id, error)
         finally:
@@ -173,7 +189,11 @@ class Residents:
     # -- after a loss ------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Have everybody's messages come here again, on a new channel."""
+        """Have everybody's messages come here again, on a new channel; but for those who left."""
+        left, self._left_behind = self._left_behind, {}
+        for seat, registration in left.items():
+            if seat.id not in self._leaving and seat.id not in self.ids:
+                self._leave(seat, registration)
         for seat, registration in list(self._registrations.items()):
             if registration.settled.is_set():
                 self._restore(seat, registration)

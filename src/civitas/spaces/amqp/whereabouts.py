@@ -15,7 +15,7 @@ from civitas.errors import BrokerError
 from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.letter import Letter
 from civitas.spaces.amqp.link import LinkLost
-from civitas.spaces.amqp.outbox import Outbox
+from civitas.spaces.amqp.outbox import FULL, LIMIT, REFUSABLE, RETURNED, Outbox
 from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.loop import LoopThread
@@ -31,7 +31,10 @@ _GONE_S: Final = 0.05
 """How long it is waited for the last answers of one that is no longer there."""
 
 _MISSING_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""When a message is sent again to an agent whose queue has gone, as it may for a moment."""
+"""When a message is sent again to an agent whose queue has gone, as it may for a moment.
+
+While a process has the agent's id it makes the queue again, and the last of these goes on.
+"""
 
 _MET: Final = 10_000
 """How many ids of agents elsewhere are kept."""
@@ -50,7 +53,7 @@ class Whereabouts:
         outbox: sends
         here: the ids of the agents of this process
         nobody: called with a request that is not answered, and whose receiver is nowhere
-        give_up: called with a letter for which there is no queue
+        settled: called with a letter that is not held back any longer, and how it went
         keep_s: how long messages wait for an agent that is away
     """
 
@@ -61,7 +64,7 @@ class Whereabouts:
         outbox: Outbox,
         here: Container[str],
         nobody: Callable[[Delivery], None],
-        give_up: Callable[[Letter], None],
+        settled: Callable[[Letter, str], None],
         keep_s: float,
     ) -> None:
         self._thread = thread
@@ -70,7 +73,7 @@ class Whereabouts:
         self._outbox = outbox
         self._here = here
         self._nobody = nobody
-        self._give_up = give_up
+        self._settled = settled
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._renewing: dict[str, None] = {}
@@ -167,10 +170,12 @@ class Whereabouts:
     def publish(self, letter: Letter) -> None:
         """Send a letter, behind those to the same agent that are held back."""
         held = self._missing.get(letter.to) if self._missing and letter.to else None
-        if held is not None:
-            held.append(letter)
-        else:
+        if held is None:
             self._outbox.publish(letter)
+        elif letter.kind in REFUSABLE and len(self) + len(self._outbox) >= LIMIT:
+            self._settled(letter, FULL)
+        else:
+            held.append(letter)
 
     def returned(self, letter: Letter) -> bool:
         """Whether a letter for which there was no queue is sent again later."""
@@ -184,24 +189,31 @@ class Whereabouts:
             return True
         if letter.tries >= len(_MISSING_S):
             return False
-        wait_s = _MISSING_S[letter.tries]
         letter.tries += 1
         if self._hold_back(letter):
-            if to in self._here:
-                self._loop.call_later(wait_s, self._send_held, to)
-            else:
-                self._thread.spawn(self._await(to, wait_s))
+            self._thread.spawn(self._await(to, letter.tries - 1))
         return True
 
-    async def _await(self, to: str, wait_s: float) -> None:
-        """Send what is held back when the agent's queue may be there again."""
-        try:
-            if not await self._registrar.is_claimed(to):
-                self._let_go(to)
-        except (LinkLost, AMQPError):
-            pass  # all is sent again on the next connection
-        if to in self._missing:
-            await asyncio.sleep(wait_s)
+    async def _await(self, to: str, tries: int) -> None:
+        """Send what is held back when the agent's queue may be there again.
+
+        If a process has the agent's id, that is when its queue is consumed, however long it takes:
+        it may be busy, or its broker short of something.
+        """
+        registrar = self._registrar
+        there = False
+        while not there and to in self._missing:
+            claimed = False
+            try:
+                claimed = await registrar.is_claimed(to)
+                if not claimed and to not in self._here:
+                    self._let_go(to)
+                if to in self._missing:
+                    await asyncio.sleep(_MISSING_S[tries])
+                there = not claimed or await registrar.is_consumed(to)
+            except (LinkLost, AMQPError):
+                there = not claimed  # all is sent again on the next connection
+            tries = min(tries + 1, len(_MISSING_S) - 1)
         self._send_held(to)
 
     def _let_go(self, to: str) -> None:
@@ -214,7 +226,7 @@ class Whereabouts:
                 left.append(letter)
             else:
                 letter.tries = len(_MISSING_S)
-                self._give_up(letter)
+                self._settled(letter, RETURNED)
         if left:
             left.extend(self._missing.pop(to, ()))
             self._missing[to] = left
@@ -239,7 +251,8 @@ class Whereabouts:
             self._loop.call_later(_SOON_S, self._send_held, to)
             return
         for letter in sorted(self._missing.pop(to, ()), key=_age):
-            self._outbox.publish(letter)
+            if letter.kind != letters.REQUEST or not letter.about.answered:
+                self._outbox.publish(letter)
 
     async def _make_room(self, to: str) -> None:
         """Have a queue for an agent that was never there, for a request that waits for it."""

@@ -1,0 +1,185 @@
+"""What is on its way while a queue is lost, an agent leaves or a request is given up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
+
+from civitas import (
+    ACCESS_REQUESTED,
+    Agent,
+    AgentNotFound,
+    AgentStopped,
+    AMQPOptions,
+    AMQPSpace,
+    ApprovalRequest,
+    RequestCancelled,
+    action,
+)
+from conformance.conftest import Kept, message
+from conformance.gate import Gate, Holder
+from spaces.amqp.conftest import WAIT_S, MakeSpace, until
+
+MEGABYTE = 2**20
+LONGER_THAN_BEFORE_S = 5.5
+"""What is sent again was once that of the last five seconds, and tried for three."""
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    """The network of one of the spaces."""
+    with Proxy(broker.port) as proxy:
+        yield proxy
+        proxy.resume()
+
+
+@pytest.fixture
+def events() -> Kept[str]:
+    """What happens to the connection over that network."""
+    return Kept()
+
+
+@pytest.fixture
+def slow(make_space: MakeSpace, proxy: Proxy, events: Kept[str]) -> AMQPSpace:
+    """A space over that network, whose agents have not much room."""
+    return make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        mailbox=400,
+        on_connection=lambda what, _: events.add(what),
+    )
+
+
+def waiting(channel: BlockingChannel, queue: str) -> int:
+    found: int = channel.queue_declare(queue, passive=True).method.message_count
+    return found
+
+
+def test_a_receiver_that_learns_late_that_its_queue_was_deleted_loses_nothing(
+    make_space: MakeSpace, slow: AMQPSpace, proxy: Proxy, channel: BlockingChannel, exchange: str
+) -> None:
+    holder = slow.add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    queue = f"{exchange}.agent.holder"
+
+    def send(first: int, end: int) -> None:
+        for number in range(first, end):
+            # Of a size of which no read brings more than there is room for.
+            me.send(message("holder", "note", name=f"{number:02000}"))
+
+    assert me.ask("holder", "note", name="0").result(timeout=WAIT_S) == "0"
+    proxy.stall()
+    # Some are on their way, and some wait in the queue; others come when it is gone.
+    send(1, 550)
+    until(lambda: waiting(channel, queue) > 10)
+    channel.queue_delete(queue)
+    send(550, 600)
+    threading.Event().wait(LONGER_THAN_BEFORE_S)
+    proxy.resume()
+    holder.begun.wait_for(600)
+    assert me.ask("holder", "note", name="last").result(timeout=WAIT_S) == "last"
+    assert sorted(map(int, holder.begun[:-1])) == list(range(600))
+
+
+def test_every_request_to_one_that_is_removed_ends_however_much_is_on_its_way(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str
+) -> None:
+    there = make_space()
+    me = make_space().add(Agent("me"))
+    for _ in range(10):
+        holder = there.add(Holder("holder"))
+        asked = [me.ask("holder", "hold", name="first")]
+        holder.begun.wait_for(1)
+        asked += [me.ask("holder", "note", name="x" * MEGABYTE) for _ in range(20)]
+        until(lambda: waiting(channel, f"{exchange}.agent.holder") == 0)
+        there.remove("holder")
+        for request in asked:
+            with pytest.raises((AgentStopped, AgentNotFound), match="holder"):
+                request.result(timeout=WAIT_S)
+        assert holder.begun == ["first"]
+
+
+def test_what_waits_for_one_that_left_without_a_connection_ends_with_the_next(
+    make_space: MakeSpace,
+    slow: AMQPSpace,
+    proxy: Proxy,
+    events: Kept[str],
+    channel: BlockingChannel,
+    exchange: str,
+) -> None:
+    holder = slow.add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+
+    def ask(name: str) -> Any:
+        # One that does not wait would look once, a moment later, whether anybody is there.
+        return me.request(message("holder", "hold", name=name), wait=True)
+
+    asked = [ask("one")]
+    holder.begun.wait_for(1)
+    asked += [ask(str(number)) for number in range(3)]
+    proxy.refuse()
+    proxy.cut()
+    events.wait_for(lambda found: "lost" in found)
+    slow.remove("holder")
+    until(lambda: waiting(channel, f"{exchange}.agent.holder") == 4)
+    assert not any(request.done() for request in asked)
+    proxy.accept()
+    for request in asked:
+        with pytest.raises(AgentStopped, match="holder"):
+            request.result(timeout=WAIT_S)
+    assert holder.begun == ["one"]
+    again = slow.add(Holder("holder"))
+    assert me.ask("holder", "note", name="new").result(timeout=WAIT_S) == "new"
+    assert again.begun == ["new"]
+
+
+class Approver:
+    """Lets through what a test says, when it says it."""
+
+    def __init__(self) -> None:
+        self.asked: Kept[str] = Kept()
+        self.gate = Gate()
+
+    async def approve(self, request: ApprovalRequest) -> bool:
+        self.asked.add(request.action)
+        await self.gate
+        return True
+
+
+class Careful(Agent):
+    """Asks before it acts."""
+
+    def __init__(self) -> None:
+        super().__init__("careful")
+        self.done: Kept[str] = Kept()
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def erase(self, path: str) -> None:
+        self.done.add(path)
+
+    @action
+    async def note(self, path: str) -> None:
+        self.done.add(path)
+
+
+def test_a_request_given_up_in_its_own_process_is_not_begun_though_word_of_it_is_slow(
+    make_space: MakeSpace, proxy: Proxy
+) -> None:
+    approver = Approver()
+    space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port), approver=approver)
+    careful, me = space.add(Careful()), space.add(Agent("me"))
+    request = me.ask("careful", "erase", path="late")
+    approver.asked.wait_for(1)
+    proxy.stall()
+    request.cancel()
+    with pytest.raises(RequestCancelled):
+        request.result(timeout=WAIT_S)
+    approver.gate.open()
+    proxy.resume()
+    me.ask("careful", "note", path="after").result(timeout=WAIT_S)
+    assert list(careful.done) == ["after"]
