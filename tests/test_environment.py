@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import re
+import socket
 import sys
 import threading
 from typing import Any
@@ -354,6 +355,27 @@ def test_quick_actions_one_after_the_other_leave_the_loop_to_others() -> None:
             loop.call_later(0, due.append, number)
             await environment.aexecute_action(act, {"a": 1, "b": 2})
             assert len(due) >= number
+
+    asyncio.run(main())
+
+
+def test_quick_actions_one_after_the_other_leave_the_loop_to_what_comes_from_outside() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        environment = Environment()
+        act = Action.of(add)
+        here, there = socket.socketpair()
+        heard = asyncio.Event()
+        with here, there:
+            loop.add_reader(here, heard.set)
+            for _ in range(100):
+                await environment.aexecute_action(act, {"a": 1, "b": 2})
+            there.send(b"x")
+            began = loop.time()
+            while not heard.is_set():
+                await environment.aexecute_action(act, {"a": 1, "b": 2})
+                assert loop.time() - began < WAIT
+            loop.remove_reader(here)
 
     asyncio.run(main())
 

@@ -113,6 +113,9 @@ HOLD_S: Final = 0.0 if sys.platform == "win32" else 50e-6
 
 A loop that suspends is woken through its selector, and has yet to let the thread have the
 interpreter: that takes longer than most quick actions do."""
+KEPT_S: Final = 1e-3
+"""After how long a run of quick actions lets the loop see what came from outside. What is ready or
+due on the loop is not kept waiting."""
 QUICK_S: Final = 30e-6
 """An action that usually takes less than this is quick."""
 SLOW_S: Final = 1e-3
@@ -133,6 +136,7 @@ class _Flight:
 
 class _Here(threading.local):
     flight: _Flight | None = None
+    yielded: float = 0.0
 
 
 _HERE = _Here()
@@ -171,7 +175,10 @@ async def execute_in_thread(
             loop, _fly, flight, environment, action, args, hold_s=hold
         )
         if future.done():
-            await asyncio.sleep(0)  # or a run of quick calls would keep the loop from all else
+            now = loop.time()
+            if now - _HERE.yielded > KEPT_S or _is_due(loop, now):
+                _HERE.yielded = now
+                await asyncio.sleep(0)
         elif hold:
             _note(action, SLOW_S, weight=1.0)
         return await future
@@ -182,6 +189,11 @@ async def execute_in_thread(
         if flight.future is not None:
             flight.future.cancel()
         raise
+
+
+def _is_due(loop: Any, now: float) -> bool:
+    """Whether an asyncio loop has something to do that it knows of."""
+    return bool(loop._ready or (loop._scheduled and loop._scheduled[0].when() <= now))
 
 
 def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
+from civitas.models.runtime import SPIN_TURNS
 
 __all__ = ["LocalEmbedder"]
 
@@ -207,7 +208,7 @@ class _Engine:
 
     def _load(self) -> Any:
         try:
-            with patient_threads():
+            with patient_threads(SPIN_TURNS):
                 import xllamacpp
         except ImportError as error:
             raise MissingExtra("LocalEmbedder", "local") from error

@@ -8,20 +8,21 @@ from contextlib import contextmanager
 
 __all__ = ["patient_threads"]
 
-_TURNS = "400"
-
 
 @contextmanager
-def patient_threads() -> Iterator[None]:
+def patient_threads(turns: int) -> Iterator[None]:
     """Around the import that loads an OpenMP library, which reads this once, when it is loaded.
 
     Left alone, its threads spin for milliseconds at every step. On a machine that does anything
-    beside, the one that is waited for is then kept off its core: on two busy ones, products of
-    matrices in PyTorch took 51 s, against 6 s with this many turns.
+    beside, the one that is waited for is then kept off its core. Threads that sleep at once have to
+    be woken, which on a virtual machine may take as long as the step.
+
+    Args:
+        turns: how often a thread looks, before it sleeps, whether the others are there
     """
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = _TURNS
+        os.environ["GOMP_SPINCOUNT"] = str(turns)
     try:
         yield
     finally:

@@ -19,14 +19,22 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
 
-__all__ = ["Generated", "Runtime"]
+__all__ = ["SPIN_TURNS", "Generated", "Runtime"]
+
+SPIN_TURNS: Final = 3_000
+"""As long as waking takes where it takes long.
+
+Tokens a second on two cores that are idle, with one of them busy, and with both: 77, 40, 31 with
+400 turns; 103, 31, 39 with 1,000; 107, 23, 42 with 4,000; 101, 8, 37 with 100,000, near the
+runtime's own number.
+"""
 
 # A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
 # second for small models, at 97 in 100 of the speed of much larger batches.
@@ -409,10 +417,8 @@ def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> An
 
 
 def _library() -> Any:
-    # Measured on two cores with one busy: 46 tokens a second, against 2 to 14 with threads that
-    # spin as they like; on idle ones 148 against 154.
     try:
-        with patient_threads():
+        with patient_threads(SPIN_TURNS):
             import xllamacpp
     except ImportError as error:
         raise MissingExtra("a model inside this process", "local") from error

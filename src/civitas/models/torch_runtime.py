@@ -365,7 +365,8 @@ class _Reader:
 
 
 def _libraries() -> tuple[Any, Any]:
-    with patient_threads():
+    # On two busy cores, products of matrices took 6 s with as many turns, 51 s without a bound.
+    with patient_threads(400):
         import torch
     import transformers
 
