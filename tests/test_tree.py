@@ -253,6 +253,7 @@ EXTRA_MODULES = frozenset(
             f"civitas.spaces.amqp.{name}"
             for name in (
                 "arrivals",
+                "burials",
                 "channels",
                 "connection",
                 "control",

@@ -74,6 +74,11 @@ class Handling(Protocol):
         """Whose message it is."""
         ...
 
+    @property
+    def came_as(self) -> str | None:
+        """What it is known by to other processes, if it came over a broker."""
+        ...
+
     def message(self) -> dict[str, Any] | None:
         """The message; None while it is no message that is handled."""
         ...
@@ -335,6 +340,30 @@ class Agent:
         if handling is None or handling.agent is not self:
             return None
         return handling.message()
+
+    def _came_as(self, action: str) -> str | None:
+        """What the call of an action is known by, also when it comes over a broker again.
+
+        Args:
+            action: its name
+
+        Returns:
+            None if it is not what is being handled, or did not come over a broker
+        """
+        handling = CURRENT.get()
+        if handling is None or handling.agent is not self or handling.came_as is None:
+            return None
+        message = handling.message()
+        called = None if message is None else message["action"]["name"]
+        return handling.came_as if called == action else None
+
+    def _goes_on(self, action: str) -> bool:
+        """Whether an action that a killed process had begun goes on where it was, if called again.
+
+        Args:
+            action: its name
+        """
+        return False
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message and go on. What it leads to comes back as messages.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from civitas import Journal
 from civitas.cli.main import main
 from models.openai_server import (
     HANG,
@@ -851,6 +852,21 @@ def test_agents_of_ones_own_are_there(folder: Path, name: str, id: str) -> None:
     done = piped(folder, f"/{id}.add a:1 b:2\n", "--agent", f"my_agents:{name}")
     assert done.returncode == 0, done.stderr
     assert "data:3" in done.stdout
+
+
+def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
+    (folder / "speakers.py").write_text(
+        "from civitas import ReActAgent\n"
+        "from civitas.models import ScriptedModel\n"
+        "bob = ReActAgent('Bob', ScriptedModel(['I saw a cat']))\n"
+    )
+    line, options = '/Bob.say content:"What is there?"\n', ("--journal", "runs.db")
+    done = piped(folder, line, "--agent", "speakers:bob", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Journal(folder / "runs.db") as journal:
+        (run,) = journal.runs()
+        assert (run.agent, run.task) == ("Bob", "What is there?")
+        assert journal.replay(run.id).text == "I saw a cat"
 
 
 @pytest.mark.parametrize(

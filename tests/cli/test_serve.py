@@ -261,3 +261,114 @@ def test_what_is_wrong_is_said_in_a_line(
     assert text in last
     assert last.startswith("civitas: " if code == 1 else "Error: ")
     assert bool(usage) is (code == 2)
+
+
+CLERK = '''
+import asyncio
+from pathlib import Path
+from civitas import ReActAgent, action
+from civitas.models import Call, ScriptedModel
+
+def note(text):
+    with open("notes", "a") as file:
+        file.write(text + "\\n")
+    print(text, flush=True)
+
+async def first() -> str:
+    """Do what is not to be done twice."""
+    note("first")
+    return "one"
+
+@action(idempotent=True)
+async def second() -> str:
+    """Wait until it may go on."""
+    note("second")
+    while not Path("go on").exists():
+        await asyncio.sleep(0.01)
+    return "two"
+
+@action
+async def careful() -> str:
+    """Wait until it may go on; not to be done twice."""
+    note("careful")
+    while not Path("go on").exists():
+        await asyncio.sleep(0.01)
+    return "three"
+
+def clerk(*names):
+    calls = [Call(str(number), name, {}) for number, name in enumerate(names)]
+    model = ScriptedModel([*calls, "all is done"])
+    return ReActAgent("Clerk", model, actions=[first, second, careful])
+
+def patient():
+    return clerk("first", "second")
+
+def careful_one():
+    return clerk("first", "careful")
+'''
+
+
+@pytest.fixture
+def clerks(tmp_path: Path) -> tuple[str, ...]:
+    """Modules of agents that reply, and the options to serve them with."""
+    (tmp_path / "clerks.py").write_text(CLERK)
+    return ("--inbox", "clerk.inbox", "--journal", "runs.db")
+
+
+def test_a_killed_agent_with_a_journal_goes_on_with_the_reply_that_it_was_giving(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
+) -> None:
+    with serve("clerks:patient", *clerks) as killed:
+        killed.line()
+        asked = me.request(
+            {"to": "Clerk", "action": {"name": "say", "args": {"content": "Do it"}}}, wait=True
+        )
+        assert (killed.line(), killed.line()) == ("first", "second")
+        killed.signal(signal.SIGKILL)
+        killed.end()
+    (tmp_path / "go on").touch()
+    with serve("clerks:patient", *clerks):
+        assert asked.result(timeout=WAIT_S) == "all is done"
+    assert (tmp_path / "notes").read_text().split() == ["first", "second", "second"]
+
+
+def test_a_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
+) -> None:
+    with serve("clerks:careful_one", *clerks) as killed:
+        killed.line()
+        asked = me.request(
+            {"to": "Clerk", "action": {"name": "say", "args": {"content": "Do it"}}}, wait=True
+        )
+        assert (killed.line(), killed.line()) == ("first", "careful")
+        killed.signal(signal.SIGKILL)
+        killed.end()
+    in_doubt = pytest.raises(ActionError, match=r"in_doubt.*careful.*civitas resume")
+    with serve("clerks:careful_one", *clerks), in_doubt:
+        asked.result(timeout=WAIT_S)
+    assert (tmp_path / "notes").read_text().split() == ["first", "careful"]
+
+
+def test_two_that_say_the_same_are_two_runs(
+    serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
+) -> None:
+    (tmp_path / "go on").touch()
+    with serve("clerks:patient", *clerks) as program:
+        program.line()
+        assert me.ask("Clerk", "say", content="Do it").result(timeout=WAIT_S) == "all is done"
+        with pytest.raises(ActionError, match="it was given 3"):  # it has said all
+            me.ask("Clerk", "say", content="Do it").result(timeout=WAIT_S)
+
+
+def test_a_journal_for_one_that_keeps_none_is_wrong_usage(
+    serve: Callable[..., Program],
+) -> None:
+    with serve("my_agents:Calculator", "--journal", "runs.db") as program:
+        assert program.end() == 2
+    assert "--journal: my_agents:Calculator has one already, or gives no replies" in "".join(
+        program.errors
+    )
+    with serve("my_agents:Calculator", CIVITAS_JOURNAL="runs.db") as program:
+        assert program.line().startswith("Calculator is served")
+        program.signal(signal.SIGTERM)
+        assert program.end() == 0

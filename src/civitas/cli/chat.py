@@ -17,6 +17,7 @@ from civitas.approval import escaped
 from civitas.cli.broker import broker_space, exchange_option
 from civitas.cli.console import Console, PlainConsole
 from civitas.cli.history import state_file
+from civitas.cli.journals import journal_option, recorded
 from civitas.cli.named_agents import named_agent, permitted_agents
 from civitas.cli.session import Session
 from civitas.cli.settings import FILE, chosen_model, made_model, settings
@@ -53,6 +54,7 @@ __all__ = ["command"]
     envvar="CIVITAS_AGENTS",
     help="An agent of yours: an agent, a class or a function that makes one. May be repeated.",
 )
+@journal_option("A file to record what agents reply in, and what they do for it.")
 @click.option("--network", is_flag=True, help="Give the host's commands the network.")
 @click.option("--no-history", is_flag=True, help="Keep no lines for the next time.")
 @click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
@@ -66,6 +68,7 @@ def command(
     model_name: str | None,
     root: str | None,
     agents: tuple[str, ...],
+    journal: str | None,
     network: bool,
     no_history: bool,
     amqp: bool,
@@ -86,6 +89,9 @@ def command(
 
     The small model in the box is not up to calling anything: with it, FunctionAI hears only what is
     said to it by name.
+
+    With --journal the replies of FunctionAI and of your agents that may have a journal are
+    recorded: `civitas runs` lists them, `civitas replay` repeats one.
 
     With --amqp you talk with the agents of every process of an exchange of the broker that
     AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST say. You come alone, and bring
@@ -141,7 +147,8 @@ def command(
         if not model_name and "model" in said:
             chat.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
     try:
-        return asyncio.run(_run(chat, members, not no_history, amqp, exchange))
+        with recorded(members, journal, "everybody whom you bring"):
+            return asyncio.run(_run(chat, members, not no_history, amqp, exchange))
     finally:
         close = getattr(model, "close", None)
         if callable(close):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +15,18 @@ from civitas.errors import JournalError
 from civitas.reasoning.past import ENDED
 
 if TYPE_CHECKING:
+    from civitas.agent import Agent
     from civitas.journal import Journal
 
-__all__ = ["NOBODY", "Recorded", "is_named", "journal_option", "opened", "run_id_option"]
+__all__ = [
+    "NOBODY",
+    "Recorded",
+    "is_named",
+    "journal_option",
+    "opened",
+    "recorded",
+    "run_id_option",
+]
 
 NOBODY: Final = "MODULE:AGENT"
 """What a command names where it is not known which agent it is."""
@@ -109,6 +119,35 @@ def opened(path: str | None) -> Journal:
     from civitas.journal import Journal
 
     return Journal(path)
+
+
+@contextmanager
+def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[None]:
+    """Have the replies of agents recorded, of those that record any and have no journal.
+
+    Args:
+        agents: whose
+        path: the journal; it is made if it is not there
+        whose: what they are called in an error
+
+    Raises:
+        click.UsageError: none of them does, though the command line named the journal
+        JournalError: it cannot be used
+    """
+    takes = [each for each in agents if getattr(each, "journal", path) is None]
+    if path is None or not takes:
+        if path is not None and is_named():
+            raise click.UsageError(
+                f"--journal: {whose} has one already, or gives no replies that a journal could hold"
+            )
+        yield
+        return
+    from civitas.journal import Journal
+
+    with Journal(path) as journal:
+        for each in takes:
+            each.journal = journal  # type: ignore[attr-defined]
+        yield
 
 
 class _NotNamed(click.ClickException):

@@ -15,6 +15,7 @@ import click
 from civitas.agent import Agent
 from civitas.approval import escaped
 from civitas.cli.broker import EXCHANGE, broker_space, exchange_option
+from civitas.cli.journals import journal_option, recorded
 from civitas.cli.named_agents import named_agent
 from civitas.spaces.amqp.options import AMQPOptions
 
@@ -38,6 +39,7 @@ _LOOK_S: Final = 1.0
     type=click.Path(dir_okay=False),
     help="A file to remember messages in, for this process alone.  [default: in memory]",
 )
+@journal_option("A file to record the agent's replies in, so that they go on after a crash.")
 @click.option(
     "--grace",
     metavar="SECONDS",
@@ -47,14 +49,21 @@ _LOOK_S: Final = 1.0
     help="How long what is being handled may go on at the end.",
 )
 def command(
-    agent: str, id: str | None, exchange: str | None, inbox: str | None, grace: float
+    agent: str,
+    id: str | None,
+    exchange: str | None,
+    inbox: str | None,
+    journal: str | None,
+    grace: float,
 ) -> int:
     """Serve an agent of yours over a message broker.
 
     MODULE is looked for in the current folder first. AGENT is an agent, a class of agents, or a
     function that gives one. Others reach it by its id from every process of the same broker and
     exchange; `civitas chat --amqp` does. With --inbox, what it was handling when its process died
-    is not run a second time.
+    is not run a second time. With --journal, an agent that replies (a ReActAgent, a DualActAgent, a
+    Conversation) goes on with the reply that it was giving: nothing of it that had ended is done
+    again. `civitas runs` lists them.
 
     SIGINT (Ctrl-C) or SIGTERM ends it: nothing more is begun, what is being handled is finished,
     and what waits stays at the broker. A second one ends it at once.
@@ -65,15 +74,17 @@ def command(
     Examples:
       civitas serve my_agents:Calculator
       civitas serve my_agents:Calculator --id sums --inbox sums.inbox
+      civitas serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 wrong usage,
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     served = named_agent(agent, id, "MODULE:AGENT")
-    _log()
-    space = broker_space(exchange, inbox=inbox, grace=grace)
-    return asyncio.run(_serve(served, space, exchange or EXCHANGE, grace))
+    with recorded((served,), journal, agent):
+        _log()
+        space = broker_space(exchange, inbox=inbox, grace=grace)
+        return asyncio.run(_serve(served, space, exchange or EXCHANGE, grace))
 
 
 async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) -> int:

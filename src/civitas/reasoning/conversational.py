@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from civitas.action import action
@@ -161,6 +162,19 @@ class ConversationalAgent(Hooked, Watched, Agent):
         """Those that reply on its behalf."""
         return ()
 
+    def _goes_on(self, action: str) -> bool:
+        # What somebody's own `say` does beside is in no journal.
+        own = type(self).say is ConversationalAgent.say
+        return action == "say" and own and getattr(self, "journal", None) is not None
+
+    def _run_of_message(self) -> str | None:
+        """The id of the run that a `say` over a broker leads to: the same if it comes again."""
+        key = self._came_as("say") if self._goes_on("say") else None
+        if key is None:
+            return None
+        named = f"{key}\n{self.id}".encode(errors="surrogatepass")
+        return sha256(named).hexdigest()[:32]
+
     # -- asking it ---------------------------------------------------------------------------------
 
     @action
@@ -173,7 +187,7 @@ class ConversationalAgent(Hooked, Watched, Agent):
         Returns:
             what the agent replies
         """
-        reply = await self.reply(content)
+        reply = await self.reply(content, run_id=self._run_of_message())
         # What nobody accepted is told if it is something.
         if reply.stop_reason in (GIVEN if reply.text else ANSWERED):
             return reply.text

@@ -125,6 +125,11 @@ class Delivery:
         """The receiver."""
         return None if self.seat is None else self.seat.agent
 
+    @property
+    def came_as(self) -> str | None:
+        """What it is known by to other processes, if it came over a broker."""
+        return None if self.mail is None else self.key
+
     def message(self) -> dict[str, Any] | None:
         """The message, as a dict of the caller's own; None in a callback of the agent's own."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()

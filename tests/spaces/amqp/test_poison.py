@@ -12,11 +12,13 @@ from typing import Any
 
 import pika
 import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import ActionError, Agent, AMQPSpace
+from civitas import ActionError, Agent, AMQPOptions, AMQPSpace
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, until
@@ -289,6 +291,32 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     events.wait_for(lambda found: found.count("connected") == 2)
     assert buried(dead, "it is no JSON")[1] == b"hello"
     assert goes_on(space)
+
+
+@pytest.mark.parametrize("cut_at", (b"it is no JSON", b"\x00\x3c\x00\x50"))
+def test_the_network_is_cut_while_something_is_buried(
+    cut_at: bytes,
+    make_space: MakeSpace,
+    post: Callable[..., None],
+    dead: Dead,
+    broker: Broker,
+) -> None:
+    """It is buried once, whether the letter or the acknowledgement (basic.ack) did not arrive."""
+    events: Kept[str] = Kept()
+    with Proxy(broker.port) as proxy:
+        space = make_space(
+            amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+            on_connection=lambda what, _: events.add(what),
+        )
+        space.add(Worker("there", Notes("/dev/null")))
+        proxy.cut_at(cut_at)
+        for _ in range(3):  # the same again and again are three
+            post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
+        events.wait_for(lambda found: found.count("connected") == 2)
+        assert goes_on(space)
+        assert goes_on(space)
+        assert dead.count() == 3
+        space.close()
 
 
 def test_word_of_a_lost_queue_from_a_stranger(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +11,7 @@ from civitas.errors import ActionError, InboxError, InDoubt, SpaceClosed
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
 from civitas.spaces.delivery import QUEUED, Delivery
@@ -107,6 +106,7 @@ class Arrivals:
     def __init__(self, office: AMQPOffice, inbox: Inbox, keep_s: float) -> None:
         self._office = office
         self._inbox = inbox
+        self._burials = Burials(office)
         self._known: dict[Ident, Delivery] = {}
         self._recorded: list[Mail] = []
         self._flushing = False
@@ -120,8 +120,18 @@ class Arrivals:
 
     # -- in ----------------------------------------------------------------------------------------
 
-    def take(self, seat: Seat, tag: Tag, properties: Any, body: bytes) -> None:
-        """A message to the agent in a seat."""
+    def take(
+        self, seat: Seat, tag: Tag, properties: Any, body: bytes, *, again: bool = False
+    ) -> None:
+        """A message to the agent in a seat.
+
+        Args:
+            seat: the agent's
+            tag: the delivery
+            properties: AMQP's
+            body: what it says
+            again: whether the broker says that it brings it again
+        """
         office = self._office
         try:
             arrived = letters.read(properties, body)
@@ -131,7 +141,7 @@ class Arrivals:
             if to not in (seat.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
         except Unreadable as error:
-            self.bury(tag, properties, body, str(error), seat.id)
+            self._burials.bury(tag, properties, body, str(error), seat.id, again=again)
             return
         if arrived.kind == letters.CANCEL:
             self.cancel(properties.correlation_id or "", seat.id)
@@ -265,8 +275,7 @@ class Arrivals:
         if delivery.mail.stored:
             office.intake.acknowledge(tag)
             delivery.mail.tag = None
-        offer = seat.offers.get(arrived.envelope.name)
-        if entry.state == STARTED and not (offer is not None and offer.idempotent):
+        if entry.state == STARTED and not _repeats(seat, arrived.envelope.name):
             self._doubt(delivery, seat, properties, body)
         else:
             self._put(delivery, seat)
@@ -282,7 +291,7 @@ class Arrivals:
         delivery.seat = seat
         where = f"{seat.id}.{delivery.envelope.name}"
         delivery.state = kinds.ENDED
-        self._to_the_dead(
+        self._burials.send(
             properties, body, text, seat.id, lambda: office.refuse(delivery, InDoubt(text, where))
         )
 
@@ -445,50 +454,7 @@ class Arrivals:
             return None
         return None if entry is None or entry.answer is None else Letter.unpack(entry.answer)
 
-    # -- the dead letters --------------------------------------------------------------------------
-
-    def bury(self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str) -> None:
-        """Send what cannot be read where somebody may look at it."""
-        logger.error("a message to %r goes to the dead letters: %s", agent, reason)
-        self._to_the_dead(
-            properties, body, reason, agent, lambda: self._office.intake.acknowledge(tag)
-        )
-
-    def _to_the_dead(
-        self,
-        properties: Any,
-        body: bytes,
-        reason: str,
-        agent: str,
-        done: Callable[[], Any],
-    ) -> None:
-        office = self._office
-        known = properties.headers or {}
-        headers = {
-            **{
-                name: known[name]
-                for name in ("hops", "trail", "timeout")
-                if isinstance(known.get(name), str | int)
-            },
-            "reason": reason[:1000].encode(errors="backslashreplace").decode(),
-            "agent": agent,
-            "message": str(properties.message_id or ""),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        office.outbox.publish(
-            Letter(
-                office.new_key(),
-                properties.type if isinstance(properties.type, str) else "",
-                office.names.agent_key(agent),
-                body,
-                mandatory=True,
-                reply_to=properties.reply_to,
-                correlation_id=properties.correlation_id,
-                headers=headers,
-                about=done,
-                exchange=office.names.dead,
-            )
-        )
+    # -- its answer --------------------------------------------------------------------------------
 
     def answer_key(self, delivery: Delivery) -> str:
         """The key of a message's answer: the same if it is made again."""
@@ -498,6 +464,12 @@ class Arrivals:
         if delivery.kind != kinds.BROADCAST:
             return f"{key}/a"
         return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
+
+
+def _repeats(seat: Seat, action: str) -> bool:
+    """Whether an action may be called again, of which nobody knows how far it came."""
+    offer = seat.offers.get(action)
+    return offer is not None and (offer.idempotent or seat.agent._goes_on(action))
 
 
 def handler_of(handling: Any) -> Mail | None:

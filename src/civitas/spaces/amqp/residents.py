@@ -120,7 +120,7 @@ class Residents:
                 if len(registration.early) >= registration.backlog:
                     begin()
             else:
-                arrivals.take(seat, tag, properties, body)
+                arrivals.take(seat, tag, properties, body, again=method.redelivered)
 
         def begin() -> None:
             first = registration.backlog and seat.open
@@ -129,8 +129,8 @@ class Residents:
             for _, _, properties, _ in early:
                 if properties.type == letters.CANCEL:
                     arrivals.unwanted(properties.correlation_id or "", seat.id)
-            for tag, _, properties, body in early:
-                arrivals.take(seat, tag, properties, body)
+            for tag, method, properties, body in early:
+                arrivals.take(seat, tag, properties, body, again=method.redelivered)
             if first:
                 arrivals.resume(seat)
 
