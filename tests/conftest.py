@@ -11,6 +11,8 @@ import pytest
 from benchmarks.broker import Broker
 from hypothesis import settings
 
+from faults.table import pytest_terminal_summary as pytest_terminal_summary
+
 # Before anything of civitas is imported, so that no adapter can have looked already. Subprocesses
 # inherit it.
 os.environ["CIVITAS_OFFLINE"] = "1"

@@ -396,6 +396,7 @@ class AMQPOffice(PostOffice):
         lost = self.outbox.copies(id, self.names.agent_key(id))
         lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
         for letter in sorted(lost, key=attrgetter("number")):
+            letter.tries = 0
             self.outbox.publish(letter)
         self.whereabouts.back(id)
 
