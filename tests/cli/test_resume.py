@@ -351,11 +351,13 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
         "that is recorded; the program of agent buyer goes on with it by "
         "reply(…, run_id='bread-1'), or here: civitas resume bread-1 --agent MODULE:AGENT\n"
     )
-    for option in ((), ("--repeat",)):  # it was decided, once
-        again = civitas("resume", "bread-1", *option, cwd=folder)
-        assert (again.returncode, again.stdout) == (1, "")
-        assert ("nothing is in doubt\n" in again.stderr) is bool(option)
+    again = civitas("resume", "bread-1", cwd=folder)
+    assert (again.returncode, again.stdout) == (1, "")
     assert "the program of agent buyer goes on with it" in again.stderr
+    for option, becomes in (("--repeat", "executed again"), ("--skip", "not executed again")):
+        otherwise = civitas("resume", "bread-1", option, cwd=folder)
+        assert otherwise.returncode == 0  # nothing of it was carried out yet
+        assert f"pay(coins=3) is {becomes}\n" in otherwise.stderr
     done = civitas("resume", "bread-1", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not (folder / "paid").exists()
@@ -394,6 +396,20 @@ def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) 
     assert (folder / "paid").read_text() == "3"
     assert civitas(*command, "--force", cwd=folder).returncode == 0
     assert (folder / "paid").read_text() == "33"
+
+
+@pytest.mark.parametrize(
+    ("agent", "code"), (("nowhere:buyer", 2), ("my_agents:nobody", 2), ("pathlib:Path", 2))
+)
+def test_nothing_is_decided_for_an_agent_that_is_not_there(
+    folder: Path, agent: str, code: int
+) -> None:
+    killed_program(folder)
+    wrong = civitas("resume", "bread-1", "--repeat", "--agent", agent, cwd=folder)
+    assert (wrong.returncode, wrong.stdout) == (code, "")
+    assert "is executed again" not in wrong.stderr
+    with Journal(folder / JOURNAL) as journal:
+        assert [doubt.action for doubt in journal.in_doubt("bread-1")] == ["pay"]
 
 
 def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:

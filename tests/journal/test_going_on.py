@@ -24,7 +24,7 @@ from civitas import (
 )
 from civitas.action import ACCESS_REQUESTED, Action, ActionRegistry, action
 from civitas.approval import CallbackApprover
-from civitas.errors import RunMismatch
+from civitas.errors import DefinitionError, RunMismatch
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.reply import Reply
@@ -110,6 +110,51 @@ def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -
             assert reply.steps[0].error is not None
             assert "skipped" in reply.steps[0].error
         assert journal.replay("R") == reply
+
+
+def test_a_decision_holds_until_it_is_carried_out(tmp_path: Path) -> None:
+    crash = Crash(tmp_path, call("act_on", what=1), call("act_on", 2, what=2), "Yes.")
+    crash.before()
+    with crash.crashed() as journal:
+        for wrong in ("no", 0, None):
+            with pytest.raises(DefinitionError, match="repeat= is True, to execute again, or"):
+                journal.decide("R", repeat=wrong)  # type: ignore[arg-type]
+        assert len(journal.in_doubt("R")) == 1
+        for repeat in (True, False):
+            (doubt,) = journal.decide("R", repeat=repeat)
+            assert doubt.args == {"what": 1}
+            assert journal.in_doubt("R") == []
+        assert crash.agent(journal).reply_sync("go", run_id="R").stop_reason == "done"
+        assert crash.act.called == [1, 2, 2]
+        assert journal.decide("R", repeat=True) == []
+
+
+@pytest.mark.parametrize("idempotent", (True, False))
+def test_what_was_permitted_is_permitted_once(tmp_path: Path, idempotent: bool) -> None:
+    asked: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        asked.append(request)
+        return len(asked) <= 3
+
+    crash = Crash(
+        tmp_path,
+        *(call("act_on", number, what=1) for number in range(3)),
+        "Yes.",
+        act={"access_policy": ACCESS_REQUESTED, "idempotent": idempotent},
+        approver=CallbackApprover(approve),
+    )
+    crash.before()
+    assert len(asked) == 3
+    with crash.crashed() as journal:
+        if not idempotent:
+            crash.agent(journal).reply_sync("go", run_id="R")
+            journal.decide("R", repeat=True)
+        crash.act.called.clear()
+        reply = crash.agent(journal).reply_sync("go", run_id="R")
+    assert crash.act.called == [1]  # the one that was permitted before; the same again was refused
+    assert len(asked) == 5
+    assert [step.error is None for step in reply.steps] == [True, False, False]
 
 
 def test_one_that_is_idempotent_is_simply_executed_again(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ KIND: Final = "ordered"
 """What the entry is called that holds an order."""
 _PART: Final = "act"
 """The part of a run where it stands: no agent's, so none is told of it."""
-_MAY_CHANGE: Final = ("max_seconds", "max_tokens", "yes_read")
+_MAY_CHANGE: Final = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
 
 
 @dataclass(frozen=True)

@@ -110,16 +110,17 @@ def command(
             apart(order, str(journal))
         if not force:
             not_copied(found, recorded)
+        named = None if agent is None else _named(agent, outline.kind)  # before it is decided
         decided = False
         if repeat or skip:
             decided = _decide(found, recorded, repeat)
         elif refused_in_doubt(found, recorded, as_json):
             return 1
         going = _Going(found, recorded, order, as_json)
-        if order is None and agent is None:
+        if order is None and named is None:
             return going.with_nobody(outline.agent, decided=decided)
         try:
-            return going.with_agent(agent)
+            return going.with_agent(named)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
@@ -127,7 +128,19 @@ def command(
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(agent)
+        return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(named)
+
+
+def _named(name: str, kind: str) -> Any:
+    """The agent of a name, if it is of the kind that a run is of."""
+    from civitas.cli.named_agents import named_agent
+
+    agent = named_agent(name)
+    if kind not in (each.__name__ for each in type(agent).__mro__):
+        raise DefinitionError(
+            f"--agent {name}: it is a {type(agent).__name__}, and the run is one of a {kind}"
+        )
+    return agent
 
 
 class _Going:
@@ -155,12 +168,13 @@ class _Going:
             f"the program of agent {of} goes on with it by reply(…, run_id={id!r}), or here: "
             f"{escaped(self._recorded.command('resume'))}"
         )
-        click.echo(f"that is recorded; {next}" if decided else f"civitas: {next}", err=not decided)
+        text = f"that is recorded; {next}" if decided else f"civitas: {next}"
+        click.echo(text, err=self._as_json or not decided)
         return 0 if decided else 1
 
-    def with_agent(self, name: str | None) -> int:
-        """Go on, with the agent of a name or as the order says."""
-        return self._as_ordered(self._order) if self._order is not None else self._with(str(name))
+    def with_agent(self, agent: Any) -> int:
+        """Go on, with an agent or as the order says."""
+        return self._as_ordered(self._order) if self._order is not None else self._with(agent)
 
     def _as_ordered(self, order: Order) -> int:
         key, own_key = keys(order, settings("act") if order.model_of_file else {})
@@ -179,17 +193,10 @@ class _Going:
 
         return asyncio.run(run())
 
-    def _with(self, name: str) -> int:
+    def _with(self, agent: Any) -> int:
         from civitas.cli.keyboard import Permission
-        from civitas.cli.named_agents import named_agent
 
-        agent: Any = named_agent(name)
         outline = self._journal.run(self._recorded.run_id)
-        if outline.kind not in (each.__name__ for each in type(agent).__mro__):
-            raise DefinitionError(
-                f"--agent {name}: it is a {type(agent).__name__}, and the run is one of a "
-                f"{outline.kind}"
-            )
         root = [e for e in self._journal.entries(self._recorded.run_id) if not e.path]
         begun = next((entry.data for entry in root if entry.kind == "begun"), None)
         if begun is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from civitas.journal.entry import Entry
 
-__all__ = ["Doubt", "in_doubt"]
+__all__ = ["Doubt", "in_doubt", "to_decide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,28 @@ def in_doubt(entries: Iterable[Entry]) -> list[Doubt]:
 
     One that is declared idempotent is none of them: it is simply executed again.
     """
-    open_: dict[tuple[str, int, int], Doubt] = {}
+    return [doubt for doubt, decided in _open(entries) if not decided]
+
+
+def to_decide(entries: Iterable[Entry]) -> list[Doubt]:
+    """Those, and the ones of which something was decided that is not carried out yet."""
+    return [doubt for doubt, _ in _open(entries)]
+
+
+def _open(entries: Iterable[Entry]) -> list[tuple[Doubt, bool]]:
+    """The actions that have a start and no end, and whether somebody has decided about each."""
+    open_: dict[tuple[str, int, int], tuple[Doubt, bool]] = {}
     for entry in entries:
+        data = entry.data
+        if entry.kind == "turned":
+            # What was to be skipped is skipped by now.
+            open_ = {key: each for key, each in open_.items() if key[0] != entry.path}
         if entry.kind not in ("started", "ended", "decided"):
             continue
-        data = entry.data
         key = (entry.path, data["iteration"], data["call"])
-        open_.pop(key, None)
+        before = open_.pop(key, None)
         if entry.kind == "started" and not data["idempotent"]:
-            open_[key] = Doubt(*key, data["action"], data["args"])
+            open_[key] = Doubt(*key, data["action"], data["args"]), False
+        elif entry.kind == "decided" and before is not None:
+            open_[key] = before[0], True
     return list(open_.values())

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from civitas.errors import DefinitionError, NoSuchRun, RunHeld
 from civitas.journal.commits import Commits
-from civitas.journal.doubt import Doubt, in_doubt
+from civitas.journal.doubt import Doubt, in_doubt, to_decide
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text
 from civitas.journal.lease import Leases
@@ -173,22 +173,29 @@ class Journal:
     def decide(self, run_id: str, *, repeat: bool) -> list[Doubt]:
         """Say what becomes of the actions in doubt; it holds when the run goes on.
 
+        Until then it may be decided otherwise.
+
         Args:
             run_id: the run's id
             repeat: execute them again; else they are skipped, and the model is told so
 
         Returns:
-            What was in doubt.
+            What was in doubt; nothing, if nothing was.
 
         Raises:
+            DefinitionError: `repeat` is neither True nor False
             NoSuchRun: there is no run of that id
             RunHeld: somebody works on the run
             JournalError: the file cannot be written, or is damaged
         """
+        if not isinstance(repeat, bool):
+            raise DefinitionError(
+                f"decide: repeat= is True, to execute again, or False, to skip; not {repeat!r}"
+            )
         with self._opening:
             run = self._open(run_id)
         try:
-            found = in_doubt(entry for part in run.past.values() for entry in part)
+            found = to_decide(entry for part in run.past.values() for entry in part)
             for doubt in found:
                 data = {"iteration": doubt.iteration, "call": doubt.call, "repeat": repeat}
                 run.note(doubt.path, "decided", as_text(data))

@@ -85,9 +85,9 @@ class Act:
             await self._acts.recording.commit()
 
     def has(self, fingerprint: str) -> bool:
-        """Whether exactly this was permitted in the process before."""
+        """Whether exactly this was permitted in the process before, for this very call."""
         past = self._acts.recording.past.calls.get(self._place)
-        return past is not None and past.permitted == fingerprint
+        return past is not None and past.permitted == (self._acts.iteration, fingerprint)
 
     def keep(self, fingerprint: str) -> None:
         """Note that it was permitted; written before it is executed."""

@@ -27,7 +27,7 @@ class CallPast:
         args: the arguments with which it was executed
         idempotent: whether it may simply be executed again
         step: what came of it, once it has ended
-        permitted: the fingerprint of what was permitted
+        permitted: in which iteration what was permitted: its fingerprint
     """
 
     __slots__ = ("args", "idempotent", "permitted", "state", "step")
@@ -37,7 +37,7 @@ class CallPast:
         self.args: dict[str, Any] = {}
         self.idempotent = False
         self.step: Step | None = None
-        self.permitted = ""
+        self.permitted: tuple[int, str] | None = None
 
 
 class Past:
@@ -137,7 +137,7 @@ class Past:
         self._turn = []
 
     def _permitted(self, data: dict[str, Any]) -> None:
-        self._call(data).permitted = data["fingerprint"]
+        self._call(data).permitted = (data["iteration"], data["fingerprint"])
 
     def _started(self, data: dict[str, Any]) -> None:
         call = self._call(data)
