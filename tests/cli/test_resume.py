@@ -246,6 +246,15 @@ def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_limits_may_be_others_when_a_run_goes_on(folder: Path) -> None:
+    limits = ("--max-seconds", "60", "--max-tokens", "10000", "--max-iterations", "3")
+    with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
+        stopped = civitas(*act(server, "--max-tokens", "10"), cwd=folder)
+        done = civitas(*act(server, *limits), cwd=folder)
+    assert stopped.returncode == 1
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         civitas(*act(server), cwd=folder)
