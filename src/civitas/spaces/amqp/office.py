@@ -260,7 +260,8 @@ class AMQPOffice(PostOffice):
     def _too_much(self, letter: Letter, outcome: str) -> MailboxFull:
         if outcome == FULL:
             return MailboxFull(
-                f"{len(self.outbox)} messages wait for the broker: no more are taken"
+                f"{len(self.outbox) + len(self.whereabouts)} messages wait for the broker: no more "
+                "are taken"
             )
         if outcome == TOO_LARGE:
             return MailboxFull(
@@ -373,27 +374,32 @@ class AMQPOffice(PostOffice):
 
     # -- what was lost with a queue ----------------------------------------------------------------
 
-    def was_lost(self, id: str) -> None:
+    def was_lost(self, id: str, *, left: bool = False) -> None:
         """The queue of an agent here was deleted: have what was in it sent again, by everybody.
 
         It carries the same key as before, so that what had come already is not run again.
+
+        Args:
+            id: the agent's
+            left: whether it has left: then it is only that open requests are to end
         """
         self.publish(
             Letter(
                 self.new_key(),
                 letters.LOST,
                 self.names.processes,
-                letters.written(Envelope(id, EVERYONE, "lost", {})),
+                letters.written(Envelope(id, EVERYONE, "left" if left else "lost", {})),
             )
         )
 
     def _send_again(self, properties: Any, news: bytes) -> None:
         try:
-            id = letters.read(properties, news).envelope.sender
+            told = letters.read(properties, news).envelope
         except Unreadable as error:
             logger.error("word of a lost queue cannot be read: %s", error)
             return
-        lost = self.outbox.copies(id, self.names.agent_key(id))
+        id = told.sender
+        lost = [] if told.name == "left" else self.outbox.copies(id, self.names.agent_key(id))
         lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
         for letter in sorted(lost, key=attrgetter("number")):
             letter.tries = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Final
 
@@ -73,28 +73,24 @@ class Outbox:
         self.recent = Recent(keep_s)
         self.largest: int | None = None
         self._waiters: list[asyncio.Future[None]] = []
-        self._watched: dict[str, set[str]] = {}
+        self._watched: list[set[Letter]] = []
+        self._kept: deque[Letter] = deque()
 
     def __len__(self) -> int:
-        return len(self._unconfirmed) + len(self._waiting)
+        return len(self._unconfirmed) + len(self._waiting) + len(self._kept)
 
     def publish(self, letter: Letter) -> None:
         """Send it, or keep it until it can be sent."""
         if self.largest is not None and len(letter.body) > self.largest:
             self._settled(letter, TOO_LARGE)
             return
-        if (
-            self._channel is None
-            or self._waiting
-            or self._held
-            or len(self._unconfirmed) >= _WINDOW
-        ):
-            if len(self) >= LIMIT and letter.kind in REFUSABLE:
-                self._settled(letter, FULL)
-                return
-            self._waiting.append(letter)
-        else:
+        now = self._channel is not None and len(self._unconfirmed) < _WINDOW
+        if now and not self._waiting and not self._held:
             self._emit(letter)
+        elif len(self) >= LIMIT and letter.kind in REFUSABLE:
+            self._settled(letter, FULL)
+        else:
+            (self._kept if self._held else self._waiting).append(letter)
 
     def refuse_larger(self, largest: int) -> None:
         """The broker has ended the channel over a message of more bytes than this."""
@@ -103,9 +99,10 @@ class Outbox:
         self._unconfirmed.clear()
         self._waiting.clear()
         self._waiting.extend(letter for letter in kept if len(letter.body) <= largest)
-        for letter in kept:
-            if len(letter.body) > largest:
-                self._settled(letter, TOO_LARGE)
+        refused = [letter for letter in kept if len(letter.body) > largest]
+        self._over(refused)
+        for letter in refused:
+            self._settled(letter, TOO_LARGE)
 
     def copies(self, id: str, routing_key: str) -> list[Letter]:
         """What was sent a moment ago to an agent, and to all: to be sent to it alone.
@@ -125,13 +122,16 @@ class Outbox:
         return any(letter.to == id for letter in self._unconfirmed.values())
 
     def hold(self) -> None:
-        """Send nothing until `release`: somebody whom it might be for is just coming."""
+        """Send nothing of what is published until `release`: whom it is for may just be coming."""
         self._held += 1
 
     def release(self) -> None:
         """Go on."""
         self._held -= 1
-        self._go_on()
+        if not self._held:
+            self._waiting.extend(self._kept)
+            self._kept.clear()
+            self._go_on()
 
     def attach(self, channel: Channel) -> None:
         """Publish on this channel from now on, first what is not confirmed."""
@@ -153,23 +153,35 @@ class Outbox:
         while len(self):
             await self._progress()
 
-    async def taken(self, id: str) -> None:
-        """Wait until what was sent to an agent until now is in its queue, or came back.
+    def watch(self, id: str) -> set[Letter]:
+        """What is under way to an agent now; each goes out of it when it is confirmed or came back.
 
-        Raises:
-            LinkLost: there is no connection, or it was lost meanwhile
+        Until it is given to `forget`.
         """
         under_way = chain(self._unconfirmed.values(), self._waiting)
-        keys = {letter.key for letter in under_way if letter.to == id}
-        self._watched.update(dict.fromkeys(keys, keys))
-        try:
-            while keys:
-                if self._channel is None:
-                    raise LinkLost("there is no connection")
-                await self._progress()
-        finally:
-            for key in keys:
-                del self._watched[key]
+        watched = {letter for letter in under_way if letter.to == id}
+        if watched:
+            self._watched.append(watched)
+        return watched
+
+    async def taken(self, watched: set[Letter]) -> None:
+        """Wait until all that is watched is in its queue, or came back.
+
+        Raises:
+            LinkLost: there is no channel, or it was lost meanwhile
+        """
+        while watched:
+            if self._channel is None:
+                raise LinkLost("there is no channel")
+            await self._progress()
+
+    def forget(self, watched: set[Letter]) -> None:
+        """Watch it no longer."""
+        self._watched = [each for each in self._watched if each is not watched]
+
+    def _over(self, letters: Iterable[Letter]) -> None:
+        for watched in self._watched:
+            watched.difference_update(letters)
 
     async def _progress(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -197,8 +209,7 @@ class Outbox:
                     break
                 letters.append(unconfirmed.pop(each))
         if self._watched:
-            for letter in letters:
-                self._watched.pop(letter.key, {letter.key}).remove(letter.key)
+            self._over(letters)
         returned, recent = self._returned, self.recent
         for letter in letters:
             if returned and letter.key in returned:
@@ -218,7 +229,7 @@ class Outbox:
 
     def _go_on(self) -> None:
         waiting = self._waiting
-        while waiting and self._channel is not None and not self._held:
+        while waiting and self._channel is not None:
             if len(self._unconfirmed) >= _WINDOW:
                 return
             self._emit(waiting.popleft())

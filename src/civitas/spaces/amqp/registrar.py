@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +13,12 @@ from pika.channel import Channel
 from civitas.errors import BrokerError, DuplicateAgent
 from civitas.spaces.amqp.control import Control, Refused
 from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.link import LinkLost
 from civitas.spaces.amqp.names import Names
 
 __all__ = ["Registrar", "Registration"]
+
+logger = logging.getLogger("civitas.amqp")
 
 _NOT_FOUND = 404
 _LOCKED = 405
@@ -41,6 +45,7 @@ class Registration:
         early: those of them that were
         settled: whether it has come, or has failed to
         lost: whether its queue was, with what was in it
+        until: when it is given up to whoever claims its id; None while nobody does
         restoring: the task that has it consume again after a loss
     """
 
@@ -53,6 +58,7 @@ class Registration:
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
+    until: float | None = None
     restoring: asyncio.Task[None] | None = None
 
 
@@ -193,10 +199,11 @@ class Registrar:
         """Delete an agent's queue, when all that is in it was taken, and give its id back.
 
         Args:
-            registration: of an agent whose queue is consumed
+            registration: of an agent whose queue is consumed; it is `lost` after this if somebody
+                else has deleted the queue
 
         Raises:
-            LinkLost: the connection was lost
+            LinkLost: the connection, or the channel that it consumes on, was lost
             BrokerError: the broker would not
         """
         names, queue, id = self._names, registration.queue, registration.id
@@ -213,25 +220,53 @@ class Registrar:
 
         try:
             await self._control.call(unbind)
-            until = asyncio.get_running_loop().time() + _LONGEST_DRAIN_S
-            while (await self._state(queue)).message_count:
-                self._intake.flush()
-                await asyncio.sleep(_DRAIN_S)
-                if asyncio.get_running_loop().time() > until:
-                    break  # nothing is taken: its inbox cannot be written, say
+            await self._drain(registration)
             # What the broker has delivered may still be on its way here: the queue's end comes
             # behind it.
             taken = self._intake.until_ended(registration.consumer)
-            await self._control.call(
-                lambda channel, done: channel.queue_delete(queue, callback=done)
-            )
-            await taken
+            try:
+                await self._control.call(
+                    lambda channel, done: channel.queue_delete(queue, callback=done)
+                )
+                await taken
+            finally:
+                taken.cancel()
         except Refused as error:
-            if error.code != _NOT_FOUND:  # somebody has deleted it
+            if error.code != _NOT_FOUND:
                 raise BrokerError(
                     f"the queue of agent {id!r} cannot be deleted: {error}"
                 ) from error
+            registration.lost = True
         await self.renounce(id)
+
+    async def _drain(self, registration: Registration) -> None:
+        """Wait until an agent was brought all that is in its queue."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LONGEST_DRAIN_S
+        while left := (await self._state(registration.queue)).message_count:
+            if clock() > until:  # nothing is taken: its inbox cannot be written, say
+                logger.error(
+                    "agent %r leaves, and %d messages go with its queue", registration.id, left
+                )
+                return
+            self._intake.flush()
+            await asyncio.sleep(_DRAIN_S)
+            if not self.is_served(registration):
+                raise LinkLost("the channel was lost")
+        if not self.is_served(registration):
+            raise LinkLost("the channel was lost")
+
+    async def is_there(self, registration: Registration) -> bool:
+        """Whether an agent's queue is.
+
+        Raises:
+            LinkLost: the connection was lost
+        """
+        try:
+            await self._state(registration.queue)
+        except Refused as error:
+            return error.code != _NOT_FOUND
+        return True
 
     async def is_consumed(self, id: str) -> bool:
         """Whether messages of the agent of that id come to some process now.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pika.exceptions import AMQPError
@@ -13,6 +14,7 @@ from pika.exceptions import AMQPError
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.control import Refused
+from civitas.spaces.amqp.letter import Letter
 from civitas.spaces.amqp.link import LinkLost
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.registrar import Registrar, Registration
@@ -58,7 +60,7 @@ class Residents:
         self._evict = evict
         self._registrations: dict[Seat, Registration] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._left_behind: dict[Seat, Registration] = {}
+        self._left_behind: dict[str, tuple[Seat, Registration]] = {}
 
     @property
     def ids(self) -> Iterable[str]:
@@ -89,15 +91,19 @@ class Residents:
         try:
             while seat.open:
                 try:
-                    await self._enter(seat, registration)
+                    await self._enter_again(seat, registration)
                     break
                 except LinkLost:
                     await asyncio.sleep(_AGAIN_S)  # the connection is made again
         except DuplicateAgent:
             self._registrations.pop(seat, None)  # nothing of it is there to be given up
+            self._look_back(seat.id)
             raise
         finally:
             registration.settled.set()
+        if registration.claimed:
+            self._left_behind.pop(seat.id, None)  # what waited for that one is for this one now
+        self._tell_of_loss(registration)
         if not seat.open:
             return self._left(seat)
         if not registration.backlog:  # else when that is there, with what was cancelled meanwhile
@@ -135,10 +141,10 @@ class Residents:
                 arrivals.resume(seat)
 
         def cancelled() -> None:
+            registration.consumer = ""
+            registration.lost = True
             if self._registrations.get(seat) is registration and not self._office.ending:
                 logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
-                registration.consumer = ""
-                registration.lost = True
                 self._restore(seat, registration)
 
         await self._registrar.enter(registration, deliver, cancelled, seat.concurrency)
@@ -151,11 +157,14 @@ class Residents:
         """An agent leaves for good: its queue goes, and then its id is free."""
         registration = self._registrations.pop(seat, None)
         if registration is not None:
-            self._leave(seat, registration)
+            # What is sent from here on may be for another of that id.
+            self._leave(seat, registration, self._office.outbox.watch(seat.id))
 
-    def _leave(self, seat: Seat, registration: Registration) -> None:
-        if not self._office.ending:
-            leaving = self._office.thread.spawn(self._release(seat, registration))
+    def _leave(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
+        if self._office.ending:
+            self._office.outbox.forget(sent)
+        else:
+            leaving = self._office.thread.spawn(self._release(seat, registration, sent))
             self._leaving[seat.id] = leaving
 
     async def departed(self, seat: Seat) -> None:
@@ -164,36 +173,70 @@ class Residents:
         if leaving is not None:
             await asyncio.wait((leaving,))
 
-    async def _release(self, seat: Seat, registration: Registration) -> None:
+    async def _release(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
+        office = self._office
         try:
             await registration.settled.wait()
             if registration.restoring is not None:
                 await asyncio.wait((registration.restoring,))
-            if not registration.claimed:
-                return
-            if not self._registrar.is_served(registration):
-                # What waits there ends too, rather than its senders wait for ever.
-                await self._enter(seat, registration)
-            await self._office.outbox.taken(seat.id)
-            await self._registrar.leave(registration)
-        except (LinkLost, AMQPError):
-            logger.info("agent %r left while there was no connection", seat.id)
-            self._left_behind[seat] = registration
-        except DuplicateAgent:
-            pass  # another process has it by now, and what waits there is for that one
+            while registration.claimed:
+                try:
+                    await self._give_up(seat, registration, sent)
+                    return
+                except (LinkLost, AMQPError):
+                    if not office.link.is_up:
+                        logger.info("agent %r left while there was no connection", seat.id)
+                        self._left_behind[seat.id] = (seat, registration)
+                        return
+                except DuplicateAgent:
+                    # Another process has it by now, or the broker has still to see that our old
+                    # self is dead.
+                    if registration.until is None:
+                        registration.until = self._patience()
+                    if office.loop.time() < registration.until:
+                        self._left_behind[seat.id] = (seat, registration)
+                        office.loop.call_later(_AGAIN_S, self._look_back, seat.id)
+                    return
+                await asyncio.sleep(_AGAIN_S)
         except (BrokerError, Refused) as error:
             logger.error("agent %r has left, but not the broker: %s", seat.id, error)
+            with suppress(LinkLost, AMQPError, Refused):
+                await self._registrar.renounce(seat.id)
         finally:
+            office.outbox.forget(sent)
             del self._leaving[seat.id]
+            if not registration.claimed:
+                self._look_back(seat.id)
+
+    async def _give_up(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
+        """Have what is on its way to an agent end, its queue deleted, and its id free."""
+        if not self._registrar.is_served(registration):
+            # What waits there ends too, rather than its senders wait for ever.
+            await self._enter_again(seat, registration)
+        await self._office.outbox.taken(sent)
+        await self._registrar.leave(registration)
+        if registration.lost:
+            self._office.was_lost(seat.id, left=True)
+
+    def _look_back(self, id: str) -> None:
+        """See to one who left while it could not be seen to, unless another of its id is here."""
+        here = id in self._leaving or id in set(self.ids)
+        if id in self._left_behind and not here and self._office.link.is_up:
+            self._leave(*self._left_behind.pop(id), set())
+
+    def _patience(self) -> float:
+        """Until when another process's claim may be that of our own old self.
+
+        The broker may take two heartbeats, and some seconds, to see that it is dead.
+        """
+        return self._office.loop.time() + 3 * self._heartbeat + 10
 
     # -- after a loss ------------------------------------------------------------------------------
 
     def restore(self) -> None:
         """Have everybody's messages come here again, on a new channel; but for those who left."""
-        left, self._left_behind = self._left_behind, {}
-        for seat, registration in left.items():
-            if seat.id not in self._leaving and seat.id not in self.ids:
-                self._leave(seat, registration)
+        for id in list(self._left_behind):
+            self._look_back(id)
         for seat, registration in list(self._registrations.items()):
             if registration.settled.is_set():
                 self._restore(seat, registration)
@@ -203,18 +246,27 @@ class Residents:
         if coming is None or coming.done():  # else it sees to it that all is there in the end
             registration.restoring = self._office.thread.spawn(self._come_back(seat, registration))
 
+    async def _enter_again(self, seat: Seat, registration: Registration) -> None:
+        """Enter, and see whether the queue was deleted while nobody consumed it."""
+        was_here = registration.claimed or seat.id in self._left_behind
+        if was_here and not registration.lost:
+            registration.lost = not await self._registrar.is_there(registration)
+        await self._enter(seat, registration)
+
+    def _tell_of_loss(self, registration: Registration) -> None:
+        if registration.lost and registration.consumer:
+            registration.lost = False
+            self._office.was_lost(registration.id)
+
     async def _come_back(self, seat: Seat, registration: Registration) -> None:
         office = self._office
-        # The broker may take two heartbeats, and some seconds, to see that our old self is dead.
-        until = office.loop.time() + 3 * self._heartbeat + 10
+        until = self._patience()
         while self._registrations.get(seat) is registration and office.link.is_up:
             if self._registrar.is_served(registration):
                 return
             try:
-                await self._enter(seat, registration)
-                if registration.lost:
-                    registration.lost = False
-                    office.was_lost(seat.id)
+                await self._enter_again(seat, registration)
+                self._tell_of_loss(registration)
                 continue
             except (LinkLost, AMQPError):
                 if not office.link.is_up:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Container
 from typing import Final
 
@@ -40,6 +39,8 @@ _MET: Final = 10_000
 """How many ids of agents elsewhere are kept."""
 
 _RENEWED: Final = 10_000
+_Name = tuple[str | None, bool]
+"""A letter's key, and whether it is one that is sent again."""
 _AGAIN_S: Final = 0.5
 _SOON_S: Final = 0.02
 
@@ -79,7 +80,7 @@ class Whereabouts:
         self._renewing: dict[str, None] = {}
         self._met: dict[str, None] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
-        self._missing: dict[str, deque[Letter]] = {}
+        self._missing: dict[str, dict[_Name, Letter]] = {}
         self._closed = False
 
     def met(self, id: str) -> None:
@@ -172,10 +173,12 @@ class Whereabouts:
         held = self._missing.get(letter.to) if self._missing and letter.to else None
         if held is None:
             self._outbox.publish(letter)
+        elif letter.kind == letters.CANCEL and (letter.correlation_id, False) in held:
+            del held[letter.correlation_id, False]  # nobody was told of it yet, nor need be
         elif letter.kind in REFUSABLE and len(self) + len(self._outbox) >= LIMIT:
             self._settled(letter, FULL)
         else:
-            held.append(letter)
+            held[letter.key, letter.is_copy] = letter
 
     def returned(self, letter: Letter) -> bool:
         """Whether a letter for which there was no queue is sent again later."""
@@ -218,27 +221,22 @@ class Whereabouts:
 
     def _let_go(self, to: str) -> None:
         """Nobody is about to make the queue: a request is not kept waiting, nor is a stranger."""
-        held = self._missing.pop(to, ())
-        left: deque[Letter] = deque()
-        for letter in held:
+        left: dict[_Name, Letter] = {}
+        for letter in self._missing.pop(to, {}).values():
             request = letter.kind == letters.REQUEST
             if (request and letter.about.wait) or (not request and to in self._met):
-                left.append(letter)
+                left[letter.key, letter.is_copy] = letter
             else:
                 letter.tries = len(_MISSING_S)
                 self._settled(letter, RETURNED)
         if left:
-            left.extend(self._missing.pop(to, ()))
-            self._missing[to] = left
+            self._missing[to] = left | self._missing.pop(to, {})
 
     def _hold_back(self, letter: Letter) -> bool:
         """Keep a letter; whether it is the first to that agent."""
-        held = self._missing.get(letter.to)
-        if held is None:
-            self._missing[letter.to] = deque((letter,))
-            return True
-        held.append(letter)
-        return False
+        held = self._missing.setdefault(letter.to, {})
+        held[letter.key, letter.is_copy] = letter
+        return len(held) == 1
 
     def back(self, to: str) -> None:
         """Somebody's queue is there again."""
@@ -250,7 +248,7 @@ class Whereabouts:
             # What was said before it is under way, and may come back.
             self._loop.call_later(_SOON_S, self._send_held, to)
             return
-        for letter in sorted(self._missing.pop(to, ()), key=_age):
+        for letter in sorted(self._missing.pop(to, {}).values(), key=_age):
             if letter.kind != letters.REQUEST or not letter.about.answered:
                 self._outbox.publish(letter)
 
