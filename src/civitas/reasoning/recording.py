@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.react import ReActAgent
 
-__all__ = ["Recording", "begun", "catch_up", "replayed"]
+__all__ = ["Recording", "begun", "catch_up", "program_of", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -232,19 +232,7 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
     """
     recording = Recording(agent, record, asked, memory)
     schema = None if asked.schema is None else AnswerSchema(asked.schema).json
-    program = fingerprint(
-        agent=["ReActAgent", str(agent.id)],
-        task=asked.given,
-        thread=asked.thread,
-        schema=schema,
-        system_prompt=agent.system_prompt,
-        goals=[[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
-        model=getattr(agent.model, "name", None),
-        actions=sorted(
-            [action.name, action.description, action.parameters]
-            for action in agent.actions.get_actions()
-        ),
-    )
+    program = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program_of(agent)
     begun = recording.past.begun
     if begun is None:
         recording.begin(
@@ -269,6 +257,24 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
         recording.begin({**begun, "fingerprint": program})
     asked.content = begun["task"]
     return recording
+
+
+def program_of(agent: ReActAgent) -> dict[str, Any]:
+    """What an agent does, whatever it is asked."""
+    parts: dict[str, Any] = {
+        "agent": ["ReActAgent", str(agent.id)],
+        "system_prompt": agent.system_prompt,
+        "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
+        "actions": sorted(
+            [action.name, action.description, action.parameters]
+            for action in agent.actions.get_actions()
+        ),
+    }
+    try:
+        parts["model"] = getattr(agent.model, "name", None)
+    except CivitasError:
+        pass  # one that cannot be made fails where it is asked, which in a group is a turn
+    return fingerprint(**parts)
 
 
 def catch_up(agent: ReActAgent, record: Record, memory: Memory) -> None:

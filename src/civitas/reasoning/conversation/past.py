@@ -65,9 +65,10 @@ class ConversationPast:
 
     def _take(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "begun":
-            self.begun = data
-            self._state = data["state"]
-            self._said = list(self._state["transcript"])
+            if self.begun is None:
+                self._state = data["state"]
+                self._said = list(self._state["transcript"])
+            self.begun = data  # for the second time in a copy, by who goes on with it
         elif kind == "heard":
             self.heard.append(data)
         elif kind == "chosen":

@@ -17,7 +17,7 @@ from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
 from civitas.reasoning.conversational import joined, told_once
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
 from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply, Step
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
 
-__all__ = ["ConversationRecording", "recall", "replayed"]
+__all__ = ["ConversationRecording", "program_of", "recall", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -61,7 +61,8 @@ class ConversationRecording:
         self._answers = sum(answers for answers, _ in self.past.answers)
         self._choices = len(self.past.answers)
         self._schema = None if asked.schema is None else AnswerSchema(asked.schema).json
-        self._program = _program(conversation, asked, self._schema)
+        self._program = fingerprint(task=asked.given, schema=self._schema)
+        self._program |= program_of(conversation)
         begun = self.past.begun
         if begun is None:
             return
@@ -71,6 +72,8 @@ class ConversationRecording:
         if asked.resumed and asked.schema is None:
             program.pop("schema")
         check(record.run_id, str(conversation.id), begun["fingerprint"], program)
+        if begun["fingerprint"] is None:
+            record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
 
     @property
@@ -364,11 +367,11 @@ def _chooser(conversation: Conversation) -> Any:
     return getattr(conversation.next, "model", None)
 
 
-def _program(conversation: Conversation, asked: Asked, schema: Any) -> dict[str, str]:
-    return fingerprint(
+def program_of(conversation: Conversation) -> dict[str, Any]:
+    """What a conversation and its participants do, whatever they are asked."""
+    return of_group(
+        conversation.agents.values(),
         agent=["Conversation", str(conversation.id)],
-        task=asked.given,
-        schema=schema,
         agents=list(conversation.agents),
         next=conversation.next.described(),
         until=None if conversation.until is None else str(conversation.until),
