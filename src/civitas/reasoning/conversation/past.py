@@ -34,7 +34,7 @@ class ConversationPast:
         handed: whom was handed over to in each part
         told: the numbers of the utterances that each participant was told
         heard: what was said from outside since that turn
-        answers: how often a model was asked who speaks next, and what it took
+        answers: how often a model was asked who speaks next, what it took, and what was charged
     """
 
     def __init__(self, run_id: str, entries: Sequence[Entry]) -> None:
@@ -49,7 +49,7 @@ class ConversationPast:
         self.replies: dict[str, Any] = {}
         self.handed: dict[str, str] = {}
         self.told: dict[str, list[int]] = {}
-        self.answers: list[tuple[int, Usage]] = []
+        self.answers: list[tuple[int, Usage, dict[str, Any] | None]] = []
         self._state: dict[str, Any] = {}
         self._said: list[dict[str, Any]] = []
         self.heard: list[dict[str, Any]] = []
@@ -73,7 +73,9 @@ class ConversationPast:
             self.heard.append(data)
         elif kind == "chosen":
             self.chosen = data
-            self.answers.append((data["answers"], Usage(*data["usage"])))
+            self.answers.append((data["answers"], Usage(*data["usage"]), data.get("charged")))
+        elif kind == "charged":
+            self.answers.append((0, Usage(), data["charged"]))
         elif kind == "told":
             self.told.setdefault(data["agent"], []).append(data["number"])
         elif kind == "asked":

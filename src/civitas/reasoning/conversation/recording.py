@@ -7,11 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from civitas.budget.bill import Bill
 from civitas.errors import JournalError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.models.protocol import Usage
-from civitas.reasoning.charging import charge
+from civitas.reasoning.charging import Spending, charge
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
@@ -58,8 +59,9 @@ class ConversationRecording:
         self._count = 0  # how many utterances were written
         self._told = {id: list(numbers) for id, numbers in self.past.told.items()}
         self._to_tell: set[tuple[str, int]] = set()  # written, and not yet told
-        self._answers = sum(answers for answers, _ in self.past.answers)
+        self._answers = sum(answers for answers, _, _ in self.past.answers)
         self._choices = len(self.past.answers)
+        self._bill: Bill | None = None  # of choosing who speaks next
         self._schema = None if asked.schema is None else AnswerSchema(asked.schema).json
         self._program = fingerprint(task=asked.given, schema=self._schema)
         self._program |= program_of(conversation)
@@ -146,6 +148,22 @@ class ConversationRecording:
             raise NoChoice(chosen["detail"], usage, chosen["answers"])
         return Choice(tuple(chosen["ids"]), usage, chosen["detail"], chosen["answers"])
 
+    async def choosing(self, choose: Callable[[], Awaitable[Choice]]) -> Choice:
+        """Who is to speak next, as it is told now, with what telling it came to."""
+        budget = self._conversation.budget
+        if budget is None:
+            return await choose()
+        self._bill = Bill(budget)
+        with self._bill.opened():
+            return await choose()
+
+    def unchosen(self) -> None:
+        """Note what was charged where it could not even be told that nobody was chosen."""
+        charged = self._charged()
+        if charged:
+            self._record.note("charged", charged)
+            self._chosen()
+
     def chose(self, state: ConversationState, choice: Choice | NoChoice) -> None:
         """Note who speaks next; written before anybody is asked."""
         data = {
@@ -155,8 +173,15 @@ class ConversationRecording:
             "usage": usage_json(choice.usage),
             "answers": choice.answers,
         }
-        self._record.note("chosen", data)
+        self._record.note("chosen", data | self._charged())
         self._answers += choice.answers
+        self._chosen()
+
+    def _charged(self) -> dict[str, Any]:
+        bill, self._bill = self._bill, None
+        return {} if bill is None else {"charged": bill.json()}
+
+    def _chosen(self) -> None:
         self._choices += 1
         model = _chooser(self._conversation)
         if model is not None:
@@ -339,9 +364,9 @@ async def _tell(agent: Any, key: str, place: int, message: dict[str, Any]) -> No
 
 def _recall_choices(conversation: Conversation, key: str, past: ConversationPast) -> None:
     """Have the model that chooses go on where it was, and count what it has spent."""
-    answers = sum(count for count, _ in past.answers)
+    answers = sum(count for count, _, _ in past.answers)
     model = _chooser(conversation)
-    if not answers or model is None:
+    if not past.answers or model is None:
         return
     new = answers - _MARKS.get(model, key)
     _MARKS.set(model, key, answers)
@@ -352,13 +377,20 @@ def _recall_choices(conversation: Conversation, key: str, past: ConversationPast
         _charge(conversation.budget, model, key, past.answers)
 
 
-def _charge(budget: Budget, model: Any, key: str, answers: Sequence[tuple[int, Usage]]) -> None:
+def _charge(
+    budget: Budget,
+    model: Any,
+    key: str,
+    answers: Sequence[tuple[int, Usage, dict[str, Any] | None]],
+) -> None:
     """Count what choosing has spent in another process."""
     new = answers[_MARKS.get(budget, key) :]
     if not new:
         return
-    usage = sum((usage for _, usage in new), Usage())
-    charge(budget, model, usage, sum(count for count, _ in new))
+    spent = Spending()
+    for count, usage, charged in new:
+        spent.add(charged, usage, count)
+    charge(budget, model, spent)
     _MARKS.set(budget, key, len(answers))
 
 
