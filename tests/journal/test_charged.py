@@ -25,6 +25,7 @@ from civitas import (
     ScriptedModel,
     Usage,
 )
+from civitas.cli.entries import told
 from journal.crash import Crashing
 
 PRICES = Prices({"mine:x": Price(input=1, output=100)})
@@ -173,6 +174,9 @@ def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) 
     with Journal(tmp_path / "j") as journal:
         first = asyncio.run(main(journal))
         assert first.spent.tokens > 1000
+        (charged,) = (entry for entry in journal.entries("r") if entry.kind == "charged")
+        tokens = first.spent.tokens
+        assert told(charged).startswith(f"the model was asked, and gave no answer: {tokens:,} tok")
         second = budget()
         assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
         assert spent(second) == with_last(spent(first))
@@ -239,7 +243,25 @@ def test_of_choosing_who_speaks_it_counts_too(tmp_path: Path) -> None:
         reply = made(journal, first, chosen, OSError("down")).reply_sync("q", run_id="r")
         assert reply.stop_reason == "error"
         assert first.spent.tokens > 2000
-        second = budget(prices=prices, model_calls=3)
+        before = first.spent.tokens
+        made(journal, first, OSError("down")).reply_sync("q", run_id="r")
+        assert first.spent.tokens < before + 2000  # of one call
+        second = budget(prices=prices, model_calls=4)
         reply = made(journal, second, chosen).reply_sync("q", run_id="r")
         assert reply.stop_reason == "budget"
         assert spent(second) == spent(first)
+
+
+def test_a_prompt_is_counted_once(tmp_path: Path) -> None:
+    counted: list[str] = []
+
+    class Counting(Mine):
+        def count_tokens(self, text: str) -> int:
+            counted.append(text)
+            return len(text)
+
+    with Journal(tmp_path / "j") as journal:
+        agent(journal, budget(), calls(1), LAST, model=Counting).reply_sync("q", run_id="r")
+    prompts = [text for text in counted if text.startswith("[[{")]
+    assert len(prompts) == 2
+    assert len(set(prompts)) == 2

@@ -108,6 +108,7 @@ class BudgetedModel:
         self.context_tokens: int | None = self.model.context_tokens
         # Asked as it is, where what it is made of obeys.
         self._obeying: Model | None = None
+        self._counted: tuple[str, int] | None = None  # the last that was, unless it was used
         if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
             self._obeying = self.model
         elif type(self.model) is FallbackModel:  # what a class of a user's own does is its own
@@ -280,11 +281,16 @@ class BudgetedModel:
         if count is None:
             # No tokenizer makes more tokens than bytes.
             return len(text.encode("utf-8", "surrogatepass")) + around
+        # A run asks how much it will be before it asks: what a tokenizer took long for stands then.
+        known, self._counted = self._counted, None
+        if known is not None and known[0] == text:
+            return known[1] + around
         counted = count(text)
         if type(counted) is not int or counted < 0:
             raise DefinitionError(
                 f"{self.name}: count_tokens gives a number of tokens, not {counted!r:.80}"
             )
+        self._counted = (text, counted)
         return counted + around
 
     def _output_bound(self) -> int | None:
