@@ -38,12 +38,13 @@ class Reservation:
         actions: how many
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_amounts", "_ledger", "_open")
+    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "_open")
 
     def __init__(self, ledger: Ledger, accounts: tuple[Account, ...], amounts: Amounts) -> None:
         self._ledger = ledger
         self._accounts = accounts
         self._amounts = amounts
+        self._came_to = amounts  # until it is known better
         self._open = True
 
     @property
@@ -86,7 +87,7 @@ class Reservation:
         elif type(tokens) is not int or not 0 <= tokens <= MOST:
             wrong_count("settle", "tokens", tokens)
         pico = reserved[USD] if usd is None else picodollars("settle", usd)
-        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
+        self._end((tokens, pico, reserved[2], reserved[3]))
 
     def release(self) -> None:
         """Give everything back: what it was for was never begun.
@@ -94,7 +95,11 @@ class Reservation:
         Raises:
             DefinitionError: it was settled or released before
         """
-        self._ledger.settle(self, NOTHING)
+        self._end(NOTHING)
+
+    def _end(self, spent: Amounts) -> None:
+        self._ledger.settle(self, spent)
+        self._came_to = spent
 
     def __enter__(self) -> Reservation:
         return self

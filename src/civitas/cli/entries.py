@@ -69,6 +69,12 @@ def _failed(data: dict[str, Any]) -> str:
     return f"the model fails: {data['error']}"
 
 
+def _charged(data: dict[str, Any]) -> str:
+    charged = data["charged"]
+    spent = f"{one_or_more(charged['tokens'], 'token')}, {charged['usd']} US dollars"
+    return f"the model was asked, and gave no answer: {spent}"
+
+
 def _permitted(data: dict[str, Any]) -> str:
     return "it is permitted"
 
@@ -141,6 +147,7 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "asked": _asked,
     "answered": _answered,
     "failed": _failed,
+    "charged": _charged,
     "permitted": _permitted,
     "started": _started,
     "ended": _ended,

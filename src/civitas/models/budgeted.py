@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget import Budget, Reservation
+from civitas.budget.bill import add_to_bill
 from civitas.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -107,6 +108,7 @@ class BudgetedModel:
         self.context_tokens: int | None = self.model.context_tokens
         # Asked as it is, where what it is made of obeys.
         self._obeying: Model | None = None
+        self._counted: tuple[str, int] | None = None  # the last that was, unless it was used
         if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
             self._obeying = self.model
         elif type(self.model) is FallbackModel:  # what a class of a user's own does is its own
@@ -195,6 +197,48 @@ class BudgetedModel:
 
     # -- before the call ---------------------------------------------------------------------------
 
+    def _most(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> tuple[int, Decimal]:
+        """How many tokens, and how much money, a call would reserve now; it reserves nothing.
+
+        Of the models of a `FallbackModel`, it is what the dearest would.
+
+        Raises:
+            UnknownPrice: nobody has stated what the model costs
+            DefinitionError: there is a limit, and no bound
+            ModelError: what it is given is not JSON
+        """
+        obeying: Any = self._obeying
+        if obeying is not None:
+            each: list[Any] = [obeying]
+            if type(obeying) is FallbackModel:
+                each = list(obeying.models)
+            found = [model._most(messages, actions, schema) for model in each]
+            return max(tokens for tokens, _ in found), max(usd for _, usd in found)
+        bound, tokens, usd = self._bound(messages, actions, schema)
+        if bound.input is None or bound.output is None:
+            left = self.budget.left
+            if left.tokens is not None:
+                tokens = max(tokens, left.tokens)
+            if left.usd is not None and not self._is_free():
+                usd = max(usd, Decimal(repr(left.usd)))
+        return tokens, usd
+
+    def _bound(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> tuple[_Bound, int, Decimal]:
+        """How many tokens a call can take at most, by kind and together, and what these cost."""
+        bound = _Bound(self._input_bound(messages, actions, schema), self._output_bound())
+        input, output = bound.input or 0, bound.output or 0
+        return bound, input + output, self.cost(input, output)
+
     def _reserve(
         self,
         messages: list[dict[str, Any]],
@@ -203,19 +247,20 @@ class BudgetedModel:
     ) -> tuple[_Bound, Reservation]:
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
-        bound = _Bound(self._input_bound(messages, actions, schema), self._output_bound())
-        tokens = (bound.input or 0) + (bound.output or 0)
-        usd = self.cost(bound.input or 0, bound.output or 0)
+        bound, tokens, usd = self._bound(messages, actions, schema)
         try:
             if bound.input is not None and bound.output is not None:
-                return bound, self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
-            return bound, self.budget.reserve_rest(
-                tokens=tokens, usd=None if self._is_free() else usd, model_calls=1
-            )
+                held = self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
+            else:
+                held = self.budget.reserve_rest(
+                    tokens=tokens, usd=None if self._is_free() else usd, model_calls=1
+                )
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
             raise BudgetExceeded(f"{self.name} was not asked: {error}", error.limit) from error
+        add_to_bill(held, self.budget)
+        return bound, held
 
     def _input_bound(
         self,
@@ -236,11 +281,16 @@ class BudgetedModel:
         if count is None:
             # No tokenizer makes more tokens than bytes.
             return len(text.encode("utf-8", "surrogatepass")) + around
+        # A run asks how much it will be before it asks: what a tokenizer took long for stands then.
+        known, self._counted = self._counted, None
+        if known is not None and known[0] == text:
+            return known[1] + around
         counted = count(text)
         if type(counted) is not int or counted < 0:
             raise DefinitionError(
                 f"{self.name}: count_tokens gives a number of tokens, not {counted!r:.80}"
             )
+        self._counted = (text, counted)
         return counted + around
 
     def _output_bound(self) -> int | None:

@@ -254,6 +254,12 @@ class ReActAgent(ConversationalAgent):
             if asked.record is None:
                 record.close()
 
+    def _program(self) -> dict[str, Any]:
+        """What it does, as the record of a group that it is in has it."""
+        from civitas.reasoning.recording import program_of
+
+        return program_of(self)
+
     async def _recall(self, record: Record) -> None:
         """Know what it did in a part of a run that is over."""
         from civitas.reasoning.recording import catch_up

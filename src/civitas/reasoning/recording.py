@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import CivitasError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
-from civitas.reasoning.charging import charge
+from civitas.reasoning.charging import charge, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 from civitas.reasoning.jsonform import answer_json, as_json
@@ -21,11 +21,12 @@ from civitas.reasoning.schema import AnswerSchema
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.budget.bill import Bill
     from civitas.memory.memory import Memory
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.react import ReActAgent
 
-__all__ = ["Recording", "begun", "catch_up", "replayed"]
+__all__ = ["Recording", "begun", "catch_up", "program_of", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -53,6 +54,7 @@ class Recording:
         self._remembered = len(self.past.messages)
         self._entries = len(record.past)
         self._over = False
+        self._bill: Bill | None = None  # of the call that is under way
 
     @property
     def run_id(self) -> str:
@@ -84,19 +86,46 @@ class Recording:
         self._note_messages()
         self._note("heard", {})
 
-    def asking(self, iteration: int) -> None:
-        """Note that the model is asked."""
+    @property
+    def untold(self) -> list[dict[str, Any]]:
+        """The messages that will be remembered with the next commit."""
+        return [*self._told, *self._unwritten]
+
+    def asking(
+        self, iteration: int, bill: Bill | None = None, reserved: dict[str, Any] | None = None
+    ) -> None:
+        """Note that the model is asked.
+
+        Args:
+            iteration: for which answer
+            bill: what the call comes to; None without a budget
+            reserved: what it will reserve, which counts if no more is heard of it
+        """
         self._note_messages()
-        self._note("asked", {"iteration": iteration})
+        self._bill = bill
+        known = {} if reserved is None else {"reserved": reserved}
+        self._note("asked", {"iteration": iteration, **known})
 
     def answered(self, iteration: int, answer: Any) -> None:
-        """Note the model's answer."""
-        self._note("answered", {"iteration": iteration, "answer": answer_json(answer)})
+        """Note the model's answer, and what was charged for it."""
+        data = {"iteration": iteration, "answer": answer_json(answer)}
+        self._note("answered", data | self._charged())
 
     def failed(self, iteration: int, error: BaseException) -> None:
-        """Note that the model gave none."""
+        """Note that the model gave none, and what was charged all the same."""
         told = f"{type(error).__name__}: {error}"
-        self._note("failed", {"iteration": iteration, "error": as_json(told)})
+        data = {"iteration": iteration, "error": as_json(told)}
+        self._note("failed", data | self._charged())
+
+    def unanswered(self, iteration: int) -> None:
+        """Note what was charged for a call of which nothing else is noted."""
+        charged = self._charged()
+        if charged:
+            self._note("charged", {"iteration": iteration, **charged})
+
+    def _charged(self) -> dict[str, Any]:
+        bill, self._bill = self._bill, None
+        return {} if bill is None else {"charged": bill.json()}
 
     def started(self, iteration: int, place: int, call: Wanted) -> None:
         """Note that a call is executed."""
@@ -232,19 +261,7 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
     """
     recording = Recording(agent, record, asked, memory)
     schema = None if asked.schema is None else AnswerSchema(asked.schema).json
-    program = fingerprint(
-        agent=["ReActAgent", str(agent.id)],
-        task=asked.given,
-        thread=asked.thread,
-        schema=schema,
-        system_prompt=agent.system_prompt,
-        goals=[[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
-        model=getattr(agent.model, "name", None),
-        actions=sorted(
-            [action.name, action.description, action.parameters]
-            for action in agent.actions.get_actions()
-        ),
-    )
+    program = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program_of(agent)
     begun = recording.past.begun
     if begun is None:
         recording.begin(
@@ -269,6 +286,24 @@ def begun(agent: ReActAgent, asked: Asked, record: Record, memory: Memory) -> Re
         recording.begin({**begun, "fingerprint": program})
     asked.content = begun["task"]
     return recording
+
+
+def program_of(agent: ReActAgent) -> dict[str, Any]:
+    """What an agent does, whatever it is asked."""
+    parts: dict[str, Any] = {
+        "agent": ["ReActAgent", str(agent.id)],
+        "system_prompt": agent.system_prompt,
+        "goals": [[goal.priority, goal.name, goal.description] for goal in agent._goals or ()],
+        "actions": sorted(
+            [action.name, action.description, action.parameters]
+            for action in agent.actions.get_actions()
+        ),
+    }
+    try:
+        parts["model"] = getattr(agent.model, "name", None)
+    except CivitasError:
+        pass  # one that cannot be made fails where it is asked, which in a group is a turn
+    return fingerprint(**parts)
 
 
 def catch_up(agent: ReActAgent, record: Record, memory: Memory) -> None:
@@ -309,26 +344,8 @@ def _charge(budget: Budget, agent: ReActAgent, record: Record, past: Past) -> No
     new = record.past[_known(budget, record, past) :]
     if not new:
         return
-    usage = Past(record.run_id, [entry for entry in new if entry.kind == "answered"]).usage
-    actions = sum(entry.kind == "started" for entry in new)
-    charge(budget, agent.model, usage, _model_calls(new), actions)
+    charge(budget, agent.model, spending(new))
     _MARKS.set(budget, record.key, len(record.past))
-
-
-def _model_calls(entries: Sequence[Entry]) -> int:
-    """How often the model was asked; not, where a budget refused it."""
-    calls = 0
-    waits = False
-    for entry in entries:
-        if entry.kind == "asked":
-            calls += waits  # the one before was cut off
-            waits = True
-        elif entry.kind in ("answered", "failed"):
-            calls += 1
-            waits = False
-        elif entry.kind == "over" and entry.data["reason"] == "budget":
-            waits = False
-    return calls + waits
 
 
 def _add(memory: Memory, message: dict[str, Any], run: str, number: int) -> None:

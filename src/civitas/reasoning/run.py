@@ -346,11 +346,38 @@ class Run:
 
     async def ask(self) -> Any:
         """The model's answer, whatever that is."""
-        agent = self.agent
         recording = self.recording
-        if recording is not None:
+        if recording is None:
+            return await self._ask()
+        if self.agent.budget is None:
             recording.asking(self.iteration)
             await recording.commit()
+            return await self._ask()
+        from civitas.budget.bill import Bill
+
+        bill = Bill(self.agent.budget)
+        recording.asking(self.iteration, bill, self._reserved(recording))
+        try:
+            await recording.commit()
+            with bill.opened():
+                return await self._ask()
+        except BaseException:
+            recording.unanswered(self.iteration)
+            raise
+
+    def _reserved(self, recording: Recording) -> dict[str, Any] | None:
+        """What asking the model will reserve, as far as that can be told before it is written down.
+
+        Hooks may change what the model is shown: they are called after it.
+        """
+        from civitas.reasoning.charging import most_json
+
+        prompt = [*self.prompt(), *recording.untold]
+        schema = None if self.schema is None else self.schema.json
+        return most_json(self.model, prompt, self.shown.actions or None, schema)
+
+    async def _ask(self) -> Any:
+        agent, recording = self.agent, self.recording
         prompt = self.prompt()
         hooks = agent._hooks
         about: dict[str, Any] = {}

@@ -381,6 +381,11 @@ class Conversation(ConversationalAgent):
         if state.transcript.count > self._state.transcript.count:
             self._state = state
 
+    def _program(self) -> dict[str, Any]:
+        from civitas.reasoning.conversation.recording import program_of
+
+        return program_of(self)
+
     async def _recall(self, record: Record) -> None:
         """Know what was said in a part of a run that is over, as the participants do."""
         from civitas.reasoning.conversation.past import ConversationPast

@@ -255,9 +255,12 @@ class Exchange:
         if known is not None:
             return known
         try:
-            choice: Choice = await _own(order.choose(state))
+            choice = await recording.choosing(lambda: _own(order.choose(state)))
         except NoChoice as error:
             recording.chose(state, error)
+            raise
+        except BaseException:
+            recording.unchosen()
             raise
         recording.chose(state, choice)
         return choice

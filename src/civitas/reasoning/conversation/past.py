@@ -34,7 +34,7 @@ class ConversationPast:
         handed: whom was handed over to in each part
         told: the numbers of the utterances that each participant was told
         heard: what was said from outside since that turn
-        answers: how often a model was asked who speaks next, and what it took
+        answers: how often a model was asked who speaks next, what it took, and what was charged
     """
 
     def __init__(self, run_id: str, entries: Sequence[Entry]) -> None:
@@ -49,7 +49,7 @@ class ConversationPast:
         self.replies: dict[str, Any] = {}
         self.handed: dict[str, str] = {}
         self.told: dict[str, list[int]] = {}
-        self.answers: list[tuple[int, Usage]] = []
+        self.answers: list[tuple[int, Usage, dict[str, Any] | None]] = []
         self._state: dict[str, Any] = {}
         self._said: list[dict[str, Any]] = []
         self.heard: list[dict[str, Any]] = []
@@ -65,14 +65,17 @@ class ConversationPast:
 
     def _take(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "begun":
-            self.begun = data
-            self._state = data["state"]
-            self._said = list(self._state["transcript"])
+            if self.begun is None:
+                self._state = data["state"]
+                self._said = list(self._state["transcript"])
+            self.begun = data  # for the second time in a copy, by who goes on with it
         elif kind == "heard":
             self.heard.append(data)
         elif kind == "chosen":
             self.chosen = data
-            self.answers.append((data["answers"], Usage(*data["usage"])))
+            self.answers.append((data["answers"], Usage(*data["usage"]), data.get("charged")))
+        elif kind == "charged":
+            self.answers.append((0, Usage(), data["charged"]))
         elif kind == "told":
             self.told.setdefault(data["agent"], []).append(data["number"])
         elif kind == "asked":

@@ -7,17 +7,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from civitas.budget.bill import Bill
 from civitas.errors import JournalError, StateError
 from civitas.journal import Entry, Record
 from civitas.journal.marks import Marks
 from civitas.models.protocol import Usage
-from civitas.reasoning.charging import charge
+from civitas.reasoning.charging import Spending, charge
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
 from civitas.reasoning.conversational import joined, told_once
-from civitas.reasoning.fingerprint import check, fingerprint
+from civitas.reasoning.fingerprint import check, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
 from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply, Step
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
 
-__all__ = ["ConversationRecording", "recall", "replayed"]
+__all__ = ["ConversationRecording", "program_of", "recall", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -58,10 +59,12 @@ class ConversationRecording:
         self._count = 0  # how many utterances were written
         self._told = {id: list(numbers) for id, numbers in self.past.told.items()}
         self._to_tell: set[tuple[str, int]] = set()  # written, and not yet told
-        self._answers = sum(answers for answers, _ in self.past.answers)
+        self._answers = sum(answers for answers, _, _ in self.past.answers)
         self._choices = len(self.past.answers)
+        self._bill: Bill | None = None  # of choosing who speaks next
         self._schema = None if asked.schema is None else AnswerSchema(asked.schema).json
-        self._program = _program(conversation, asked, self._schema)
+        self._program = fingerprint(task=asked.given, schema=self._schema)
+        self._program |= program_of(conversation)
         begun = self.past.begun
         if begun is None:
             return
@@ -71,6 +74,8 @@ class ConversationRecording:
         if asked.resumed and asked.schema is None:
             program.pop("schema")
         check(record.run_id, str(conversation.id), begun["fingerprint"], program)
+        if begun["fingerprint"] is None:
+            record.note("begun", {**begun, "fingerprint": program})
         asked.content = begun["task"]
 
     @property
@@ -143,6 +148,22 @@ class ConversationRecording:
             raise NoChoice(chosen["detail"], usage, chosen["answers"])
         return Choice(tuple(chosen["ids"]), usage, chosen["detail"], chosen["answers"])
 
+    async def choosing(self, choose: Callable[[], Awaitable[Choice]]) -> Choice:
+        """Who is to speak next, as it is told now, with what telling it came to."""
+        budget = self._conversation.budget
+        if budget is None:
+            return await choose()
+        self._bill = Bill(budget)
+        with self._bill.opened():
+            return await choose()
+
+    def unchosen(self) -> None:
+        """Note what was charged where it could not even be told that nobody was chosen."""
+        charged = self._charged()
+        if charged:
+            self._record.note("charged", charged)
+            self._chosen()
+
     def chose(self, state: ConversationState, choice: Choice | NoChoice) -> None:
         """Note who speaks next; written before anybody is asked."""
         data = {
@@ -152,8 +173,15 @@ class ConversationRecording:
             "usage": usage_json(choice.usage),
             "answers": choice.answers,
         }
-        self._record.note("chosen", data)
+        self._record.note("chosen", data | self._charged())
         self._answers += choice.answers
+        self._chosen()
+
+    def _charged(self) -> dict[str, Any]:
+        bill, self._bill = self._bill, None
+        return {} if bill is None else {"charged": bill.json()}
+
+    def _chosen(self) -> None:
         self._choices += 1
         model = _chooser(self._conversation)
         if model is not None:
@@ -336,9 +364,9 @@ async def _tell(agent: Any, key: str, place: int, message: dict[str, Any]) -> No
 
 def _recall_choices(conversation: Conversation, key: str, past: ConversationPast) -> None:
     """Have the model that chooses go on where it was, and count what it has spent."""
-    answers = sum(count for count, _ in past.answers)
+    answers = sum(count for count, _, _ in past.answers)
     model = _chooser(conversation)
-    if not answers or model is None:
+    if not past.answers or model is None:
         return
     new = answers - _MARKS.get(model, key)
     _MARKS.set(model, key, answers)
@@ -349,13 +377,20 @@ def _recall_choices(conversation: Conversation, key: str, past: ConversationPast
         _charge(conversation.budget, model, key, past.answers)
 
 
-def _charge(budget: Budget, model: Any, key: str, answers: Sequence[tuple[int, Usage]]) -> None:
+def _charge(
+    budget: Budget,
+    model: Any,
+    key: str,
+    answers: Sequence[tuple[int, Usage, dict[str, Any] | None]],
+) -> None:
     """Count what choosing has spent in another process."""
     new = answers[_MARKS.get(budget, key) :]
     if not new:
         return
-    usage = sum((usage for _, usage in new), Usage())
-    charge(budget, model, usage, sum(count for count, _ in new))
+    spent = Spending()
+    for count, usage, charged in new:
+        spent.add(charged, usage, count)
+    charge(budget, model, spent)
     _MARKS.set(budget, key, len(answers))
 
 
@@ -364,11 +399,11 @@ def _chooser(conversation: Conversation) -> Any:
     return getattr(conversation.next, "model", None)
 
 
-def _program(conversation: Conversation, asked: Asked, schema: Any) -> dict[str, str]:
-    return fingerprint(
+def program_of(conversation: Conversation) -> dict[str, Any]:
+    """What a conversation and its participants do, whatever they are asked."""
+    return of_group(
+        conversation.agents.values(),
         agent=["Conversation", str(conversation.id)],
-        task=asked.given,
-        schema=schema,
         agents=list(conversation.agents),
         next=conversation.next.described(),
         until=None if conversation.until is None else str(conversation.until),

@@ -233,6 +233,11 @@ class DualActAgent(ConversationalAgent):
         for agent in self._agents:
             await agent.observe(message)
 
+    def _program(self) -> dict[str, Any]:
+        from civitas.reasoning.dualact.recording import program_of
+
+        return program_of(self)
+
     async def _recall(self, record: Record) -> None:
         from civitas.reasoning.dualact.recording import recall
 

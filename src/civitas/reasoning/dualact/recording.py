@@ -11,8 +11,9 @@ from civitas.errors import JournalError, StateError
 from civitas.journal import Entry, Record
 from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
-from civitas.reasoning.fingerprint import check, check_kind, fingerprint
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.past import ENDED
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.dualact.agent import DualActAgent
 
-__all__ = ["DualActRecording", "recall", "replayed"]
+__all__ = ["DualActRecording", "program_of", "recall", "replayed"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -65,7 +66,8 @@ class DualActRecording:
                 self.over = entry.data
         wanted = None if asked.schema is None else AnswerSchema(asked.schema)
         schema = None if wanted is None else wanted.json
-        program = self._program(schema)
+        program = fingerprint(task=asked.given, thread=asked.thread, schema=schema)
+        program |= program_of(agent)
         if begun is None:
             data = {
                 "kind": "DualActAgent",
@@ -191,21 +193,6 @@ class DualActRecording:
         if not self._record.path:
             self._record.end(reply.stop_reason)
 
-    def _program(self, schema: Any) -> dict[str, str]:
-        config = self._agent.config
-        return fingerprint(
-            agent=["DualActAgent", str(self._agent.id)],
-            task=self._asked.given,
-            thread=self._asked.thread,
-            schema=schema,
-            human=str(config.human.id),
-            reactive=[str(agent.id) for agent in config.reactives],
-            human_decision_prompt=config.human_decision_prompt,
-            reactive_task_prompt=config.reactive_task_prompt,
-            conclusion_format_prompt=config.conclusion_format_prompt,
-            first=config.first,
-        )
-
     def _emit_past(self) -> None:
         emit, progress = self._asked.emit, self.progress
         if emit is None or progress is None:
@@ -226,6 +213,23 @@ class DualActRecording:
             for each in (first, second):
                 if number < len(each):
                     emit(each[number])
+
+
+def program_of(agent: DualActAgent) -> dict[str, Any]:
+    """What a dual act and its members do, whatever they are asked."""
+    config = agent.config
+    return of_group(
+        agent._agents,
+        agent=["DualActAgent", str(agent.id)],
+        human=str(config.human.id),
+        reactive=[str(each.id) for each in config.reactives],
+        human_decision_prompt=config.human_decision_prompt,
+        reactive_task_prompt=config.reactive_task_prompt,
+        conclusion_format_prompt=config.conclusion_format_prompt,
+        first=config.first,
+        review=described(config.review),
+        shared_memory=config.shared_memory,
+    )
 
 
 async def recall(agent: DualActAgent, record: Record) -> None:

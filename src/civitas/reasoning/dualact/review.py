@@ -17,6 +17,7 @@ __all__ = [
     "Situation",
     "after_budget_share",
     "below_confidence",
+    "described",
     "every",
     "no_progress",
     "on_error",
@@ -152,6 +153,12 @@ def review_rule(given: Any) -> ReviewRule:
     if isinstance(given, str) and given in _NAMED:
         return _NAMED[given]
     return _rule(given)
+
+
+def described(rule: str | ReviewRule) -> list[str]:
+    """What a rule is, as JSON data: a run that is recorded goes on only with the same."""
+    made = review_rule(rule)
+    return [type(made).__qualname__, str(made.name)]
 
 
 def _rule(given: Any) -> ReviewRule:

@@ -1,0 +1,57 @@
+"""Bills: what calls of models came to, for whoever writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from civitas.budget.amounts import KINDS, USD, said
+
+if TYPE_CHECKING:
+    from civitas.budget.budget import Budget
+    from civitas.budget.reservation import Reservation
+
+__all__ = ["Bill", "add_to_bill", "charged_json"]
+
+_OPEN: ContextVar[Bill | None] = ContextVar("civitas_bill", default=None)
+
+
+class Bill:
+    """What is reserved of a budget while the bill is open, and what that came to.
+
+    Others spend of the same budget meanwhile, so what it says before and after tells nothing.
+    """
+
+    __slots__ = ("_budget", "_held")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._held: list[Reservation] = []
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Have what models reserve in here be on this bill, and on no other."""
+        token = _OPEN.set(self)
+        try:
+            yield
+        finally:
+            _OPEN.reset(token)
+
+    def json(self) -> dict[str, Any]:
+        """What was settled, and what is reserved still, as JSON data."""
+        amounts = [sum(held._came_to[kind] for held in self._held) for kind in KINDS]
+        return charged_json(amounts[0], amounts[USD], amounts[2])
+
+
+def add_to_bill(held: Reservation, budget: Budget) -> None:
+    """Put a reservation on the bill that is open, if what this budget spends counts there."""
+    bill = _OPEN.get()
+    if bill is not None and budget.is_part_of(bill._budget):
+        bill._held.append(held)
+
+
+def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
+    """What was charged, as JSON data."""
+    return {"tokens": tokens, "usd": said(USD, picodollars), "model_calls": model_calls}

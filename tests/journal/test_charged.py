@@ -1,0 +1,267 @@
+"""What a run has spent counts where it goes on: as much as its budget was charged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import (
+    Budget,
+    Call,
+    ChosenBy,
+    Conversation,
+    FallbackModel,
+    Journal,
+    MaxTurns,
+    ModelError,
+    ModelReply,
+    Price,
+    Prices,
+    ReActAgent,
+    ScriptedModel,
+    Usage,
+)
+from civitas.cli.entries import told
+from journal.crash import Crashing
+
+PRICES = Prices({"mine:x": Price(input=1, output=100)})
+LAST = ModelReply("fin", usage=Usage(1, 1))
+LAST_USD = 0.000101
+
+
+class Mine:
+    """A model that states a limit, and what its answers say."""
+
+    name = "mine:x"
+    context_tokens = None
+    max_tokens = 1000
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+        answer = self.answers.pop(0)
+        if callable(answer):
+            answer = await answer()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class Boundless(Mine):
+    """One of which nobody knows what it may take."""
+
+    max_tokens = property()  # type: ignore[assignment]
+
+
+def look(i: int) -> str:
+    """Look."""
+    return f"r{i}"
+
+
+def calls(i: int, usage: Usage | None = None) -> ModelReply:
+    return ModelReply("", (Call(str(i), "look", {"i": i}),), usage or Usage())
+
+
+def budget(**limits: Any) -> Budget:
+    return Budget(**{"tokens": 100_000, "usd": 5, "prices": PRICES} | limits)
+
+
+def agent(journal: Journal, spends: Budget | None, *answers: Any, **options: Any) -> ReActAgent:
+    model = options.pop("model", Mine)(*answers)
+    return ReActAgent("a", model, actions=[look], budget=spends, journal=journal, **options)
+
+
+def spent(of: Budget) -> tuple[int, float, int]:
+    return of.spent.tokens, of.spent.usd, of.spent.model_calls
+
+
+def with_last(before: tuple[int, float, int]) -> tuple[int, Any, int]:
+    """The same, with one more call that states its tokens."""
+    tokens, usd, model_calls = before
+    return tokens + 2, pytest.approx(usd + LAST_USD), model_calls + 1
+
+
+def test_answers_that_state_no_usage_and_calls_that_fail_count_as_reserved(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first = budget()
+        script = (calls(1), calls(2, Usage(7, 3)), OSError("down"))
+        assert agent(journal, first, *script).reply_sync("q", run_id="r").stop_reason == "error"
+        assert first.spent.tokens > 2000
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(second) == with_last(spent(first))
+        third = budget()
+        assert agent(journal, third).reply_sync("q", run_id="r").text == "fin"
+        assert spent(third) == spent(second)
+
+
+def test_in_the_same_budget_nothing_counts_twice(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        both = budget()
+        for script in ((calls(1), OSError("down")), (OSError("down"),)):
+            before = spent(both)
+            agent(journal, both, *script).reply_sync("q", run_id="r")
+        assert before[2] == 2
+        before = spent(both)
+        assert agent(journal, both, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(both) == with_last(before)
+
+
+@pytest.mark.parametrize("model", (Mine, Boundless))
+def test_a_call_under_way_when_the_process_ended_counts_as_reserved(
+    tmp_path: Path, model: Any
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first = budget()
+        crashing = Crashing(journal, tmp_path / "after")
+        taken: list[tuple[int, float, int]] = []
+
+        async def killed() -> ModelReply:
+            so_far, reserved = first.spent, first.reserved
+            taken.append(
+                (
+                    so_far.tokens + reserved.tokens,
+                    so_far.usd + reserved.usd,
+                    so_far.model_calls + reserved.model_calls,
+                )
+            )
+            crashing("answer")
+            return LAST
+
+        script = (calls(1, Usage(7, 3)), killed)
+        assert agent(journal, first, *script, model=model).reply_sync("q", run_id="r").text == "fin"
+    with Journal(tmp_path / "after") as journal:
+        second = budget(tokens=200_000, usd=10)
+        assert agent(journal, second, LAST, model=model).reply_sync("q", run_id="r").text == "fin"
+        assert spent(second) == with_last(taken[0])
+
+
+def test_what_was_not_there_when_hooks_failed_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for kind, asked in (("pre_reasoning", 0), ("post_reasoning", 1)):
+            first = budget()
+            one = agent(journal, first, calls(1))
+            one.register_hook(kind, "h", lambda agent, about: 1 / 0)  # type: ignore[arg-type]
+            assert one.reply_sync("q", run_id=kind).stop_reason == "error"
+            assert first.spent.model_calls == asked
+            second = budget()
+            assert agent(journal, second, LAST).reply_sync("q", run_id=kind).text == "fin"
+            assert spent(second) == with_last(spent(first))
+
+
+@pytest.mark.parametrize("how", ("cancelled", "deadline"))
+def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) -> None:
+    async def main(journal: Journal) -> Budget:
+        begun = asyncio.Event()
+
+        async def hang() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        first = budget(seconds=0.05 if how == "deadline" else None)
+        reply = asyncio.ensure_future(agent(journal, first, hang).reply("q", run_id="r"))
+        await begun.wait()
+        if how == "cancelled":
+            reply.cancel()
+        await asyncio.wait((reply,))
+        return first
+
+    with Journal(tmp_path / "j") as journal:
+        first = asyncio.run(main(journal))
+        assert first.spent.tokens > 1000
+        (charged,) = (entry for entry in journal.entries("r") if entry.kind == "charged")
+        tokens = first.spent.tokens
+        assert told(charged).startswith(f"the model was asked, and gave no answer: {tokens:,} tok")
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(second) == with_last(spent(first))
+
+
+def test_what_was_refused_counts_nothing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first = budget(tokens=900)
+        assert agent(journal, first).reply_sync("q", run_id="r").stop_reason == "budget"
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(second) == with_last((0, 0, 0))
+
+
+def test_each_model_of_several_counts_at_its_own_price(tmp_path: Path) -> None:
+    def several(*answers: Any) -> FallbackModel:
+        dear = Mine(*[ModelError("down")] * len(answers))
+        dear.name = "mine:dear"
+        return FallbackModel([dear, Mine(*answers)])
+
+    prices = Prices({"mine:x": Price(1, 100), "mine:dear": Price(1000, 1000)})
+    with Journal(tmp_path / "j") as journal:
+        first = budget(prices=prices)
+        agent(journal, first, calls(1), OSError("down"), model=several).reply_sync("q", run_id="r")
+        assert first.spent.model_calls == 4
+        second = budget(prices=prices, model_calls=4)
+        reply = agent(journal, second, model=several).reply_sync("q", run_id="r")
+        assert reply.stop_reason == "budget"
+        assert spent(second) == spent(first)
+
+
+def test_what_was_spent_without_a_price_has_the_price_of_now(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first = Budget(tokens=100_000)
+        script = (calls(1, Usage(7, 3)), calls(2), OSError("down"))
+        agent(journal, first, *script).reply_sync("q", run_id="r")
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert second.spent.tokens == first.spent.tokens + 2
+        most = (first.spent.tokens - 7) * 0.0001 + 0.000007 + LAST_USD
+        assert second.spent.usd == pytest.approx(most)
+
+
+def test_without_a_budget_what_was_stated_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        script = (calls(1, Usage(7, 3)), OSError("down"))
+        agent(journal, None, *script).reply_sync("q", run_id="r")
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+        assert spent(second) == (12, pytest.approx(0.000307 + LAST_USD), 3)
+
+
+def test_of_choosing_who_speaks_it_counts_too(tmp_path: Path) -> None:
+    def made(journal: Journal, spends: Budget, *answers: Any) -> Conversation:
+        pair = [ReActAgent(id, ScriptedModel(["one", "two"])) for id in "AB"]
+        chooser: Any = Mine(*answers)
+        order = ChosenBy(chooser, repeat=True)
+        return Conversation(pair, order, MaxTurns(2), budget=spends, journal=journal)
+
+    prices = Prices({"mine:x": Price(1, 100), "scripted": Price(0, 0)})
+    chosen = ModelReply(json.dumps({"next": "A"}))
+    with Journal(tmp_path / "j") as journal:
+        first = budget(prices=prices)
+        reply = made(journal, first, chosen, OSError("down")).reply_sync("q", run_id="r")
+        assert reply.stop_reason == "error"
+        assert first.spent.tokens > 2000
+        before = first.spent.tokens
+        made(journal, first, OSError("down")).reply_sync("q", run_id="r")
+        assert first.spent.tokens < before + 2000  # of one call
+        second = budget(prices=prices, model_calls=4)
+        reply = made(journal, second, chosen).reply_sync("q", run_id="r")
+        assert reply.stop_reason == "budget"
+        assert spent(second) == spent(first)
+
+
+def test_a_prompt_is_counted_once(tmp_path: Path) -> None:
+    counted: list[str] = []
+
+    class Counting(Mine):
+        def count_tokens(self, text: str) -> int:
+            counted.append(text)
+            return len(text)
+
+    with Journal(tmp_path / "j") as journal:
+        agent(journal, budget(), calls(1), LAST, model=Counting).reply_sync("q", run_id="r")
+    prompts = [text for text in counted if text.startswith("[[{")]
+    assert len(prompts) == 2
+    assert len(set(prompts)) == 2
