@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from civitas.budget import Budget
 from civitas.errors import (
     BudgetExceeded,
     DeadlineExceeded,
@@ -35,6 +36,7 @@ from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.reply import ANSWERED, Reply, StopReason
+from civitas.reasoning.sharing import is_spent_for_all
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -284,15 +286,17 @@ class Rounds:
                 reply = await self._ask(agent, text, schema, part)
             except (JournalError, RunMismatch):  # not H's to judge
                 raise
-            except (BudgetExceeded, DeadlineExceeded) as error:
-                return _Run(conclusion, self._broken("R", agent, error))
             except Exception as error:
+                if isinstance(error, BudgetExceeded) and self._is_spent(
+                    agent, late=isinstance(error, DeadlineExceeded)
+                ):
+                    return _Run(conclusion, self._broken("R", agent, error))
                 logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
                 return _Run(Conclusion(error=f"{type(error).__name__}: {error}"))
             self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
             self.progress.steps.extend(reply.steps)
             value = reply.value if schema is not None else None
-            if reply.stop_reason in ("budget", "deadline", "cancelled", "in_doubt"):
+            if self._ends_all(agent, reply.stop_reason):
                 detail = f"R ({agent.id!r}): {reply.detail or reply.stop_reason}"
                 stop = _Stop(_as_stop(reply.stop_reason), detail, reply.error)
                 return _Run(conclusion_of(reply), stop, value)
@@ -311,6 +315,22 @@ class Rounds:
                     return _Run(Conclusion(reply.text, error=f"unreadable: the answer {error}"))
                 text = f"Your answer {error}. Conclude again."
         return _Run(conclusion)
+
+    def _ends_all(self, agent: Any, reason: StopReason) -> bool:
+        """Whether there is nothing for H to judge, R having stopped for this reason."""
+        if reason in ("budget", "deadline"):
+            return self._is_spent(agent, late=reason == "deadline")
+        return reason in ("cancelled", "in_doubt")
+
+    def _is_spent(self, agent: Any, *, late: bool) -> bool:
+        """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
+        shared = self.agent.budget
+        if shared is None:
+            own = getattr(agent, "budget", None)
+            of_human = getattr(self.config.human, "budget", None)
+            if isinstance(own, Budget) and isinstance(of_human, Budget):
+                shared = own.common(of_human)
+        return is_spent_for_all(shared, agent, late=late)
 
     # -- what both need ----------------------------------------------------------------------------
 
