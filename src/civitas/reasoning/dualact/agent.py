@@ -49,8 +49,8 @@ class DualActAgent(ConversationalAgent):
     what a task, a file or R says, in whatever words, is marked in H's prompt as somebody else's.
     An answer that is no decision is asked for once more, and then ends the work as `unreadable`.
 
-    An R that fails, by a budget of its own too, is H's to judge. An H that fails ends the work, with
-    R's last conclusion.
+    An R that fails, by a budget of its own too, is H's to judge. An H that fails ends the work,
+    with R's last conclusion.
 
     Args:
         config: the two, and how they work together
