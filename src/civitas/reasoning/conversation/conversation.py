@@ -318,6 +318,8 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} keeps one thread: make a Conversation for each, of "
                 "agents of its own"
             )
+        if asked.schema is not None:
+            AnswerSchema(asked.schema)  # refused now, and not when all has been said
         if asked.resumed and not self._state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "

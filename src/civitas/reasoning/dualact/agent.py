@@ -17,6 +17,7 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state
 
@@ -240,6 +241,8 @@ class DualActAgent(ConversationalAgent):
         await recall(self, record)
 
     async def _respond(self, asked: Asked) -> Reply:
+        if asked.schema is not None:
+            AnswerSchema(asked.schema)  # that it is none is no failure of R's
         record = asked.record
         if record is None:
             if self._journal is None:
