@@ -82,7 +82,7 @@ class UnknownPrice(DefinitionError):
 
 
 class HookError(CivitasError):
-    """A hook raised, or gave what no hook may give. Its cause is what it raised.
+    """A hook raised, or gave what no hook may give. Its cause is what it raised, if it did.
 
     Attributes:
         hook: the hook's name

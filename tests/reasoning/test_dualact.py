@@ -548,15 +548,32 @@ def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("type", "given"), (("post_reasoning", "decision"), ("post_acting", "conclusion"))
+    ("type", "given", "told"),
+    (
+        ("pre_reply", {"schema": {"$ref": "#/gone"}}, "schema= is not a JSON schema"),
+        ("pre_reasoning", {"prompt": 5}, "it gave no str but 5"),
+        ("post_reasoning", {"decision": 5}, "it gave no HumanDecision but 5"),
+        (
+            "post_reasoning",
+            {"decision": HumanDecision(DecisionAction.CONTINUE, ["a", "b"])},
+            "a decision has 2 instructions, and there are 1 R",
+        ),
+        ("pre_acting", {"instruction": 5}, "it gave no str but 5"),
+        ("pre_acting", {"instruction": [5]}, "it gave no str but 5"),
+        ("pre_acting", {"instruction": ["a", "b"]}, "it has 2 instructions, and there are 1 R"),
+        ("post_acting", {"conclusion": 5}, "it gave no Conclusion but 5"),
+        ("post_reply", {"reply": 5}, "it gave no Reply but 5"),
+    ),
 )
-def test_a_hook_that_gives_what_will_not_do_is_named(type: str, given: str) -> None:
+def test_a_hook_that_gives_what_will_not_do_is_named(
+    type: str, given: dict[str, Any], told: str
+) -> None:
     dual, _, _ = two([GO, DONE], ["three"])
     dual.register_hook(type, "fine", lambda *_: None)
-    dual.register_hook(type, "wrong", lambda *_: {given: 5})
+    dual.register_hook(type, "wrong", lambda *_: given)
     reply = dual.reply_sync("Count.")
     assert reply.stop_reason == "error"
-    assert f"the {type} hook 'wrong' failed" in reply.detail
+    assert f"the {type} hook 'wrong' failed: {told}" in reply.detail
 
 
 def test_events_of_both_in_order() -> None:

@@ -285,6 +285,11 @@ class Conversation(ConversationalAgent):
         self._keep(content)
         return Interruption(None)
 
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        item = super()._as_observed(message)
+        checked_content(item.get("content"), "observe")
+        return item
+
     async def _remember(self, message: dict[str, Any]) -> None:
         """Have every participant observe something; while one speaks, when its turn is over.
 

@@ -156,7 +156,7 @@ class Rounds:
             progress.task, conclusion, self._heard(), several, in_words
         )
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion, "prompt": prompt}
-        about = await self._hooked("pre_reasoning", about)
+        about = await self._hooked("pre_reasoning", about, lambda made: expect(made["prompt"], str))
         if agent._decide_by is not None:
             decision = await self._call(agent._decide_by, conclusion, progress.task)
             if not isinstance(decision, HumanDecision):
@@ -166,12 +166,12 @@ class Rounds:
                     f"{decision!r:.80}",
                 )
         else:
-            decision = await self._ask_human(str(about["prompt"]), several)
+            decision = await self._ask_human(about["prompt"], several)
         self._take(decision, number)
         made = await self._hooked(
             "post_reasoning",
             {**about, "decision": decision},
-            lambda made: expect(made["decision"], HumanDecision),
+            lambda made: self._expect_decision(made["decision"]),
         )
         changed = made["decision"]
         if changed is not decision:
@@ -184,13 +184,38 @@ class Rounds:
         before = self.progress.conclusions[:-1]
         return rule.catches(Situation(conclusion, before, self.agent.budget))
 
+    def _expect_decision(self, decision: Any) -> None:
+        """See that a hook gave a decision that can be taken.
+
+        Raises:
+            TypeError: it is something else
+            ValueError: it is for another number of R
+        """
+        expect(decision, HumanDecision)
+        self._expect_as_many(decision.new_instruction, "a decision")
+
+    def _expect_instruction(self, instruction: Any) -> None:
+        """See that a hook gave an instruction, or one for each R; it raises as for a decision."""
+        if not isinstance(instruction, list):
+            expect(instruction, str)
+            return
+        for each in instruction:
+            expect(each, str)
+        self._expect_as_many(instruction, "it")
+
+    def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
+        agents = len(self.config.reactives)
+        if isinstance(instruction, list) and len(instruction) != agents:
+            raise ValueError(
+                f"{what} has {len(instruction)} instructions, and there are {agents} R"
+            )
+
     def _take(self, decision: HumanDecision, number: int) -> None:
         agents = len(self.config.reactives)
-        given = decision.new_instruction
-        if isinstance(given, list) and len(given) != agents:
-            raise _Stop(
-                "error", f"a decision has {len(given)} instructions, and there are {agents} R"
-            )
+        try:
+            self._expect_as_many(decision.new_instruction, "a decision")
+        except ValueError as error:
+            raise _Stop("error", str(error)) from None
         self.progress.decided(decision, self.config.max_hr_loops, agents)
         if self.asked.emit is not None:
             self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
@@ -236,16 +261,16 @@ class Rounds:
             "loop": number,
             "instruction": instructions[0] if len(reactives) == 1 else instructions,
         }
-        about = await self._hooked("pre_acting", about)
+        about = await self._hooked(
+            "pre_acting", about, lambda made: self._expect_instruction(made["instruction"])
+        )
         given = about["instruction"]
         instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
-        if len(instructions) != len(reactives):
-            raise _Stop("error", f"a pre_acting hook gave {len(instructions)} instructions")
         self._speaking = reactives
         try:
             done = await _side_by_side(
                 [
-                    partial(self._run, agent, str(text))
+                    partial(self._run, agent, text)
                     for agent, text in zip(reactives, instructions, strict=True)
                 ]
             )
