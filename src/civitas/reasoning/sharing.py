@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import BudgetExceeded, ConfigError
+from civitas.reasoning.parts import check_part
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -22,11 +23,13 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
         budget: the budget
 
     Raises:
+        DefinitionError: it is no budget
         ConfigError: an agent has a budget that is no part of this one, or there is none to share;
             then nobody has been given it
     """
     if budget is None:
         raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
     agents = list(agents)
     for agent in agents:
         had = getattr(agent, "budget", None)
