@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from civitas.budget import Budget
 from civitas.errors import (
     BudgetExceeded,
     DeadlineExceeded,
@@ -351,6 +350,8 @@ class Rounds:
         """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
         shared = self.agent.budget
         if shared is None:
+            from civitas.budget import Budget  # not loaded for a pair without any
+
             own = getattr(agent, "budget", None)
             of_human = getattr(self.config.human, "budget", None)
             if isinstance(own, Budget) and isinstance(of_human, Budget):
