@@ -210,10 +210,60 @@ def test_a_long_wrong_value_is_told_in_short():
     assert len(str(caught.value)) < 400
 
 
-def test_a_schema_that_is_none_is_a_definition_error():
-    made = Action("read", read_file, "Reads", {"type": "no such type"})
-    with pytest.raises(DefinitionError, match="'read': parameters is not a JSON schema"):
-        made.check({})
+WRONG_SCHEMAS = {
+    "no such type": ({"type": "no such type"}, "'no such type' is not valid"),
+    "no JSON": ({"type": "object", "default": {1, 2}}, "set"),
+    "no pattern": ({"properties": {"a": {"pattern": "("}}}, "regex"),
+    "nowhere": ({"properties": {"q": {"$ref": "#/definitions/q"}}}, "#/definitions/q.*nowhere"),
+    "no anchor": ({"$ref": "#q"}, "#q.*nowhere"),
+    "of a part": ({"anyOf": [{"items": {"not": {"$ref": "#/$defs/a"}}}]}, "nowhere"),
+    "remote": ({"$ref": "http://127.0.0.1:9/schema.json"}, "nothing is fetched"),
+    "a file": ({"$ref": "file:///etc/hostname"}, "nothing is fetched"),
+    "to a text": ({"$ref": "#/title", "title": "a text"}, 'leads to no schema but "a text"'),
+    "to none": ({"$ref": "#/x/y", "x": {"y": {"type": "z"}}}, "'z' is not valid"),
+    "by one": ({"$ref": "#/x", "x": {"$ref": "#/gone"}}, "#/gone.*nowhere"),
+    "itself": ({"$ref": "#"}, "leads back to itself"),
+    "a circle": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#"}]}}},
+        "leads back to itself",
+    ),
+    "no address": ({"$id": "http://[/x", "properties": {"c": {"$id": "y", "$ref": "z"}}}, r"\$id"),
+}
+
+
+@pytest.mark.parametrize(("schema", "told"), WRONG_SCHEMAS.values(), ids=WRONG_SCHEMAS)
+def test_a_schema_that_cannot_be_used_is_refused_at_once(schema, told):
+    with pytest.raises(DefinitionError, match=f"'read': parameters is not a JSON schema: .*{told}"):
+        Action("read", read_file, "Reads", schema)
+    made = Action("read", read_file)
+    with pytest.raises(DefinitionError, match="'read'"):
+        made.parameters = schema
+    assert made.parameters["properties"].keys() == {"name", "lines"}
+
+
+def test_references_within_a_schema_are_followed():
+    tree = {
+        "type": "object",
+        "properties": {
+            "tree": {"$ref": "#/$defs/tree"},
+            "$ref": {"type": "string"},
+            "by": {"$ref": "#unit"},
+        },
+        "$defs": {
+            "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+            "unit": {"$anchor": "unit", "enum": ["m"], "default": {"$ref": "no reference"}},
+        },
+    }
+    made = Action("grow", lambda **kwargs: kwargs, "Grows", tree)
+    args = {"tree": [[], [[]]], "$ref": "x", "by": "m"}
+    assert made.check(args) == args
+    with pytest.raises(InvalidArguments, match="array"):
+        made.check({"tree": [[1]]})
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidArguments, match='"grow": nested too deep'):
+        made.check({"tree": deep})
 
 
 def test_a_schema_may_describe_a_function_that_has_none():

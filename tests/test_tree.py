@@ -31,6 +31,7 @@ ORDER = (
     "annotation",
     "structured",
     "signature",
+    "schema",
     "action",
     "goal",
     "clock",

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
+from civitas.schema import WrongSchema, check_schema, validator
 from civitas.signature import Signature, check_parameters
 
 __all__ = [
@@ -216,6 +217,10 @@ class Action:
         help: replaces the generated help object wholly
 
     `description` and `parameters` left out are read from the function's docstring and signature.
+
+    Raises:
+        DefinitionError: an argument is none of what it may be; of `parameters`, what is no JSON
+            schema, or has a reference that leads nowhere in it
     """
 
     def __init__(
@@ -249,10 +254,37 @@ class Action:
         self._validator: Any = None
         if parameters is None:
             check_parameters(function, bound_to_self=False, where=f"action {name!r}")
-        elif not isinstance(parameters, dict):
+        else:
+            self._check_parameters(parameters)
+
+    @classmethod
+    def _described(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        description: str,
+        parameters: dict[str, Any],
+        **options: Any,
+    ) -> Action:
+        """An action by a schema that civitas has made itself: checking it would only take time."""
+        made = cls(name, function, description, {}, **options)
+        made._parameters = parameters
+        return made
+
+    def _check_parameters(self, parameters: object) -> None:
+        if not isinstance(parameters, dict):
             raise DefinitionError(
-                f"action {name!r}: parameters must be a JSON schema (a dict), not {parameters!r}"
+                f"action {self.name!r}: parameters must be a JSON schema (a dict), not "
+                f"{parameters!r}"
             )
+        if not parameters:
+            return
+        try:
+            check_schema(parameters)
+        except WrongSchema as error:
+            raise DefinitionError(
+                f"action {self.name!r}: parameters is not a JSON schema: {error}"
+            ) from None
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:
@@ -320,6 +352,7 @@ class Action:
 
     @parameters.setter
     def parameters(self, schema: dict[str, Any]) -> None:
+        self._check_parameters(schema)
         self._parameters = schema
         self._validator = None
 
@@ -351,8 +384,11 @@ class Action:
         if self._parameters is None:
             return self.signature.check(args, where or self.name)
         if self._validator is None:
-            self._validator = _validator(self._parameters, self.name)
-        wrong = next(iter(sorted(self._validator.iter_errors(args), key=_depth)), None)
+            self._validator = validator(self._parameters)
+        try:
+            wrong = next(iter(sorted(self._validator.iter_errors(args), key=_depth)), None)
+        except RecursionError:
+            raise InvalidArguments(f'"{where or self.name}": nested too deep') from None
         if wrong is not None:
             at = ".".join(str(part) for part in wrong.absolute_path)
             at = f' argument "{at}"' if at else ""
@@ -371,19 +407,6 @@ def _signature_of(function: Callable[..., Any]) -> Signature:
     if isinstance(function, types.MethodType):
         return Signature.of(function.__func__, bound_to_self=True)
     return Signature.of(function, bound_to_self=False)
-
-
-def _validator(schema: dict[str, Any], name: str) -> Any:
-    # jsonschema takes about as long to import as everything else here together.
-    from jsonschema import Draft202012Validator, SchemaError
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise DefinitionError(
-            f"action {name!r}: parameters is not a JSON schema: {_short(error.message)}"
-        ) from None
-    return Draft202012Validator(schema)
 
 
 def _depth(error: Any) -> int:

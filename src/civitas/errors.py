@@ -82,7 +82,7 @@ class UnknownPrice(DefinitionError):
 
 
 class HookError(CivitasError):
-    """A hook raised, or gave what no hook may give. Its cause is what it raised.
+    """A hook raised, or gave what no hook may give. Its cause is what it raised, if it did.
 
     Attributes:
         hook: the hook's name
@@ -361,7 +361,8 @@ class RunMismatch(CivitasError):
         super().__init__(
             f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
             f"({detail}); make it as it was, take another run_id, or go on in a copy: "
-            f"journal.fork({run_id!r}), or `civitas resume {run_id} --force`"
+            f"journal.fork({run_id!r}), or `civitas resume {run_id} --force --journal PATH`, with "
+            "`--agent MODULE:AGENT` too for an agent of a program's own"
         )
         self.run_id = run_id
         self.changed = changed

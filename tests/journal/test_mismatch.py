@@ -210,3 +210,9 @@ def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: P
                 with pytest.raises(RunMismatch) as refused:
                     agent.reply_sync("go", run_id=each)
                 assert refused.value.changed == ("agent",)
+
+
+def test_the_advice_names_all_that_the_command_needs() -> None:
+    told = str(RunMismatch("R", ("model",), "another"))
+    assert "`civitas resume R --force --journal PATH`" in told
+    assert "`--agent MODULE:AGENT` too for an agent of a program's own" in told

@@ -91,6 +91,8 @@ def test_what_is_no_reply_is_named(reply: Any) -> None:
 
 
 def test_one_text_is_not_a_list_of_replies() -> None:
+    with pytest.raises(DefinitionError, match="ScriptedModel: replies= is a list of replies, not "):
+        ScriptedModel(None)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="a list of replies, not one str"):
         ScriptedModel("hello")
 

@@ -12,7 +12,10 @@ from civitas import (
     Budget,
     Call,
     Context,
+    Conversation,
     DefinitionError,
+    DualActAgent,
+    DualActConfig,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -198,6 +201,17 @@ def test_a_price_that_nobody_stated_is_an_error_before_the_first_call() -> None:
 def test_what_is_no_budget_is_refused() -> None:
     with pytest.raises(DefinitionError, match="budget= needs an object with reserve"):
         agent(100)  # type: ignore[arg-type]
+    free = ReActAgent("a", Spender())
+    made: list[Any] = [
+        lambda budget: Conversation([free], budget=budget),
+        lambda budget: DualActAgent(DualActConfig(free, ReActAgent("b", Spender())), budget=budget),
+    ]
+    for make in made:
+        for wrong, shown in ((5, "5"), (Budget, "the class Budget")):
+            told = f"budget= needs an object with reserve, .* not {shown}"
+            with pytest.raises(DefinitionError, match=told):
+                make(wrong)
+    assert free.budget is None
 
 
 def test_a_scripted_model_states_what_its_replies_take() -> None:

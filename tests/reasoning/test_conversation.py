@@ -522,6 +522,60 @@ def test_what_one_has_no_budget_for_ends_it_whatever_the_rule(form: str, reason:
     assert talk.reply_sync("go").stop_reason == reason
 
 
+@pytest.mark.parametrize("form", ("async", "plain"))
+@pytest.mark.parametrize("place", ("next", "until"))
+def test_a_function_does_not_outlive_the_deadline(place: str, form: str) -> None:
+    let_go = threading.Event()
+    cancelled: list[str] = []
+
+    async def hang(state: ConversationState) -> Any:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(place)
+            raise
+
+    def block(state: ConversationState) -> Any:
+        let_go.wait(WAIT)
+
+    function: Any = hang if form == "async" else block
+    talk = Conversation([Talker("Ann")], **{place: function}, budget=Budget(seconds=0.05))
+    try:
+        reply = talk.reply_sync("go")
+        assert not let_go.is_set()
+    finally:
+        let_go.set()
+    assert reply.stop_reason == "deadline"
+    assert "were over before it was told" in reply.detail
+    assert reply.text == ("Ann 1" if place == "until" else "")
+    assert cancelled == ([place] if form == "async" else [])
+
+
+@pytest.mark.parametrize("form", ("async", "plain"))
+def test_functions_in_time_have_their_say_and_their_failures_are_their_own(form: str) -> None:
+    def as_wanted(function: Any) -> Any:
+        async def later(state: ConversationState) -> Any:
+            await asyncio.sleep(0)
+            return function(state)
+
+        return later if form == "async" else function
+
+    def late(state: ConversationState) -> Any:
+        raise TimeoutError("the clock of my own")
+
+    def talk(**functions: Any) -> Any:
+        made = {name: as_wanted(function) for name, function in functions.items()}
+        pair = [Talker("Ann"), Talker("Bob")]
+        return Conversation(pair, **made, budget=Budget(seconds=600)).reply_sync("go")
+
+    reply = talk(next=lambda state: "Bob", until=lambda state: state.turns == 2)
+    assert (reply.stop_reason, reply.text) == ("done", "Bob 2")
+    for place in ("next", "until"):
+        reply = talk(**{place: late})
+        assert reply.stop_reason == "error"
+        assert "TimeoutError: the clock of my own" in reply.detail
+
+
 # -- itself an agent -------------------------------------------------------------------------------
 
 

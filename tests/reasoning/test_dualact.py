@@ -12,6 +12,7 @@ from civitas import (
     ActionError,
     Agent,
     Budget,
+    BudgetExceeded,
     Call,
     Conclusion,
     ConclusionReached,
@@ -547,15 +548,32 @@ def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("type", "given"), (("post_reasoning", "decision"), ("post_acting", "conclusion"))
+    ("type", "given", "told"),
+    (
+        ("pre_reply", {"schema": {"$ref": "#/gone"}}, "schema= is not a JSON schema"),
+        ("pre_reasoning", {"prompt": 5}, "it gave no str but 5"),
+        ("post_reasoning", {"decision": 5}, "it gave no HumanDecision but 5"),
+        (
+            "post_reasoning",
+            {"decision": HumanDecision(DecisionAction.CONTINUE, ["a", "b"])},
+            "a decision has 2 instructions, and there are 1 R",
+        ),
+        ("pre_acting", {"instruction": 5}, "it gave no str but 5"),
+        ("pre_acting", {"instruction": [5]}, "it gave no str but 5"),
+        ("pre_acting", {"instruction": ["a", "b"]}, "it has 2 instructions, and there are 1 R"),
+        ("post_acting", {"conclusion": 5}, "it gave no Conclusion but 5"),
+        ("post_reply", {"reply": 5}, "it gave no Reply but 5"),
+    ),
 )
-def test_a_hook_that_gives_what_will_not_do_is_named(type: str, given: str) -> None:
+def test_a_hook_that_gives_what_will_not_do_is_named(
+    type: str, given: dict[str, Any], told: str
+) -> None:
     dual, _, _ = two([GO, DONE], ["three"])
     dual.register_hook(type, "fine", lambda *_: None)
-    dual.register_hook(type, "wrong", lambda *_: {given: 5})
+    dual.register_hook(type, "wrong", lambda *_: given)
     reply = dual.reply_sync("Count.")
     assert reply.stop_reason == "error"
-    assert f"the {type} hook 'wrong' failed" in reply.detail
+    assert f"the {type} hook 'wrong' failed: {told}" in reply.detail
 
 
 def test_events_of_both_in_order() -> None:
@@ -679,10 +697,83 @@ def test_a_part_of_the_budget_may_be_ones_own() -> None:
     human = ReActAgent("H", ScriptedModel([GO, DONE]))
     reactive = ReActAgent("R", ScriptedModel([{"name": "same"}, "3"]), actions=[same], budget=own)
     dual = DualActAgent(DualActConfig(human, reactive), budget=budget)
-    assert dual.reply_sync("Count.").stop_reason == "budget"
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.r_runs) == ("terminated", 1)
     assert (human.budget, reactive.budget) == (budget, own)
     with pytest.raises(ConfigError, match="budgets of their own"):
         DualActAgent(DualActConfig(human, reactive), budget=Budget(model_calls=1))
+
+
+def limited(kind: str, shared: Budget | None) -> Budget:
+    """A budget that is spent at once, for a reason; a part of another, if one is given."""
+    limit: dict[str, Any] = {"seconds": 0} if kind == "deadline" else {"model_calls": 0}
+    return Budget(**limit) if shared is None else shared.child(**limit)
+
+
+@pytest.mark.parametrize("kind", ("budget", "deadline"))
+@pytest.mark.parametrize("part_of", ("nothing", "the pair's", "H's", "one that H has a part of"))
+def test_an_r_whose_own_budget_is_spent_is_hs_to_judge(kind: str, part_of: str) -> None:
+    shared = Budget(model_calls=10, seconds=600)
+    of_h = {"H's": shared, "one that H has a part of": shared.child()}.get(part_of)
+    h = ScriptedModel([GO, GO, DONE])
+    human = ReActAgent("H", h, budget=of_h)
+    own = limited(kind, None if part_of == "nothing" else shared)
+    reactive = ReActAgent("R", ScriptedModel([]), budget=own)
+    pair = shared if part_of == "the pair's" else None
+    dual = DualActAgent(DualActConfig(human, reactive), budget=pair)
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.r_runs, len(h.received)) == ("terminated", 2, 3)
+    assert all((each.error or "").startswith(f"{kind}: ") for each in reply.conclusions)
+    assert kind in asked(h)[1]
+
+
+@pytest.mark.parametrize("kind", ("budget", "deadline"))
+@pytest.mark.parametrize("given_to", ("the pair", "both"))
+def test_a_budget_that_both_share_ends_the_work(kind: str, given_to: str) -> None:
+    shared = limited(kind, None)
+    each = shared if given_to == "both" else None
+    h = ScriptedModel([])
+    human = ReActAgent("H", h, budget=each)
+    reactive = ReActAgent("R", ScriptedModel([]), budget=each)
+    pair = shared if given_to == "the pair" else None
+    dual = DualActAgent(DualActConfig(human, reactive, first="reactive"), budget=pair)
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.r_runs, h.received) == (kind, 1, [])
+    assert reply.detail.startswith("R ('R'): ")
+
+
+def test_the_shared_budget_may_be_spent_by_an_r_that_has_a_part_of_it() -> None:
+    shared = Budget(model_calls=1)
+    human = ReActAgent("H", ScriptedModel([]))
+    works = ScriptedModel([{"name": "same"}, "3"])
+    reactive = ReActAgent("R", works, actions=[same], budget=shared.child(model_calls=9))
+    config = DualActConfig(human, reactive, first="reactive")
+    reply = DualActAgent(config, budget=shared).reply_sync("Count.")
+    assert (reply.stop_reason, reply.r_runs, len(reply.steps)) == ("budget", 1, 1)
+
+
+def test_an_r_that_raises_what_its_own_budget_said_is_hs_to_judge() -> None:
+    class Spent:
+        id = "R"
+
+        async def reply(self, text: Any) -> Reply:
+            raise BudgetExceeded("nothing is left", "tokens")
+
+        async def observe(self, message: Any) -> None: ...
+
+    human = ReActAgent("H", ScriptedModel([GO, DONE]))
+    reply = DualActAgent(DualActConfig(human, Spent())).reply_sync("Count.")
+    assert reply.stop_reason == "terminated"
+    assert reply.conclusions[0].error == "BudgetExceeded: nothing is left"
+
+
+@pytest.mark.parametrize("kind", ("budget", "deadline"))
+def test_an_h_whose_own_budget_is_spent_ends_the_work(kind: str) -> None:
+    human = ReActAgent("H", ScriptedModel([]), budget=limited(kind, None))
+    reactive = ReActAgent("R", ScriptedModel(["three"]))
+    dual = DualActAgent(DualActConfig(human, reactive, first="reactive"))
+    reply = dual.reply_sync("Count.")
+    assert (reply.stop_reason, reply.text) == (kind, "three")
 
 
 @pytest.mark.parametrize("who", ("H", "R", "function"))

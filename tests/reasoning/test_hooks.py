@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from civitas import (
     Action,
     ApprovalRequest,
     CallbackApprover,
+    Conversation,
     DefinitionError,
     HookError,
     ModelReply,
@@ -22,6 +23,7 @@ from civitas import (
     Reply,
     ScriptedModel,
 )
+from reasoning.answers import Answers
 
 TYPES = [
     "pre_reply",
@@ -252,23 +254,88 @@ def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
     ("type", "changed"),
     (
         ("pre_reply", {"text": 5}),
+        ("pre_reply", {"schema": {"type": "no such type"}}),
+        ("pre_reply", {"schema": 5}),
+        ("pre_reasoning", {"messages": "text"}),
+        ("pre_reasoning", {"messages": []}),
+        ("pre_reasoning", {"messages": ["text"]}),
+        ("post_reasoning", {"answer": "text"}),
+        ("post_reasoning", {"answer": None}),
+        ("pre_acting", {"args": "text"}),
+        ("pre_acting", {"args": {"a": {1, 2}}}),
+        ("pre_acting", "text"),
         ("post_reply", {"reply": "text"}),
         ("post_reply", {"reply": 5}),
         ("post_acting", {"result": "text"}),
         ("post_acting", {"result": 5}),
     ),
 )
-def test_a_hook_that_puts_something_else_in_place_is_named(
-    type: str, changed: dict[str, Any]
-) -> None:
+def test_a_hook_that_puts_something_else_in_place_is_named(type: str, changed: Any) -> None:
     thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
+    model: Any = thinker.model
     thinker.register_hook(type, "fine", lambda *_: None)
     thinker.register_hook(type, "wrong", lambda *_: changed)
     thinker.register_hook(type, "after", lambda *_: pytest.fail("it goes on"))
     reply = thinker.reply_sync("go")
     assert isinstance(reply, Reply)
     assert reply.stop_reason == "error"
-    assert f"the {type} hook 'wrong' failed" in reply.detail
+    assert f"the {type} hook 'wrong' failed: " in reply.detail
+    # Nobody asks the model to mend what a hook did.
+    answers = {"pre_reply": 0, "pre_reasoning": 0, "post_reply": 2}
+    assert len(model.received) == answers.get(type, 1)
+
+
+def test_what_is_expected_of_a_hook_is_said() -> None:
+    thinker = agent("3")
+    thinker.register_hook("post_reasoning", "mine", lambda *_: {"answer": "text"})
+    reply = thinker.reply_sync("go")
+    assert reply.detail == (
+        "agent 'thinker': the post_reasoning hook 'mine' failed: it gave no ModelReply but 'text'"
+    )
+
+
+def test_an_answer_of_a_class_of_ones_own_may_be_changed() -> None:
+    @dataclass
+    class Own:
+        text: str
+        calls: tuple[Any, ...] = ()
+
+    thinker = ReActAgent("thinker", Answers(Own("two")))
+    thinker.register_hook("pre_reasoning", "log", lambda _, k: k)
+    thinker.register_hook("post_reasoning", "loud", lambda _, k: {"answer": Own("TWO")})
+    assert thinker.reply_sync("go").text == "TWO"
+
+
+@pytest.mark.parametrize("message", (5, {"content": "no role"}, None))
+def test_an_observe_hook_that_puts_something_else_in_place_is_named(message: Any) -> None:
+    thinker = agent()
+    thinker.register_hook("pre_observe", "wrong", lambda *_: {"message": message})
+    talk = Conversation([agent("3")])
+    talk.register_hook("pre_observe", "wrong", lambda *_: {"message": message})
+    for asked in (thinker, talk):
+        with pytest.raises(HookError, match="the pre_observe hook 'wrong' failed: observe takes"):
+            asyncio.run(asked.observe("It rains."))
+    assert thinker.memory.get_memories() == []
+
+
+@pytest.mark.parametrize(
+    ("type", "changed"),
+    (
+        ("pre_reply", {"text": 5}),
+        ("pre_reply", {"schema": {"$ref": "#/gone"}}),
+        ("post_reply", {"reply": "text"}),
+    ),
+)
+def test_a_hook_of_a_conversation_is_named_too(type: str, changed: dict[str, Any]) -> None:
+    talk = Conversation([agent("3")], max_turns=1)
+    talk.register_hook(type, "wrong", lambda *_: changed)
+    reply = talk.reply_sync("go")
+    assert reply.stop_reason == "error"
+    assert f"the {type} hook 'wrong' failed: " in reply.detail
+    talk.clear_hooks()
+    talk.register_hook("pre_observe", "wrong", lambda *_: {"message": {"role": "user"}})
+    with pytest.raises(HookError, match="the pre_observe hook 'wrong' failed: observe takes"):
+        asyncio.run(talk.observe("It rains."))
 
 
 @pytest.mark.parametrize(

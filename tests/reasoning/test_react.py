@@ -174,6 +174,23 @@ def test_priorities_may_be_any_real_numbers() -> None:
     assert system.index("Be right.") < system.index("Be brief.")
 
 
+@pytest.mark.parametrize(
+    ("goals", "told"),
+    (
+        (Goal(1, "right", "Be right."), "goals= is a list of goals, not one: put it in a list"),
+        ("Be right.", "goals= is a list of goals, not 'Be right.'"),
+        (5, "goals= is a list of goals, not 5"),
+    ),
+)
+def test_what_are_no_goals_is_refused(goals: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=f"agent 'thinker': {told}"):
+        agent(say("2"), goals=goals)
+    thinker, _ = agent(say("2"))
+    with pytest.raises(DefinitionError, match=f"agent 'thinker': {told}"):
+        thinker.goals = goals
+    assert thinker.goals == []
+
+
 def test_goals_may_change() -> None:
     thinker, model = agent(say("ok"))
     thinker.goals.append(Goal(1, "kind", "Be kind."))

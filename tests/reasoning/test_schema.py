@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas import DefinitionError, ReActAgent, ScriptedModel
+from civitas import (
+    Conversation,
+    DefinitionError,
+    DualActAgent,
+    DualActConfig,
+    ReActAgent,
+    ScriptedModel,
+)
 from reasoning.answers import Answers, say
 
 
@@ -192,9 +199,27 @@ def test_what_is_no_schema_is_an_error_before_the_model_is_asked(schema: Any) ->
     assert agent.reply_sync("go").text == "1"
 
 
+@pytest.mark.parametrize("kind", ("agent", "dual act", "conversation"))
+@pytest.mark.parametrize("ref", ("#/definitions/q", "#", "http://127.0.0.1:9/schema.json"))
+def test_a_reference_that_leads_nowhere_is_an_error_of_whoever_asks(kind: str, ref: str) -> None:
+    models = [ScriptedModel(["1"]), ScriptedModel(["1"])]
+    a, b = (ReActAgent(id, model) for id, model in zip("ab", models, strict=True))
+    asked: Any = {
+        "agent": lambda: a,
+        "dual act": lambda: DualActAgent(DualActConfig(a, b, first="reactive")),
+        "conversation": lambda: Conversation([a, b]),
+    }[kind]()
+    schema = {"type": "object", "allOf": [{"$ref": ref}]}
+    with pytest.raises(DefinitionError, match=r"schema= is not a JSON schema: .*reference"):
+        asked.reply_sync("go", schema=schema)
+    assert [model.received for model in models] == [[], []]
+
+
 def test_nothing_is_fetched_for_a_schema() -> None:
-    agent = ReActAgent("thinker", ScriptedModel(["1", "ok"]))
-    with pytest.raises(DefinitionError, match="schema= cannot be checked"):
+    agent = ReActAgent("thinker", ScriptedModel(["ok"]))
+    with pytest.raises(
+        DefinitionError, match=r"schema= is not a JSON schema: .*nothing is fetched"
+    ):
         agent.reply_sync("go", schema={"$ref": "http://127.0.0.1:9/schema.json"})
     assert agent.reply_sync("go").text == "ok"
 

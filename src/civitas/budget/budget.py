@@ -200,6 +200,24 @@ class Budget:
         """Whether what is spent here counts there: it is that budget, or descends from it."""
         return other._accounts[0] in self._accounts
 
+    def common(self, other: Budget) -> Budget | None:
+        """The nearest budget that what is spent here and there counts in; None if there is none."""
+        for place, account in enumerate(self._accounts):
+            if account in other._accounts:
+                return self._ancestor(place)
+        return None
+
+    def _ancestor(self, generations: int) -> Budget:
+        if not generations:
+            return self
+        ancestor = Budget.__new__(Budget)
+        ancestor.name = None  # its account has its title
+        ancestor.prices = self.prices
+        ancestor._now = self._now
+        ancestor._ledger = self._ledger
+        ancestor._accounts = self._accounts[generations:]
+        return ancestor
+
     def start(self) -> None:
         """Have the seconds begin, if they have not."""
         self._ledger.start(self._accounts, self._now())

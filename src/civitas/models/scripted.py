@@ -59,6 +59,10 @@ class ScriptedModel:
             raise DefinitionError(
                 f"ScriptedModel takes a list of replies, not one {type(replies).__name__}"
             )
+        if not isinstance(replies, Iterable):
+            raise DefinitionError(
+                f"ScriptedModel: replies= is a list of replies, not {replies!r:.80}"
+            )
         self.name = name
         self.context_tokens = context_tokens
         self._max_tokens = max_tokens

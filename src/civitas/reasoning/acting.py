@@ -12,8 +12,8 @@ from civitas.agent import Context
 from civitas.approval import ApprovalRequest
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, HookError, InvalidArguments, JournalError, NotPermitted
-from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.hooks import expect
+from civitas.jsonvalue import copy_json
+from civitas.reasoning.hooks import expect, expect_args
 from civitas.reasoning.parsing import Wanted
 from civitas.threads import WORKERS
 
@@ -103,7 +103,7 @@ async def with_hooks(
         call: the call, whose arguments they may change
         iteration: which answer of the model it is of
         acted: executes it
-        broken: the errors of hooks that failed after it was executed are put here
+        broken: the errors of hooks that end the reply are put here
     """
     hooks = agent._hooks
     assert hooks is not None
@@ -114,13 +114,16 @@ async def with_hooks(
         "call_id": call.id,
     }
     try:
-        about = await hooks.run("pre_acting", agent, about)
+        about = await hooks.run("pre_acting", agent, about, lambda made: expect_args(made["args"]))
         _change(call, about["args"])
     except HookError as error:
+        if error.__cause__ is None:
+            broken.append(error)  # it gave what is no arguments: nothing for the model to mend
+            return failed(error)
         # What the hook raised says to the model why the call was not executed.
         logger.warning("%s; it was not executed", error)
-        return failed(error.__cause__ or error)
-    except (InvalidArguments, NotJSON) as error:
+        return failed(error.__cause__)
+    except InvalidArguments as error:
         logger.warning("agent %r: a pre_acting hook gave wrong arguments: %s", agent.id, error)
         return failed(error)
     result = await acted()
@@ -139,12 +142,10 @@ async def with_hooks(
     return made["result"]  # type: ignore[no-any-return]
 
 
-def _change(call: Wanted, args: Any) -> None:
+def _change(call: Wanted, args: dict[str, Any]) -> None:
     """Put a hook's arguments in the place of the model's, checked like these."""
     if args == call.args:
         return
-    if not isinstance(args, dict):
-        raise InvalidArguments(f'the arguments of "{call.name}" are an object, not {args!r:.80}')
     assert call.action is not None
     call.args = copy_json(args)
     call.kwargs = call.action.check(call.args)

@@ -478,7 +478,7 @@ class ConversationalAgent(Hooked, Watched, Agent):
         reply: Any = None
         try:
             kwargs = await hooks.run(
-                "pre_reply", self, kwargs, lambda made: checked_content(made["text"], "reply")
+                "pre_reply", self, kwargs, lambda made: _check_asked(made, asked)
             )
             asked.content = checked_content(kwargs["text"], "reply")
             asked.schema = kwargs["schema"]
@@ -499,16 +499,45 @@ class ConversationalAgent(Hooked, Watched, Agent):
                 return replace(reply, stop_reason="error", detail=detail, error=error)
             return Reply("", "", [], [], Usage(), "error", detail, error, asked.run_id)
 
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        """What a hook made of a message, as it is remembered.
+
+        Raises:
+            TypeError, ValueError: it cannot be
+        """
+        return _as_memory(message)
+
     async def _observe(self, item: dict[str, Any]) -> None:
         hooks = self._hooks
         if hooks is None:
             await self._remember(item)
             return
         with _observing(None):  # what a hook has others observe is no part of that
-            item = (await hooks.run("pre_observe", self, {"message": item}))["message"]
-        await self._remember(_as_memory(item))
+            made = await hooks.run(
+                "pre_observe",
+                self,
+                {"message": item},
+                lambda made: self._as_observed(made["message"]),
+            )
+            item = self._as_observed(made["message"])
+        await self._remember(item)
         with _observing(None):
             await hooks.run("post_observe", self, {"message": item})
+
+
+def _check_asked(made: dict[str, Any], asked: Asked) -> None:
+    """Refuse what a hook put in the place of what was asked, if that cannot be asked.
+
+    Raises:
+        TypeError, ValueError: the text is none
+        DefinitionError: the schema is none
+    """
+    checked_content(made["text"], "reply")
+    schema = made["schema"]
+    if schema is not None and schema is not asked.schema:
+        from civitas.reasoning.schema import AnswerSchema
+
+        AnswerSchema(schema)
 
 
 def _as_memory(message: str | dict[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def _action(
         return await agent.ask(id, name, **args)
 
     text = _line(described.get("description")) or "not described"
-    return Action(_joined(id, name), call, f"Action of the agent {_line(id)!r}: {text}", parameters)
+    described_as = f"Action of the agent {_line(id)!r}: {text}"
+    return Action._described(_joined(id, name), call, described_as, parameters)
 
 
 def _joined(id: str, name: str) -> str:

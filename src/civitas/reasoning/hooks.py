@@ -7,8 +7,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from civitas.errors import DefinitionError, HookError
+from civitas.jsonvalue import copy_json
+from civitas.models.protocol import ModelReply
 
-__all__ = ["HOOK_TYPES", "Hook", "Hooked", "Hooks", "expect"]
+__all__ = [
+    "HOOK_TYPES",
+    "Hook",
+    "Hooked",
+    "Hooks",
+    "expect",
+    "expect_answer",
+    "expect_args",
+    "expect_messages",
+]
 
 HOOK_TYPES: Final = tuple(
     f"{when}_{what}"
@@ -105,7 +116,7 @@ class Hooks:
                 try:
                     check(kwargs)
                 except Exception as error:
-                    raise HookError(str(agent.id), type, name, str(error)) from error
+                    raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
 
 
@@ -117,6 +128,50 @@ def expect(value: object, kind: type) -> None:
     """
     if not isinstance(value, kind):
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
+
+
+def expect_messages(messages: object, given: object) -> None:
+    """See that a hook gave messages for a model.
+
+    Args:
+        messages: what it gave
+        given: what it was given: a memory of a user's own may give what it likes
+
+    Raises:
+        TypeError: it is something else
+    """
+    if messages is given:
+        return
+    if not isinstance(messages, list) or not messages:
+        raise TypeError(f"it gave no list of messages but {messages!r:.80}")
+    for message in messages:
+        if not isinstance(message, dict):
+            raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
+
+
+def expect_answer(answer: object, given: object) -> None:
+    """See that a hook gave an answer of a model.
+
+    Args:
+        answer: what it gave
+        given: what the model gave: that of a user's own may be of a class of their own
+
+    Raises:
+        TypeError: it is something else
+    """
+    if type(answer) is not type(given):
+        expect(answer, ModelReply)
+
+
+def expect_args(args: object) -> None:
+    """See that a hook gave the arguments of a call.
+
+    Raises:
+        TypeError: they are no dict
+        ValueError: there is something in them that is not JSON
+    """
+    expect(args, dict)
+    copy_json(args)
 
 
 class Hooked:
@@ -146,7 +201,8 @@ class Hooked:
         ==================  ==================================================================
 
         What a `pre_acting` hook raises is the result of the call, which is not executed then. Any
-        other hook that raises ends the reply, with the reason `error`.
+        other hook that raises ends the reply, with the reason `error`; and so does any that puts
+        something in place which is not of the kind that was there.
 
         Args:
             type: one of those above

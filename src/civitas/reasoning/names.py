@@ -94,12 +94,12 @@ class Shown:
 
 
 def _renamed(action: Action, name: str) -> Action:
-    return Action(
+    return Action._described(
         name,
         action.function,
         action.description,
         action.parameters,
-        action.terminal,
+        terminal=action.terminal,
         access_policy=action.access_policy,
         idempotent=action.idempotent,
         timeout=action.timeout,

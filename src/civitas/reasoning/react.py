@@ -17,6 +17,7 @@ from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.memories import Memories, thread_of
 from civitas.reasoning.names import Shown
+from civitas.reasoning.parts import check_part
 from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
@@ -107,20 +108,17 @@ class ReActAgent(ConversationalAgent):
     ) -> None:
         super().__init__(id, **options)
         if not isinstance(model, str):
-            _has(model, ("complete",), "model", id)
+            check_part(model, ("complete",), "model", id)
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
         if goals is not None:
-            self._goals = list(goals)
-            for goal in self._goals:
-                _has(goal, ("priority", "name", "description"), "goals", id)
-                _rank(goal, id)
+            self.goals = goals
         if memory is not None:
-            _has(memory, ("add_memory", "get_memories"), "memory", id)
+            check_part(memory, ("add_memory", "get_memories"), "memory", id)
             self._memory = memory
         if environment is not None:
-            _has(environment, ("execute_action",), "environment", id)
+            check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
             self.system_prompt = system_prompt
@@ -131,7 +129,7 @@ class ReActAgent(ConversationalAgent):
         if discover is not None:
             self.discover = _which(discover, id)
         if budget is not None:
-            _has(budget, ("reserve", "deadline"), "budget", id)
+            check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget = budget
         if journal is not None:
             self.journal = journal
@@ -184,7 +182,7 @@ class ReActAgent(ConversationalAgent):
 
     @goals.setter
     def goals(self, goals: Iterable[Goal]) -> None:
-        self._goals = list(goals)
+        self._goals = _checked_goals(goals, self.id)
 
     @property
     def discovered(self) -> dict[str, Action]:
@@ -341,14 +339,21 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
     return registry
 
 
-def _has(part: object, names: tuple[str, ...], what: str, id: str | int) -> None:
-    """Refuse what is no model, memory, … : it would only fail in the middle of a reply."""
-    missing = [name for name in names if not hasattr(part, name)]
-    if missing or isinstance(part, type):
-        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
-        raise DefinitionError(
-            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
-        )
+def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
+    """Goals as a list.
+
+    Raises:
+        DefinitionError: they are none, or one that cannot be ordered is among them
+    """
+    if isinstance(goals, str) or not isinstance(goals, Iterable):
+        wanted = "goals= is a list of goals"
+        given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
+        raise DefinitionError(f"agent {id!r}: {wanted}, not {given}")
+    checked = list(goals)
+    for goal in checked:
+        check_part(goal, ("priority", "name", "description"), "goals", id)
+        _rank(goal, id)
+    return checked
 
 
 def _rank(goal: Goal, id: str | int) -> None:

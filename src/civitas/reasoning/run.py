@@ -21,6 +21,7 @@ from civitas.models.streaming import streamed
 from civitas.reasoning.acting import execute, with_hooks
 from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
+from civitas.reasoning.hooks import expect_answer, expect_messages
 from civitas.reasoning.jsonform import as_json
 from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.prompts import (
@@ -384,7 +385,12 @@ class Run:
         if hooks is not None:
             about = {"messages": prompt, "iteration": self.iteration}
             try:
-                about = await hooks.run("pre_reasoning", agent, about)
+                about = await hooks.run(
+                    "pre_reasoning",
+                    agent,
+                    about,
+                    lambda made: expect_messages(made["messages"], prompt),
+                )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
             prompt = about["messages"]
@@ -402,12 +408,17 @@ class Run:
         if isinstance(usage, Usage):
             self.usage = self.usage + usage
         if hooks is not None:
+            about["answer"] = given
             try:
-                given = (await hooks.run("post_reasoning", agent, {**about, "answer": given}))[
-                    "answer"
-                ]
+                about = await hooks.run(
+                    "post_reasoning",
+                    agent,
+                    about,
+                    lambda made: expect_answer(made["answer"], given),
+                )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
+            return about["answer"]
         return given
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:

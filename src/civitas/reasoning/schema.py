@@ -12,6 +12,7 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json, render_path, shorten
 from civitas.reasoning.parsing import Unreadable, read_json
 from civitas.reasoning.prompts import cut, readable
+from civitas.schema import WrongSchema, check_schema, validator
 
 __all__ = ["MAX_ANSWER_CHARS", "AnswerSchema"]
 
@@ -71,24 +72,20 @@ class AnswerSchema:
 
 
 def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.exceptions import best_match
 
     try:
         schema: dict[str, Any] = copy_json(wanted)
-        Draft202012Validator.check_schema(schema)
-    except (NotJSON, SchemaError) as error:
-        reason = error.message if isinstance(error, SchemaError) else str(error)
-        raise DefinitionError(f"schema= is not a JSON schema: {shorten(reason, 200)}") from None
-    validator = Draft202012Validator(schema)
+        check_schema(schema)
+    except (NotJSON, WrongSchema) as error:
+        raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
+    checks = validator(schema)
 
     def convert(value: Any) -> Any:
         try:
-            wrong = best_match(validator.iter_errors(value))
+            wrong = best_match(checks.iter_errors(value))
         except RecursionError:
             raise Unreadable("nested too deep for the schema") from None
-        except Exception as error:  # such as a reference that leads nowhere: nothing is fetched
-            raise DefinitionError(f"schema= cannot be checked: {error}") from error
         if wrong is not None:
             steps = [*wrong.absolute_path][::-1]
             raise Mismatch("", f"is wrong: {shorten(wrong.message, 300)}", steps)

@@ -285,6 +285,11 @@ class Conversation(ConversationalAgent):
         self._keep(content)
         return Interruption(None)
 
+    def _as_observed(self, message: Any) -> dict[str, Any]:
+        item = super()._as_observed(message)
+        checked_content(item.get("content"), "observe")
+        return item
+
     async def _remember(self, message: dict[str, Any]) -> None:
         """Have every participant observe something; while one speaks, when its turn is over.
 
@@ -318,6 +323,8 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} keeps one thread: make a Conversation for each, of "
                 "agents of its own"
             )
+        if asked.schema is not None:
+            AnswerSchema(asked.schema)  # refused now, and not when all has been said
         if asked.resumed and not self._state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "

@@ -248,14 +248,14 @@ class Exchange:
 
     async def _choose(self) -> Choice:
         """Who speaks next: as it was recorded, or as it is told now."""
-        order, state, recording = self.conversation.next, self.state, self.recording
+        state, recording = self.state, self.recording
         if recording is None:
-            return await _own(order.choose(state))  # type: ignore[no-any-return]
+            return await self._choose_now()
         known = recording.choice(state)
         if known is not None:
             return known
         try:
-            choice = await recording.choosing(lambda: _own(order.choose(state)))
+            choice = await recording.choosing(self._choose_now)
         except NoChoice as error:
             recording.chose(state, error)
             raise
@@ -264,6 +264,32 @@ class Exchange:
             raise
         recording.chose(state, choice)
         return choice
+
+    async def _choose_now(self) -> Choice:
+        choosing = self.conversation.next.choose(self.state)
+        return await self._in_time(choosing, "who speaks next")  # type: ignore[no-any-return]
+
+    async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
+        """What comes of asking something of the user's, if it does before the deadline.
+
+        Args:
+            asked: it
+            what: what it tells, in words
+
+        Raises:
+            DeadlineExceeded: the seconds were over before
+        """
+        budget = self.state.budget
+        limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+        try:
+            async with limit:
+                return await _own(asked)
+        except TimeoutError as error:
+            if not limit.expired():  # one of its own
+                raise
+            raise DeadlineExceeded(
+                f"the seconds of {budget} were over before it was told {what}"
+            ) from error
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Have participants speak, at once if there are several, and keep what they said."""
@@ -489,7 +515,11 @@ class Exchange:
             return
         if conversation.until is not None:
             try:
-                reason = await _own(conversation.until.check(state, "u"))
+                checking = conversation.until.check(state, "u")
+                reason = await self._in_time(checking, "whether it is over")
+            except BudgetExceeded as error:
+                self._fail(str(error), error)
+                return
             except Exception as error:
                 logger.exception("whether %r is over could not be told", conversation.id)
                 self._fail(f"whether it is over could not be told: {_told(error)}", error)

@@ -158,18 +158,20 @@ class _HandOverAction(Action):
             HAND_OVER,
             hand_over,
             described,
-            {
-                "type": "object",
-                "properties": {
-                    "to": {"type": "string", "enum": others, "description": "who it is"},
-                    "message": {"type": "string", "description": "what you tell everyone"},
-                },
-                "required": ["to", "message"],
-                "additionalProperties": False,
-            },
+            {},
             terminal=True,
             idempotent=True,
         )
+        # Not given above, where it would be checked anew at each turn.
+        self._parameters = {
+            "type": "object",
+            "properties": {
+                "to": {"type": "string", "enum": others, "description": "who it is"},
+                "message": {"type": "string", "description": "what you tell everyone"},
+            },
+            "required": ["to", "message"],
+            "additionalProperties": False,
+        }
         self.over = False
         self._others = frozenset(others)
 

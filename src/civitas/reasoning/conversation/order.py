@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from civitas.errors import CivitasError, DefinitionError, InvalidId
 from civitas.jsonvalue import shorten
 from civitas.message import address
 from civitas.models.protocol import Usage
+from civitas.reasoning.conversation.functions import called
 from civitas.reasoning.conversation.state import ConversationState
 
 __all__ = ["Choice", "Handed", "NoChoice", "Order", "RoundRobin", "as_order"]
@@ -138,9 +138,7 @@ class _ByFunction(Order):
         return ["function", getattr(function, "__name__", type(function).__name__)]
 
     async def choose(self, state: ConversationState) -> Choice:
-        named = self.function(state)
-        if inspect.isawaitable(named):
-            named = await named
+        named = await called(self.function, state)
         ids = _ids(named, self._agents)
         return Choice(ids, detail="" if ids else "next= named nobody")
 

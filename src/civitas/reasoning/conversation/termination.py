@@ -12,6 +12,7 @@ from typing import Any
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import shorten
 from civitas.message import address
+from civitas.reasoning.conversation.functions import called
 from civitas.reasoning.conversation.state import ConversationState
 
 __all__ = [
@@ -260,8 +261,8 @@ class _Function(Condition):
     def __init__(self, function: Callable[[ConversationState], Any]) -> None:
         self.function = function
 
-    def met(self, state: ConversationState) -> Any:
-        return self.function(state)
+    async def met(self, state: ConversationState) -> Any:
+        return await called(self.function, state)
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", None) or type(self.function).__name__

@@ -17,6 +17,7 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state
 
@@ -49,7 +50,8 @@ class DualActAgent(ConversationalAgent):
     what a task, a file or R says, in whatever words, is marked in H's prompt as somebody else's.
     An answer that is no decision is asked for once more, and then ends the work as `unreadable`.
 
-    An R that fails is H's to judge. An H that fails ends the work, with R's last conclusion.
+    An R that fails, by a budget of its own too, is H's to judge. An H that fails ends the work,
+    with R's last conclusion.
 
     Args:
         config: the two, and how they work together
@@ -244,6 +246,8 @@ class DualActAgent(ConversationalAgent):
         await recall(self, record)
 
     async def _respond(self, asked: Asked) -> Reply:
+        if asked.schema is not None:
+            AnswerSchema(asked.schema)  # that it is none is no failure of R's
         record = asked.record
         if record is None:
             if self._journal is None:

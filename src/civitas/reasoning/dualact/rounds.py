@@ -35,6 +35,7 @@ from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.reply import ANSWERED, Reply, StopReason
+from civitas.reasoning.sharing import is_spent_for_all
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Rounds:
             progress.task, conclusion, self._heard(), several, in_words
         )
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion, "prompt": prompt}
-        about = await self._hooked("pre_reasoning", about)
+        about = await self._hooked("pre_reasoning", about, lambda made: expect(made["prompt"], str))
         if agent._decide_by is not None:
             decision = await self._call(agent._decide_by, conclusion, progress.task)
             if not isinstance(decision, HumanDecision):
@@ -164,12 +165,12 @@ class Rounds:
                     f"{decision!r:.80}",
                 )
         else:
-            decision = await self._ask_human(str(about["prompt"]), several)
+            decision = await self._ask_human(about["prompt"], several)
         self._take(decision, number)
         made = await self._hooked(
             "post_reasoning",
             {**about, "decision": decision},
-            lambda made: expect(made["decision"], HumanDecision),
+            lambda made: self._expect_decision(made["decision"]),
         )
         changed = made["decision"]
         if changed is not decision:
@@ -182,13 +183,38 @@ class Rounds:
         before = self.progress.conclusions[:-1]
         return rule.catches(Situation(conclusion, before, self.agent.budget))
 
+    def _expect_decision(self, decision: Any) -> None:
+        """See that a hook gave a decision that can be taken.
+
+        Raises:
+            TypeError: it is something else
+            ValueError: it is for another number of R
+        """
+        expect(decision, HumanDecision)
+        self._expect_as_many(decision.new_instruction, "a decision")
+
+    def _expect_instruction(self, instruction: Any) -> None:
+        """See that a hook gave an instruction, or one for each R; it raises as for a decision."""
+        if not isinstance(instruction, list):
+            expect(instruction, str)
+            return
+        for each in instruction:
+            expect(each, str)
+        self._expect_as_many(instruction, "it")
+
+    def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
+        agents = len(self.config.reactives)
+        if isinstance(instruction, list) and len(instruction) != agents:
+            raise ValueError(
+                f"{what} has {len(instruction)} instructions, and there are {agents} R"
+            )
+
     def _take(self, decision: HumanDecision, number: int) -> None:
         agents = len(self.config.reactives)
-        given = decision.new_instruction
-        if isinstance(given, list) and len(given) != agents:
-            raise _Stop(
-                "error", f"a decision has {len(given)} instructions, and there are {agents} R"
-            )
+        try:
+            self._expect_as_many(decision.new_instruction, "a decision")
+        except ValueError as error:
+            raise _Stop("error", str(error)) from None
         self.progress.decided(decision, self.config.max_hr_loops, agents)
         if self.asked.emit is not None:
             self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
@@ -234,16 +260,16 @@ class Rounds:
             "loop": number,
             "instruction": instructions[0] if len(reactives) == 1 else instructions,
         }
-        about = await self._hooked("pre_acting", about)
+        about = await self._hooked(
+            "pre_acting", about, lambda made: self._expect_instruction(made["instruction"])
+        )
         given = about["instruction"]
         instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
-        if len(instructions) != len(reactives):
-            raise _Stop("error", f"a pre_acting hook gave {len(instructions)} instructions")
         self._speaking = reactives
         try:
             done = await _side_by_side(
                 [
-                    partial(self._run, agent, str(text))
+                    partial(self._run, agent, text)
                     for agent, text in zip(reactives, instructions, strict=True)
                 ]
             )
@@ -284,15 +310,17 @@ class Rounds:
                 reply = await self._ask(agent, text, schema, part)
             except (JournalError, RunMismatch):  # not H's to judge
                 raise
-            except (BudgetExceeded, DeadlineExceeded) as error:
-                return _Run(conclusion, self._broken("R", agent, error))
             except Exception as error:
+                if isinstance(error, BudgetExceeded) and self._is_spent(
+                    agent, late=isinstance(error, DeadlineExceeded)
+                ):
+                    return _Run(conclusion, self._broken("R", agent, error))
                 logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
                 return _Run(Conclusion(error=f"{type(error).__name__}: {error}"))
             self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
             self.progress.steps.extend(reply.steps)
             value = reply.value if schema is not None else None
-            if reply.stop_reason in ("budget", "deadline", "cancelled", "in_doubt"):
+            if self._ends_all(agent, reply.stop_reason):
                 detail = f"R ({agent.id!r}): {reply.detail or reply.stop_reason}"
                 stop = _Stop(_as_stop(reply.stop_reason), detail, reply.error)
                 return _Run(conclusion_of(reply), stop, value)
@@ -311,6 +339,24 @@ class Rounds:
                     return _Run(Conclusion(reply.text, error=f"unreadable: the answer {error}"))
                 text = f"Your answer {error}. Conclude again."
         return _Run(conclusion)
+
+    def _ends_all(self, agent: Any, reason: StopReason) -> bool:
+        """Whether there is nothing for H to judge, R having stopped for this reason."""
+        if reason in ("budget", "deadline"):
+            return self._is_spent(agent, late=reason == "deadline")
+        return reason in ("cancelled", "in_doubt")
+
+    def _is_spent(self, agent: Any, *, late: bool) -> bool:
+        """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
+        shared = self.agent.budget
+        if shared is None:
+            from civitas.budget import Budget  # not loaded for a pair without any
+
+            own = getattr(agent, "budget", None)
+            of_human = getattr(self.config.human, "budget", None)
+            if isinstance(own, Budget) and isinstance(of_human, Budget):
+                shared = own.common(of_human)
+        return is_spent_for_all(shared, agent, late=late)
 
     # -- what both need ----------------------------------------------------------------------------
 

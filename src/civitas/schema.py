@@ -1,0 +1,144 @@
+"""JSON schemas that were written by hand: whether they can be used, and checking values by them.
+
+jsonschema takes about as long to import as everything else here together, so it is imported when
+the first such schema is met. Nothing is ever fetched: a reference leads to a place in the schema
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from civitas.jsonvalue import NotJSON, copy_json, excerpt, shorten
+
+__all__ = ["WrongSchema", "check_schema", "validator"]
+
+_MAX_TOLD = 200
+_REFERENCES = ("$ref", "$dynamicRef")
+
+
+class WrongSchema(ValueError):
+    """A schema cannot be used; the text says why."""
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """What checks values by a schema.
+
+    Args:
+        schema: one that `check_schema` has found to be usable
+    """
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    # Without a registry given, jsonschema asks the network for what a reference names.
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def check_schema(schema: dict[str, Any]) -> None:
+    """See that values can be checked by a schema.
+
+    Raises:
+        WrongSchema: it is none, or a reference in it leads nowhere, or only back to itself
+    """
+    try:
+        copy_json(schema)
+        _check_form(schema)
+        _check_references(schema)
+    except NotJSON as error:
+        raise WrongSchema(str(error)) from None
+    except RecursionError:
+        raise WrongSchema("it is nested too deep") from None
+
+
+def _check_form(schema: Any) -> None:
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise WrongSchema(shorten(error.message, _MAX_TOLD)) from None
+
+
+def _check_references(schema: dict[str, Any]) -> None:
+    """Follow each reference, and those where it leads, until all are known."""
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        registry: Any = Registry()
+        resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
+        ahead: list[tuple[Any, Any]] = [(schema, resolver)]
+        # Which schemas look at the same value again, by their identity.
+        again: dict[int, list[int]] = {}
+        while ahead:
+            found, resolver = ahead.pop()
+            if not isinstance(found, dict) or id(found) in again:
+                continue
+            again[id(found)] = [id(inner) for inner in _in_place(found)]
+            for inner in DRAFT202012.subresources_of(found):
+                resource = DRAFT202012.create_resource(inner)
+                ahead.append((inner, resolver.in_subresource(resource)))
+            for reference in _references(found):
+                target = _looked_up(reference, resolver)
+                again[id(found)].append(id(target.contents))
+                ahead.append((target.contents, target.resolver))
+    except WrongSchema:
+        raise
+    except ValueError as error:  # of an $id that is no address
+        raise WrongSchema(f"an $id in it cannot be read: {error}") from None
+    _refuse_circles(again)
+
+
+def _references(schema: dict[str, Any]) -> Iterator[str]:
+    for keyword in _REFERENCES:
+        if keyword in schema:
+            yield schema[keyword]
+
+
+def _looked_up(reference: str, resolver: Any) -> Any:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        target = resolver.lookup(reference)
+    except Unresolvable:
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched): put "
+            'what it names under "$defs"'
+        ) from None
+    if not isinstance(target.contents, dict | bool):
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads to no schema but {excerpt(target.contents)}"
+        )
+    _check_form(target.contents)  # it may lie where no schema is looked for
+    return target
+
+
+def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
+    """The parts of a schema that look at the same value as it does."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from schema.get(keyword, ())
+    for keyword in ("not", "if", "then", "else"):
+        if keyword in schema:
+            yield schema[keyword]
+    yield from schema.get("dependentSchemas", {}).values()
+
+
+def _refuse_circles(again: dict[int, list[int]]) -> None:
+    """Refuse a schema that would look at one value for ever."""
+    done: set[int] = set()
+    for start in again:
+        way = [(start, iter(again[start]))]
+        on_way = {start}
+        while way:
+            place, rest = way[-1]
+            following = next((each for each in rest if each in again and each not in done), None)
+            if following is None:
+                done.add(place)
+                on_way.discard(place)
+                way.pop()
+            elif following in on_way:
+                raise WrongSchema("a reference in it leads back to itself, and never to an end")
+            else:
+                on_way.add(following)
+                way.append((following, iter(again[following])))
