@@ -64,3 +64,17 @@ def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) ->
             error, id = me.told.get(timeout=WAIT_S)
             assert "MessageTooLarge" in error
             assert id == "1"
+
+
+def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:
+    """As it does when it gets the first message that is too large."""
+    options = AMQPOptions(port=small_broker.port)
+    with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
+        me, other = here.add(Customer("me")), there.add(Agent("other"))
+        here.add(Printer("Printer"))
+        copies = [{"text": "x" * length, "times": 1} for length in (LARGE, 2)]
+        for args in copies:
+            me.send({"id": "1", "to": "Printer", "action": {"name": "copy", "args": args}})
+        here.remove("Printer")
+        there.add(Printer("Printer"))
+        assert other.ask("Printer", "copy", text="x", times=3).result(WAIT_S) == "xxx"
