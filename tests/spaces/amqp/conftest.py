@@ -16,10 +16,11 @@ from uuid import uuid4
 import pika
 import pytest
 from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import AMQPOptions, AMQPSpace
-from conformance.conftest import WAIT_S, Log
+from conformance.conftest import WAIT_S, Kept, Log
 from conformance.conftest import log as log
 from spaces.amqp.worker import Notes
 
@@ -67,6 +68,20 @@ def make_space(broker: Broker, exchange: str) -> Iterator[MakeSpace]:
     yield make
     for space in made:
         space.close()
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    """The network of one of the spaces."""
+    with Proxy(broker.port) as proxy:
+        yield proxy
+        proxy.resume()
+
+
+@pytest.fixture
+def events() -> Kept[str]:
+    """What happens to the connection over that network."""
+    return Kept()
 
 
 @pytest.fixture

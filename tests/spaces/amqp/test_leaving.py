@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pika
@@ -25,20 +25,6 @@ from conformance.gate import Doer, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
 Waiting = Callable[[str], int]
-
-
-@pytest.fixture
-def proxy(broker: Broker) -> Iterator[Proxy]:
-    """The network of one of the spaces."""
-    with Proxy(broker.port) as proxy:
-        yield proxy
-        proxy.resume()
-
-
-@pytest.fixture
-def events() -> Kept[str]:
-    """What happens to the connection over that network."""
-    return Kept()
 
 
 @pytest.fixture

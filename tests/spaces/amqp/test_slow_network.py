@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -26,23 +25,10 @@ from conformance.conftest import Kept, message
 from conformance.gate import Gate, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
+Waiting = Callable[[str], int]
 MEGABYTE = 2**20
 LONGER_THAN_BEFORE_S = 5.5
 """What is sent again was once that of the last five seconds, and tried for three."""
-
-
-@pytest.fixture
-def proxy(broker: Broker) -> Iterator[Proxy]:
-    """The network of one of the spaces."""
-    with Proxy(broker.port) as proxy:
-        yield proxy
-        proxy.resume()
-
-
-@pytest.fixture
-def events() -> Kept[str]:
-    """What happens to the connection over that network."""
-    return Kept()
 
 
 @pytest.fixture
@@ -55,13 +41,13 @@ def slow(make_space: MakeSpace, proxy: Proxy, events: Kept[str]) -> AMQPSpace:
     )
 
 
-def waiting(channel: BlockingChannel, queue: str) -> int:
-    found: int = channel.queue_declare(queue, passive=True).method.message_count
-    return found
-
-
 def test_a_receiver_that_learns_late_that_its_queue_was_deleted_loses_nothing(
-    make_space: MakeSpace, slow: AMQPSpace, proxy: Proxy, channel: BlockingChannel, exchange: str
+    make_space: MakeSpace,
+    slow: AMQPSpace,
+    proxy: Proxy,
+    channel: BlockingChannel,
+    exchange: str,
+    waiting: Waiting,
 ) -> None:
     holder = slow.add(Holder("holder"))
     me = make_space().add(Agent("me"))
@@ -76,7 +62,7 @@ def test_a_receiver_that_learns_late_that_its_queue_was_deleted_loses_nothing(
     proxy.stall()
     # Some are on their way, and some wait in the queue; others come when it is gone.
     send(1, 550)
-    until(lambda: waiting(channel, queue) > 10)
+    until(lambda: waiting("holder") > 10)
     channel.queue_delete(queue)
     send(550, 600)
     threading.Event().wait(LONGER_THAN_BEFORE_S)
@@ -87,7 +73,7 @@ def test_a_receiver_that_learns_late_that_its_queue_was_deleted_loses_nothing(
 
 
 def test_every_request_to_one_that_is_removed_ends_however_much_is_on_its_way(
-    make_space: MakeSpace, channel: BlockingChannel, exchange: str
+    make_space: MakeSpace, waiting: Waiting
 ) -> None:
     there = make_space()
     me = make_space().add(Agent("me"))
@@ -96,7 +82,7 @@ def test_every_request_to_one_that_is_removed_ends_however_much_is_on_its_way(
         asked = [me.ask("holder", "hold", name="first")]
         holder.begun.wait_for(1)
         asked += [me.ask("holder", "note", name="x" * MEGABYTE) for _ in range(20)]
-        until(lambda: waiting(channel, f"{exchange}.agent.holder") == 0)
+        until(lambda: waiting("holder") == 0)
         there.remove("holder")
         for request in asked:
             with pytest.raises((AgentStopped, AgentNotFound), match="holder"):
@@ -109,8 +95,7 @@ def test_what_waits_for_one_that_left_without_a_connection_ends_with_the_next(
     slow: AMQPSpace,
     proxy: Proxy,
     events: Kept[str],
-    channel: BlockingChannel,
-    exchange: str,
+    waiting: Waiting,
 ) -> None:
     holder = slow.add(Holder("holder"))
     me = make_space().add(Agent("me"))
@@ -126,7 +111,7 @@ def test_what_waits_for_one_that_left_without_a_connection_ends_with_the_next(
     proxy.cut()
     events.wait_for(lambda found: "lost" in found)
     slow.remove("holder")
-    until(lambda: waiting(channel, f"{exchange}.agent.holder") == 4)
+    until(lambda: waiting("holder") == 4)
     assert not any(request.done() for request in asked)
     proxy.accept()
     for request in asked:
