@@ -499,6 +499,7 @@ class AMQPOffice(PostOffice):
         for letter in self._pending.values():
             self._withdraw(letter.about)
         if self.link.is_up:
+            await self.residents.all_departed(_EMPTY_S)
             try:
                 async with asyncio.timeout(_EMPTY_S):
                     while len(self.whereabouts) or len(self.outbox):

@@ -173,6 +173,11 @@ class Residents:
         if leaving is not None:
             await asyncio.wait((leaving,))
 
+    async def all_departed(self, timeout: float) -> None:
+        """Wait until nobody is about to leave, for so many seconds at the most."""
+        if self._leaving:
+            await asyncio.wait(list(self._leaving.values()), timeout=timeout)
+
     async def _release(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
         office = self._office
         try:
