@@ -21,7 +21,7 @@ from civitas import (
 from civitas.errors import RequestError
 from conformance.conftest import message
 from conformance.gate import Holder
-from spaces.amqp.conftest import WAIT_S, MakeSpace, until
+from spaces.amqp.conftest import WAIT_S, MakeSpace
 from spaces.amqp.worker import Notes, Worker
 
 
@@ -119,19 +119,23 @@ def told(request: Any) -> Any:
         return type(error).__name__, str(error), facts
 
 
-BUSY = ("waiting", "handling")
-
 Ask = Callable[[Agent, Any], Any]
 
 
+def held(me: Agent, space: Any, id: str) -> tuple[Holder, Any]:
+    """An agent that nobody else has asked, handling a request, and that request."""
+    holder = space.add(Holder(id))
+    request = me.request(message(id, "hold"), timeout=None)
+    holder.begun.wait_for(1)
+    return holder, request
+
+
 def full(me: Agent, space: Any) -> Any:
-    # What other cases have asked of the agent may have a place in its mailbox still.
-    until(lambda: not any(space.statistics()["agents"]["holder"][what] for what in BUSY))
-    requests = [me.ask("holder", "hold", name=str(n)) for n in range(6)]
-    found = told(requests[-1])
-    for request in requests:
+    _, first = held(me, space, "busy")
+    waiting = [me.ask("busy", "hold", name=str(n)) for n in range(3)]
+    found = told(me.ask("busy", "hold", name="too much"))
+    for request in (first, *waiting):
         request.cancel()
-    for request in requests:
         told(request)
     return found
 
@@ -143,16 +147,13 @@ def cancelled(me: Agent, _: Any) -> Any:
 
 
 def removed(me: Agent, space: Any) -> Any:
-    space.add(Holder("leaves"))
-    request = me.ask("leaves", "hold")
-    me.ask("worker", "echo").result(timeout=WAIT_S)
+    _, request = held(me, space, "leaves")
     space.remove("leaves")
     return told(request)
 
 
 def closed(me: Agent, space: Any) -> Any:
-    request = me.request(message("holder", "hold", name="last"), timeout=None)
-    until(lambda: space.statistics()["agents"]["holder"]["handling"])
+    _, request = held(me, space, "last")
     space.close()
     return told(request)
 
