@@ -32,9 +32,9 @@ from civitas.models.protocol import Usage
 from civitas.models.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.exchange import GO_ON
 from civitas.reasoning.conversation.hand_over import HandOver
 from civitas.reasoning.conversation.order import RoundRobin
+from civitas.reasoning.conversation.participants import GO_ON
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
 from civitas.reasoning.conversation.transcript import TurnEnded, TurnStarted

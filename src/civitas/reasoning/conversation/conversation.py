@@ -24,6 +24,7 @@ from civitas.reasoning.asked import Asked, checked_content
 from civitas.reasoning.conversation.channel import Channel
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order, as_order
+from civitas.reasoning.conversation.participants import Participants
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
@@ -278,7 +279,7 @@ class Conversation(ConversationalAgent):
         """
         content = checked_content(text, "interrupt")
         exchange = self._exchange
-        if exchange is not None and exchange.interrupt(content):
+        if exchange is not None and exchange.meanwhile.interrupt(content):
             heard: concurrent.futures.Future[None] = concurrent.futures.Future()
             heard.set_result(None)
             return Interruption(heard)
@@ -298,7 +299,7 @@ class Conversation(ConversationalAgent):
         """
         content = checked_content(message.get("content"), "observe")
         exchange = self._exchange
-        if exchange is not None and exchange.observe(content):
+        if exchange is not None and exchange.meanwhile.observe(content):
             return
         async with self._my_turn():
             now = self._state
@@ -307,10 +308,10 @@ class Conversation(ConversationalAgent):
                 # Heard when that run goes on, or in the next: what waits for it stands there.
                 self._since.append(content)
                 return
-            exchange = Exchange(self, now)
+            participants = Participants(self, now)
             for id in now.agents:
                 # The next speaker of a reply to be gone on with is asked the last.
-                await exchange.deliver(id, leave=1 if now.open else 0)
+                await participants.deliver(id, leave=1 if now.open else 0)
 
     async def _respond(self, asked: Asked) -> Reply:
         if self._exchange is not None:
@@ -424,12 +425,12 @@ class Conversation(ConversationalAgent):
         try:
             return await exchange.go()
         except BaseException as error:
-            exchange.close()
+            exchange.meanwhile.hear(last=True)
             if recording is not None:
                 recording.broken_off(exchange.cut_off(error))
             raise
         finally:
-            exchange.close()
+            exchange.meanwhile.hear(last=True)
             self._exchange = None
 
     # -- saved and loaded --------------------------------------------------------------------------
@@ -450,7 +451,7 @@ class Conversation(ConversationalAgent):
                 "such as at a TurnEnded of its stream"
             )
         if exchange is not None:
-            exchange.hear()
+            exchange.meanwhile.hear()
         participants: dict[str, Any] = {}
         for id, agent in self.agents.items():
             if hasattr(agent, "state_dict"):
