@@ -15,6 +15,7 @@ from civitas.spaces.request import Request
 
 WAIT_S = 45
 IN_DOUBT = "in doubt"
+TENTH = 10
 
 ACTIONS = {
     "plain": ("work", "work_in_thread"),
@@ -42,7 +43,10 @@ class Sender(Agent):
 
 
 class Load:
-    """Keeps `window` messages under way until at least `total` are sent and `enough` is called.
+    """Keeps messages under way until at least `total` are sent and `enough` is called.
+
+    Under way are `window`, or a tenth of what was sent if that is more: a fault may take long to
+    come, and is to hit its share of them.
 
     Attributes:
         outcomes: for each key, all that came back: the value, or the error's text
@@ -56,6 +60,7 @@ class Load:
         self._actions = ACTIONS[kind]
         self._total = total
         self._random = random.Random(seed)
+        self._width = window
         self._window = threading.Semaphore(window)
         self._changed = threading.Condition()
         self._enough = threading.Event()
@@ -110,11 +115,15 @@ class Load:
         self._window.release()
 
     def _send(self) -> None:
+        width = self._width
         for key in count():
             if key >= self._total and self._enough.is_set():
                 break
             if not self._window.acquire(timeout=WAIT_S):
                 break  # `finish` says what is missing
+            if key > TENTH * width:
+                width += 1
+                self._window.release()
             name = self._random.choice(self._actions)
             message = {"to": "worker", "action": {"name": name, "args": {"key": key}}}
             if self._random.random() < 0.5:

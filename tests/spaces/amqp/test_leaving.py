@@ -11,6 +11,7 @@ import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
 
 from civitas import (
     Agent,
@@ -163,14 +164,15 @@ def test_a_queue_is_deleted_between_two_connections(
 ) -> None:
     holder = there.add(Holder("holder"))
     assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
-    first = ask(me, 1)
+    first = ask(me, 1, wait=True)
     holder.begun.wait_for(2)
     disconnect(proxy, events)
+    before = until(lambda: waiting("holder"))  # what was not acknowledged is there again
     asked = [
         me.request(message("holder", "note", name=str(n)), timeout=None, wait=True)
         for n in range(5)
     ]
-    until(lambda: waiting("holder") >= 5)
+    until(lambda: waiting("holder") == before + 5)
     if leaves:
         there.remove("holder")
     channel.queue_delete(f"{exchange}.agent.holder")
@@ -178,8 +180,56 @@ def test_a_queue_is_deleted_between_two_connections(
     if leaves:
         all_end(first)
         holder = there.add(Holder("holder"))  # whom those that wait were waiting for
+    else:
+        holder.gate("0").open()
     assert [request.result(timeout=WAIT_S) for request in asked] == [str(n) for n in range(5)]
     assert sorted(holder.begun[-5:]) == [str(n) for n in range(5)]
+
+
+def test_a_queue_is_deleted_between_two_connections_and_made_again_by_a_sender(
+    there: AMQPSpace,
+    proxy: Proxy,
+    events: Kept[str],
+    me: Agent,
+    channel: BlockingChannel,
+    exchange: str,
+    waiting: Waiting,
+) -> None:
+    """Its agent finds it there when it comes back, and yet what was in it is gone."""
+    queue = f"{exchange}.agent.holder"
+    holder = there.add(Holder("holder"))
+    assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
+    (held,) = ask(me, 1, wait=True)
+    holder.begun.wait_for(2)
+    disconnect(proxy, events)
+    before = until(lambda: waiting("holder"))
+    holder.gate("0").open()
+    for n in range(5):
+        me.send(message("holder", "note", name=f"sent {n}"))
+    asked = [
+        me.request(message("holder", "note", name=f"asked {n}"), timeout=None, wait=True)
+        for n in range(5)
+    ]
+    until(lambda: waiting("holder") == before + 10)
+    channel.queue_delete(queue)
+    asked.append(me.request(message("holder", "note", name="late"), timeout=None, wait=True))
+    until(lambda: is_declared(channel, queue) and waiting("holder") == 1)
+    proxy.accept()
+    names = [*(f"asked {n}" for n in range(5)), "late"]
+    assert [request.result(timeout=WAIT_S) for request in asked] == names
+    begun = holder.begun.wait_for(13)[2:]
+    assert sorted(begun) == sorted([*(f"sent {n}" for n in range(5)), *names])
+    assert held.result(timeout=WAIT_S) == "0"
+
+
+def is_declared(channel: BlockingChannel, queue: str) -> bool:
+    another = channel.connection.channel()
+    try:
+        another.queue_declare(queue, passive=True)
+    except ChannelClosedByBroker:
+        return False
+    another.close()
+    return True
 
 
 def test_one_that_left_without_a_connection_comes_again_and_leaves_at_once(

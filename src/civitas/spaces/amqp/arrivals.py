@@ -159,6 +159,8 @@ class Arrivals:
                 office.intake.acknowledge(mail.tag)
                 mail.tag = tag
             return
+        if arrived.was_returned:
+            office.residents.met_returned(seat)
         envelope = arrived.envelope
         if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
             office.intake.acknowledge(tag)

@@ -176,11 +176,16 @@ class Letter:
         body = found.pop("body").encode()
         return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
 
+    def _headers(self) -> dict[str, Any] | None:
+        if not self.tries:
+            return self.headers
+        return {**(self.headers or {}), "returned": self.tries}
+
     def properties(self) -> pika.BasicProperties:
         """AMQP's properties of it."""
         return pika.BasicProperties(
             content_type="application/json",
-            headers=self.headers,
+            headers=self._headers(),
             delivery_mode=_PERSISTENT,
             correlation_id=self.correlation_id,
             reply_to=self.reply_to,
@@ -192,9 +197,10 @@ class Letter:
         """The same as they travel: what pika would encode, sooner."""
         flags: int = _CONTENT_TYPE | _DELIVERY_MODE | _MESSAGE_ID | _TYPE
         pieces = [_JSON]
-        if self.headers is not None:
+        headers = self.headers if not self.tries else self._headers()
+        if headers is not None:
             flags |= _HEADERS
-            encode_table(pieces, self.headers)
+            encode_table(pieces, headers)
         pieces.append(_PERSISTENT_BYTE)
         if self.correlation_id is not None:
             flags |= _CORRELATION_ID
@@ -218,6 +224,8 @@ class Arrived(NamedTuple):
     trail: tuple[str, ...]
     timeout: float | None
     original_id: str | None
+    was_returned: bool = False
+    """Whether there was no queue for it before."""
 
 
 def written(envelope: Envelope) -> bytes:
@@ -290,6 +298,7 @@ def read(properties: Any, body: bytes) -> Arrived:
         tuple(_text(found.get("trail", ""), "trail").split()),
         _timeout(found.get("timeout")),
         None if "original" not in found else _text(found["original"], "original"),
+        bool(found.get("returned")),
     )
 
 

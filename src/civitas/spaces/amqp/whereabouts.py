@@ -187,6 +187,7 @@ class Whereabouts:
         if not to or letter.kind == letters.CANCEL or (request and letter.about.answered):
             return False
         if request and letter.about.wait and to not in self._here:
+            letter.tries += 1
             self._hold_back(letter)
             self._thread.spawn(self._make_room(to))
             return True
