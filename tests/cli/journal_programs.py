@@ -14,6 +14,8 @@ from pseudo_terminal import Terminal
 
 JOURNAL = "../runs.db"
 """Beside the folder: what works in there could change it."""
+MOMENT_S = "3"
+"""Seconds, for an option, in which a model answers and is asked again; it hangs until they end."""
 ENVIRONMENT = {
     "CIVITAS_MODEL": "",
     "CIVITAS_ROOT": "",

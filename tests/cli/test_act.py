@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from cli.journal_programs import MOMENT_S
 from models.openai_server import HANG, OpenAIServer, call, status, streamed
 from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, uncoloured
 
@@ -532,7 +533,7 @@ def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) 
     (folder / "other").mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
         journal = ("--journal", "../runs.db", "--run-id", "r", "--model", f"{server.url}#m")
-        act("Do it", *journal, "--max-seconds", "0.5", cwd=folder)
+        act("Do it", *journal, "--max-seconds", MOMENT_S, cwd=folder)
         for args, changed in (
             (("Do that",), "task: was 'Do it', is 'Do that'"),
             (("Do it", "--root", "other"), "root: was "),

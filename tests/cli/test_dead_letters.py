@@ -40,6 +40,7 @@ def bury(options: AMQPOptions, exchange: str) -> Iterator[Bury]:
     ):
         space.add(Agent("Bob"))
         channel = connection.channel()
+        channel.confirm_delivery()  # what was buried is there
 
         def bury(message: Any, reason: str = "in doubt", agent: str = "Bob") -> None:
             body = message if isinstance(message, bytes) else json.dumps(message).encode()

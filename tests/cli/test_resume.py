@@ -14,6 +14,7 @@ from civitas import Journal
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
+    MOMENT_S,
     SEARCH,
     WRITE,
     at_terminal,
@@ -217,9 +218,9 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "options", "more"),
     (
-        ((does(SEARCH), HANG), ("--max-seconds", "0.5"), ()),
+        ((does(SEARCH), HANG), ("--max-seconds", MOMENT_S), ()),
         ((does(SEARCH), status(400, "no such model")), (), ()),
-        ((does(SEARCH), HANG), ("--max-seconds", "0.5", "--review", "{url}#h"), ()),
+        ((does(SEARCH), HANG), ("--max-seconds", MOMENT_S, "--review", "{url}#h"), ()),
     ),
     ids=("seconds", "error", "review"),
 )
@@ -266,7 +267,7 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
 
 def test_what_is_past_is_marked_for_programs(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG, does(SEARCH), streamed("Well.")) as server:
-        stopped = civitas(*act(server, "--max-seconds", "0.5", "--json"), cwd=folder)
+        stopped = civitas(*act(server, "--max-seconds", MOMENT_S, "--json"), cwd=folder)
         done = civitas("resume", "r", "--json", cwd=folder)
     events = [json.loads(line) for line in stopped.stdout.splitlines()]
     assert events[0] == {"kind": "run", "run_id": "r", "journal": JOURNAL}
@@ -299,7 +300,7 @@ def test_it_goes_on_from_every_folder_and_no_key_is_recorded(folder: Path) -> No
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
-        limited = act(server, "--max-seconds", "0.5")
+        limited = act(server, "--max-seconds", MOMENT_S)
         civitas(*limited, cwd=folder, CIVITAS_KEY="sk-secret-1")
         recorded = b"".join(path.read_bytes() for path in folder.parent.glob("runs.db*"))
         path = str(folder.parent / "runs.db")
@@ -316,7 +317,7 @@ def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path
         file = folder / "civitas.toml"
         file.write_text(f'model = "{server.url}#m"\nkey = "sk-of-file"\n')
         for n in range(2):
-            command = ("act", "Do it", "--max-seconds", "0.5", "--run-id", f"r{n}")
+            command = ("act", "Do it", "--max-seconds", MOMENT_S, "--run-id", f"r{n}")
             civitas(*command, cwd=folder, CIVITAS_KEY="sk-mine")
         file.write_text(f'model = "{server.url}#m"\nkey = "sk-new"\n')
         assert civitas("resume", "r1", cwd=folder, CIVITAS_KEY="sk-mine").returncode == 0

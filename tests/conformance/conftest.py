@@ -71,6 +71,14 @@ def make_space(
         space.close()
 
 
+UNHURRIED = """
+import logging
+# What asyncio says of a callback that took 0.1 s is said of a slow machine too.
+logging.getLogger("asyncio").addFilter(lambda each: not each.msg.startswith("Executing "))
+"""
+"""The lines of a program in development mode whose errors are read."""
+
+
 def source_of(space: Any) -> str:
     """The lines of a program that has such spaces, as `Space`, each apart from the others."""
     if isinstance(space, AMQPSpace):

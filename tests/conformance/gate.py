@@ -10,6 +10,9 @@ from typing import Any
 from civitas import Agent, action
 from conformance.conftest import WAIT_S, Kept
 
+LATE_S = 1
+"""Seconds until a deadline by which what was asked has begun: over a broker that takes a moment."""
+
 
 class Gate:
     """Closed until it is opened, once; awaited on any loop, waited for in any thread."""
@@ -49,6 +52,12 @@ class Gate:
                 return
             self._waiters.append((asyncio.get_running_loop(), event))
         await event.wait()
+
+
+async def fall_due(limit: asyncio.Timeout, when: Gate) -> None:
+    """Have a time limit be over when a gate is opened."""
+    await when
+    limit.reschedule(asyncio.get_running_loop().time())
 
 
 class Holder(Agent):

@@ -23,6 +23,9 @@ from civitas.models.streaming import streamed
 WAIT_S = 50
 """Seconds after which an answer is taken to be lost."""
 
+AT_ONCE_S = 5
+"""Seconds in which a slow machine stops; a very long story takes far longer."""
+
 PERSON = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 30}, "age": {"type": "integer"}},
@@ -220,7 +223,7 @@ class ModelConformance:
             return took_s, await model.complete(user("Say hello"))
 
         took_s, reply = run(cancel())
-        assert took_s < 1
+        assert took_s < AT_ONCE_S
         assert reply.text.strip()
 
     def test_can_be_used_from_one_event_loop_after_another(self) -> None:
@@ -316,7 +319,7 @@ class ModelConformance:
             assert isinstance(await anext(stream), TextPiece)
             start = time.perf_counter()
             await stream.aclose()
-            assert time.perf_counter() - start < 1
+            assert time.perf_counter() - start < AT_ONCE_S
             assert await anext(stream, None) is None
             return self.check(await parts_of(model, user("Say hello")))
 
@@ -343,7 +346,7 @@ class ModelConformance:
             return took_s, self.check(await parts_of(model, user("Say hello")))
 
         took_s, reply = run(cancel())
-        assert took_s < 1
+        assert took_s < AT_ONCE_S
         assert reply.text.strip()
 
     def test_whoever_consumes_streams_it_like_any_model(self) -> None:

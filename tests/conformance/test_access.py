@@ -10,6 +10,7 @@ from civitas import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, Agent, ac
 from civitas.approval import CallbackApprover, RefuseAll, Rule, RuleApprover
 from civitas.errors import InvalidArguments, NotPermitted, RequestCancelled, RequestTimeout
 from conformance.conftest import Kept, Listener, Recorder, message, settle
+from conformance.gate import LATE_S
 
 
 class Host(Agent):
@@ -442,7 +443,7 @@ def test_what_the_asked_one_does_to_the_message_changes_nothing(space, me):
 def test_a_deadline_passes_while_permission_is_asked_and_the_action_never_runs(space, me, gate):
     host = space.add(Host(approver=gate))
     with pytest.raises(RequestTimeout):
-        me.request(message("Host", "delete", path="late"), timeout=0.05).result(timeout=10)
+        me.request(message("Host", "delete", path="late"), timeout=LATE_S).result(timeout=10)
     gate.asked.wait_for(1)
     gate.answer("late")
     settle(me, host)

@@ -8,7 +8,7 @@ import pytest
 from civitas import Agent, action
 from civitas.errors import RequestTimeout
 from conformance.conftest import WAIT_S, Kept, Recorder, message
-from conformance.gate import Doer, Gate, Holder, handling
+from conformance.gate import LATE_S, Doer, Gate, Holder, handling
 
 
 @pytest.mark.parametrize("form", ("hold", "hold_plainly", "hold_stubbornly"))
@@ -166,7 +166,7 @@ def test_blocked_def_actions_whose_requests_have_ended_are_seen(space: Any) -> N
     me = space.add(Agent("me"))
 
     async def wait() -> list[Any]:
-        asked = (me.request(message(h.id, "hold_plainly"), timeout=0.1) for h in holders)
+        asked = (me.request(message(h.id, "hold_plainly"), timeout=LATE_S) for h in holders)
         return await asyncio.gather(*asked, return_exceptions=True)
 
     assert [type(each) for each in asyncio.run(wait())] == [RequestTimeout] * 5

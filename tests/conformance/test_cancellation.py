@@ -11,14 +11,14 @@ import pytest
 from civitas import ACCESS_REQUESTED, Agent, action
 from civitas.errors import ActionError, RequestCancelled, RequestError, RequestTimeout
 from conformance.conftest import WAIT_S, Kept, message, waits
-from conformance.gate import Doer, Gate, Holder, handling
+from conformance.gate import LATE_S, Doer, Gate, Holder, fall_due, handling
 
 HOW = ["late", "cancelled", "dropped"]
 
 
 def end(me: Agent, holder: Holder, name: str, how: str, hold: str = "hold") -> None:
     """Have a request, whose action has begun, end without its value."""
-    timeout = 0.05 if how == "late" else 60
+    timeout = LATE_S if how == "late" else 60
     request = me.request(message(holder.id, hold, name=name), timeout=timeout)
     holder.begun.wait_for(lambda begun: name in begun)
     if how == "dropped":
@@ -136,7 +136,7 @@ def test_ending_a_request_cancels_a_chain_of_three(space: Any, how: str) -> None
     space.add(Doer("first", first))
     space.add(Doer("second", second))
     me = space.add(Agent("me"))
-    request = me.request(message("first", "do"), timeout=0.1 if how == "late" else 60)
+    request = me.request(message("first", "do"), timeout=LATE_S if how == "late" else 60)
     holder.begun.wait_for(1)
     if how == "dropped":
         del request
@@ -196,7 +196,7 @@ def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any) ->
     begun: Kept[str] = Kept()
     space.add(Doer("doer", hold))
     me = space.add(Agent("me"))
-    request = me.request(message("doer", "do"), timeout=0.2)
+    request = me.request(message("doer", "do"), timeout=LATE_S)
     begun.wait_for(1)
     request.cancel()
     with pytest.raises(RequestCancelled):
@@ -207,7 +207,7 @@ def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any) ->
     gc.collect()
     after = me.ask("doer", "echo", value=1)
     with pytest.raises(RequestTimeout):  # by then the first one's deadline has passed too
-        me.request(message("doer", "echo"), timeout=0.3).result(timeout=WAIT_S)
+        me.request(message("doer", "echo"), timeout=LATE_S).result(timeout=WAIT_S)
     assert cleaned == ["begun"]
     cleaning.open()
     assert after.result(timeout=WAIT_S) == 1
@@ -289,7 +289,7 @@ def test_a_cancelled_def_before_action_keeps_its_agent_busy(space: Any, how: str
 
     space.add(Careful("holder"))
     me = space.add(Agent("me"))
-    timeout = 0.05 if how == "late" else 60
+    timeout = LATE_S if how == "late" else 60
     request = me.request(message("holder", "note", name="one"), timeout=timeout)
     begun.wait_for(1)
     if how == "dropped":
@@ -420,14 +420,17 @@ def test_asyncio_timeout_hits_only_the_action_that_sets_it(
 @pytest.mark.parametrize("first", (True, False))
 def test_asyncio_timeout_over_a_request_cancels_the_receiver_only(space: Any, first: bool) -> None:
     holder = space.add(Holder("holder"))
+    begun: list[Gate] = []
 
     async def limit(agent: Agent, value: Any) -> Any:
         if not first:
             await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(None) as limit:
+                due = asyncio.create_task(fall_due(limit, begun[-1]))
                 await agent.ask("holder", "hold")
         except TimeoutError:
+            await due
             return "late"
         return "it ended"
 
@@ -438,13 +441,17 @@ def test_asyncio_timeout_over_a_request_cancels_the_receiver_only(space: Any, fi
     space.add(Doer("asker", ask))
     me = space.add(Agent("me"))
     for i in range(3):
-        assert me.ask("asker", "do").result(timeout=WAIT_S) == "late"
+        begun.append(Gate())
+        request = me.ask("asker", "do")
+        holder.begun.wait_for(i + 1)
+        begun[-1].open()
+        assert request.result(timeout=WAIT_S) == "late"
         holder.ended.wait_for(i + 1)
     assert holder.ended == ["one cancelled"] * 3
 
 
 def test_an_outer_asyncio_timeout_reaches_the_leaf(space: Any) -> None:
-    holder = space.add(Holder("holder"))
+    holder, begun = space.add(Holder("holder")), Gate()
 
     async def middle(agent: Agent, value: Any) -> Any:
         async with asyncio.timeout(60):
@@ -452,15 +459,20 @@ def test_an_outer_asyncio_timeout_reaches_the_leaf(space: Any) -> None:
 
     async def outer(agent: Agent, value: Any) -> Any:
         try:
-            async with asyncio.timeout(0.05):
+            async with asyncio.timeout(None) as limit:
+                due = asyncio.create_task(fall_due(limit, begun))
                 return await agent.ask("middle", "do")
         except TimeoutError:
+            await due
             return "late"
 
     space.add(Doer("middle", middle))
     space.add(Doer("outer", outer))
     me = space.add(Agent("me"))
-    assert me.ask("outer", "do").result(timeout=WAIT_S) == "late"
+    request = me.ask("outer", "do")
+    holder.begun.wait_for(1)
+    begun.open()
+    assert request.result(timeout=WAIT_S) == "late"
     assert holder.ended.wait_for(1) == ["one cancelled"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from civitas import Agent, action
 from civitas.errors import ActionError, RequestTimeout
-from conformance.conftest import WAIT_S, Kept, message, settle
+from conformance.conftest import WAIT_S, Kept, message, settle, waits
 from conformance.gate import Doer, Gate, handling
 
 
@@ -316,7 +316,8 @@ def test_what_was_let_in_ends_before_the_next_message_is_handled(space: Any) -> 
     request.cancel()
     with pytest.raises(RequestTimeout):
         me.request(message("A", "note"), timeout=0.3).result(timeout=WAIT_S)
-    assert handling(space, "A") == ["back"]
+    while handling(space, "A") != ["back"]:
+        settle(me)  # until word has come that nobody waits for the other
     assert begun == ["back"]
     gate.open()
     assert me.ask("A", "note").result(timeout=WAIT_S) == "note"
@@ -564,7 +565,7 @@ def test_requests_side_by_side_in_one_chain_are_handled_one_at_a_time(
     paid = me.ask("boss", "do")
     for n in (1, 2, 3):
         audit.noted.wait_for(n)
-        settle(me)
+        assert waits(space, "store", 3 - n)
         assert audit.noted == list(range(1, n + 1))
         assert space.statistics()["agents"]["store"] == {
             "waiting": 3 - n,

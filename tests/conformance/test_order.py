@@ -191,8 +191,7 @@ def test_concurrency_is_how_many_are_handled_at_a_time(space: Any, form: str, n:
     me = space.add(Agent("me"))
     requests = [me.ask("holder", form, name=str(i)) for i in range(n + 2)]
     holder.begun.wait_for(n)
-    settle(me)
-    assert space.statistics()["agents"]["holder"]["waiting"] == 2
+    assert waits(space, "holder", 2)
     assert len(space.statistics()["agents"]["holder"]["handling"]) == n
     assert sorted(holder.begun) == [str(i) for i in range(n)]
     holder.gate("0").open()
@@ -311,11 +310,11 @@ def test_cancelled_messages_leave_the_order_of_the_others(space: Any) -> None:
     held = me.ask("holder", "hold")
     holder.begun.wait_for(1)
     requests = [me.ask("holder", "note", name=str(n)) for n in range(200)]
+    assert waits(space, "holder", 200)
     for n, request in enumerate(requests):
         if n % 3:
             request.cancel()
-    settle(me)
-    assert space.statistics()["agents"]["holder"]["waiting"] == 67
+    assert waits(space, "holder", 67)
     holder.gate("one").open()
     assert held.result(timeout=WAIT_S) == "one"
     for request in requests[::3]:

@@ -28,7 +28,7 @@ from civitas.errors import (
     SpaceClosed,
 )
 from conformance.conftest import WAIT_S, message
-from conformance.gate import Doer, Holder
+from conformance.gate import LATE_S, Doer, Holder
 
 
 class Server(Holder):
@@ -618,7 +618,7 @@ def test_wait_for_over_a_request_cancels_it(space: Any) -> None:
 
     async def wait(agent: Agent, value: Any) -> Any:
         try:
-            await asyncio.wait_for(agent.ask("server", "hold"), 0.05)
+            await asyncio.wait_for(agent.ask("server", "hold"), LATE_S)
         except TimeoutError as error:
             return isinstance(error, RequestError)
         return "it ended"

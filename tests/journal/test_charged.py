@@ -27,6 +27,7 @@ from civitas import (
 )
 from civitas.cli.entries import told
 from journal.crash import Crashing
+from standing_clock import StandingClock
 
 PRICES = Prices({"mine:x": Price(input=1, output=100)})
 LAST = ModelReply("fin", usage=Usage(1, 1))
@@ -163,7 +164,7 @@ def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) 
             begun.set()
             await asyncio.Event().wait()
 
-        first = budget(seconds=0.05 if how == "deadline" else None)
+        first = budget(seconds=0.05 if how == "deadline" else None, clock=StandingClock())
         reply = asyncio.ensure_future(agent(journal, first, hang).reply("q", run_id="r"))
         await begun.wait()
         if how == "cancelled":

@@ -36,6 +36,7 @@ from civitas.models.prices import LISTED
 from civitas.models.protocol import StreamPart
 from conformance.model import ACTIONS, ModelConformance, add, never, run, user
 from models.openai_server import HANG, OpenAIServer, status, text
+from standing_clock import StandingClock
 
 HI = user("Hi")
 
@@ -499,8 +500,8 @@ def test_what_is_no_request_takes_nothing() -> None:
 
 
 def test_at_the_deadline_the_call_is_cancelled() -> None:
-    model = Speaker(never)
-    budget = Budget(tokens=10_000, seconds=0.05, name="run")
+    model, clock = Speaker(never), StandingClock()
+    budget = Budget(tokens=10_000, seconds=0.05, name="run", clock=clock)
     with pytest.raises(DeadlineExceeded) as caught:
         run(BudgetedModel(model, budget).complete(HI))
     assert str(caught.value) == (
@@ -509,6 +510,7 @@ def test_at_the_deadline_the_call_is_cancelled() -> None:
     assert caught.value.limit == "seconds"
     assert model.cancelled == 1
     assert budget.spent.tokens == bound_of(model)
+    clock.over()
     with pytest.raises(DeadlineExceeded, match=r"speaker was not asked: budget 'run': its 0\.05"):
         run(BudgetedModel(model, budget).complete(HI))
     assert model.asked == 1
@@ -585,7 +587,8 @@ def test_cancelled_from_outside_at_the_deadline_it_is_cancelled() -> None:
             return ""
 
         model = BudgetedModel(
-            Speaker(lambda messages, actions: slow_to_end(messages, actions)), Budget(seconds=0.02)
+            Speaker(lambda messages, actions: slow_to_end(messages, actions)),
+            Budget(seconds=0.02, clock=StandingClock()),
         )
         task = asyncio.create_task(model.complete(HI))
         with pytest.raises(asyncio.CancelledError):
@@ -672,7 +675,7 @@ def test_a_stream_without_an_answer_counts_in_full() -> None:
 
 def test_at_the_deadline_a_stream_is_cancelled_and_its_reader_is_not() -> None:
     model = Streamer("Good ", asyncio.Event())
-    budget = Budget(tokens=10_000, seconds=0.05)
+    budget = Budget(tokens=10_000, seconds=0.05, clock=StandingClock())
 
     async def scenario() -> None:
         stream = BudgetedModel(model, budget).stream(HI)

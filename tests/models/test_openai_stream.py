@@ -454,24 +454,24 @@ def test_the_key_is_not_in_what_an_answer_fails_with() -> None:
 
 @pytest.mark.parametrize("given", (HANG, events(hang=True)), ids=("no-head", "no-body"))
 def test_a_stream_that_does_not_begin_is_late(given: Any) -> None:
-    came, said, requests = begun(given, timeout=0.2, max_retries=1)
+    came, said, requests = begun(given, timeout=1, max_retries=1)
     assert (came, requests) == ("", 2)
-    assert said == "URL gave no answer within 0.2 s; tried 2 times"
+    assert said == "URL gave no answer within 1 s; tried 2 times"
 
 
 @pytest.mark.parametrize(
     "given",
     (
         events(delta("so"), hang=True),
-        events(delta("so"), *[b": alive\n\n"] * 100, hang=True, pause_s=0.02),
+        events(delta("so"), *[b": alive\n\n"] * 200, hang=True, pause_s=0.02),
         endless(delta("so"), pause_s=0.02),
     ),
     ids=("silent", "alive", "endless"),
 )
 def test_a_stream_that_does_not_end_is_late(given: Any) -> None:
-    came, said, requests = begun(given, timeout=0.4)
+    came, said, requests = begun(given, timeout=1.5)
     assert came.startswith("so")
-    assert said == "the answer did not end within 0.4 s"
+    assert said == "the answer did not end within 1.5 s"
     assert requests == 1
 
 
@@ -493,11 +493,11 @@ def test_the_time_of_whoever_reads_is_not_the_servers() -> None:
         async for part in asked.stream(user("Hi")):
             if isinstance(part, TextPiece):
                 said += part.text
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.6)
         return said
 
     with OpenAIServer(events(delta("a"), delta("b"), delta("c"), *END)) as server:
-        assert run(read(OpenAIModel("m", server.url, timeout=0.3))) == "abc"
+        assert run(read(OpenAIModel("m", server.url, timeout=1.5))) == "abc"
 
 
 # -- left before their end -------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def test_a_stream_that_is_left_closes_its_connection_at_once(how: str) -> None:
             assert joined(await parts_of(asked, user("Hi"))) == "ok"
             return took_s
 
-        assert run(leave()) < 1
+        assert run(leave()) < 10
 
 
 def test_after_whatever_end_the_place_of_a_stream_is_free() -> None:
@@ -549,7 +549,7 @@ def test_after_whatever_end_the_place_of_a_stream_is_free() -> None:
         HANG,
     )
     with OpenAIServer(*ends, streamed("ok")) as server:
-        asked = OpenAIModel("m", server.url, connections=1, timeout=0.5, max_retries=0)
+        asked = OpenAIModel("m", server.url, connections=1, timeout=2, max_retries=0)
 
         async def each() -> list[str]:
             for _ in ends:

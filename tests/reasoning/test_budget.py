@@ -24,6 +24,7 @@ from civitas import (
     action,
 )
 from civitas.agent import Agent
+from standing_clock import StandingClock
 
 
 class Spender:
@@ -124,10 +125,12 @@ def test_at_the_deadline_what_is_under_way_is_cancelled(where: str) -> None:
         """Work."""
         await hang("action")
 
-    thinker = agent(Budget(seconds=0.05), Slow(), actions=[work])
+    clock = StandingClock()
+    thinker = agent(Budget(seconds=0.3, clock=clock), Slow(), actions=[work])
     reply = thinker.reply_sync("go")
     assert (reply.stop_reason, cancelled) == ("deadline", [where])
     assert len(reply.steps) == (where == "action")
+    clock.over()
     assert thinker.reply_sync("again").stop_reason == "deadline"
 
 

@@ -43,6 +43,7 @@ from civitas.reasoning.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import say, use
 from reasoning.talkers import Gated, Talker, agent, answer, heard
+from standing_clock import StandingClock
 
 WAIT = 20
 
@@ -539,7 +540,8 @@ def test_a_function_does_not_outlive_the_deadline(place: str, form: str) -> None
         let_go.wait(WAIT)
 
     function: Any = hang if form == "async" else block
-    talk = Conversation([Talker("Ann")], **{place: function}, budget=Budget(seconds=0.05))
+    budget = Budget(seconds=0.3, clock=StandingClock())
+    talk = Conversation([Talker("Ann")], **{place: function}, budget=budget)
     try:
         reply = talk.reply_sync("go")
         assert not let_go.is_set()

@@ -91,9 +91,16 @@ def notes(tmp_path: Path) -> Notes:
 
 
 class Process:
-    """A process of its own with a space and workers."""
+    """A process of its own with a space and workers.
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    Args:
+        options: of its space
+        killed: the ids of workers whose process was killed
+    """
+
+    def __init__(self, options: dict[str, Any], killed: set[str]) -> None:
+        self._ids: set[str] = set()
+        self._killed = killed
         path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
         self._process = subprocess.Popen(
             (sys.executable, "-m", "spaces.amqp.program", json.dumps(options)),
@@ -132,18 +139,35 @@ class Process:
         return self.heard()
 
     def add(self, id: str, **kwargs: Any) -> None:
-        """Have it add a worker."""
-        self.do("add", id=id, **kwargs)
+        """Have it add a worker; if its process was killed, when the broker has seen that."""
+
+        def added() -> bool:
+            try:
+                self.do("add", id=id, **kwargs)
+            except RuntimeError as error:
+                if id not in self._killed or not str(error).startswith("DuplicateAgent"):
+                    raise
+                return False
+            return True
+
+        until(added)
+        self._ids.add(id)
 
     def idle(self, id: str) -> None:
         """Wait until a worker of it has handled everything, and that is written down."""
-        until(lambda: not self.do("busy", id=id)["handling"])
+
+        def is_idle() -> bool:
+            found = self.do("busy", id=id)
+            return not found["waiting"] and not found["handling"]
+
+        until(is_idle)
         self.do("busy", id=id)
 
     def kill(self) -> None:
         """End it as a power cut does."""
         self._process.kill()
         self._over()
+        self._killed |= self._ids
 
     def end(self) -> str:
         """Have the interpreter exit as it is; gives what it wrote to stderr."""
@@ -178,10 +202,11 @@ StartProcess = Callable[..., Process]
 def start(broker: Broker, exchange: str, notes: Notes) -> Iterator[StartProcess]:
     """Starts processes of this exchange: `start(inbox=…, says=True)`."""
     started: list[Process] = []
+    killed: set[str] = set()
 
     def begin(**options: Any) -> Process:
         defaults = {"exchange": exchange, "port": broker.port, "notes": str(notes.path)}
-        started.append(Process(defaults | options))
+        started.append(Process(defaults | options, killed))
         return started[-1]
 
     yield begin

@@ -94,7 +94,7 @@ def test_a_request_to_one_that_is_gone_fails_at_once_and_is_not_run_later(
         with pytest.raises(AgentNotFound, match='no agent "there" in this space'):
             me.ask("there", "note", text="not run").result(timeout=WAIT_S)
         taken.append(time.monotonic() - began)
-    assert min(taken) < 0.2
+    assert min(taken) < 1
     asked = [me.ask("there", "note", text="not run") for _ in range(200)]
     for request in asked:
         with pytest.raises(AgentNotFound):
@@ -109,9 +109,11 @@ def gone(me: Agent) -> bool:
     """Whether the broker has seen that the other is."""
     try:
         me.request(message("there", "echo"), timeout=0.5).result(timeout=WAIT_S)
-    except (AgentNotFound, RequestTimeout):
+    except AgentNotFound:
         return True
-    return False
+    except RequestTimeout:
+        return False  # it is taken to be there, and does not answer
+    raise AssertionError("it has answered")
 
 
 def test_what_waits_for_too_long_goes_to_the_dead_letters(

@@ -15,10 +15,26 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from civitas import Agent, AgentNotFound, AMQPOptions, AMQPSpace, SpaceClosed
-from conformance.conftest import Kept, Recorder, message
+from conformance.conftest import UNHURRIED, Kept, Recorder, message
 from conformance.gate import Doer, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
+
+
+def begin_to_close(space: AMQPSpace, me: Agent) -> threading.Thread:
+    """Have a space begin to close, as one of its agents tells another's; the thread waits for it.
+
+    A thread that has been started may still be about to call `close`.
+    """
+
+    async def close(agent: Agent, _: Any) -> None:
+        agent.space.close()  # on the space's own loop it only begins
+
+    space.add(Doer("closer", do=close))
+    me.ask("closer", "do").result(timeout=WAIT_S)
+    closing = threading.Thread(target=space.close)
+    closing.start()
+    return closing
 
 
 def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeSpace) -> None:
@@ -30,8 +46,7 @@ def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeS
     waits = me.request(message("holder", "note", name="waits"), wait=True)
     me.send({"id": "sent", **message("holder", "note", name="sent")})
     until(lambda: there.statistics()["agents"]["holder"]["waiting"] == 2)
-    closing = threading.Thread(target=there.close)
-    closing.start()
+    closing = begin_to_close(there, me)
     me.ask("me", "help").result(timeout=WAIT_S)
     assert closing.is_alive()
     holder.gate("begun").open()
@@ -60,8 +75,7 @@ def test_what_has_begun_may_still_ask_agents_of_its_space(make_space: MakeSpace)
     held, asked = me.ask("holder", "hold", name="begun"), me.ask("between", "do")
     holder.begun.wait_for(1)
     until(lambda: there.statistics()["agents"]["between"]["handling"])
-    closing = threading.Thread(target=there.close)
-    closing.start()
+    closing = begin_to_close(there, me)
     waits = me.request(message("holder", "note", name="waits"), wait=True)
     holder.gate("closing").open()
     assert asked.result(timeout=WAIT_S) == ["one", "two"]
@@ -99,8 +113,7 @@ def test_handlers_that_need_each_other_still_end(make_space: MakeSpace) -> None:
     me = here.add(Agent("me"))
     request = me.ask("there", "ask_on", to="other", name="hold", args={"name": "x"})
     other.begun.wait_for(1)
-    closing = threading.Thread(target=there.close)
-    closing.start()
+    closing = begin_to_close(there, me)
     other.gate("x").open()
     assert request.result(timeout=WAIT_S) == "x"
     closing.join(WAIT_S)
@@ -229,7 +242,7 @@ def test_a_close_ends_an_add_that_waits_for_the_connection(
 
 @pytest.mark.parametrize("how", ("left open", "closed", "in an action", "without a broker"))
 def test_an_interpreter_that_exits_says_nothing(how: str, broker: Broker, exchange: str) -> None:
-    program = f"""
+    program = f"""{UNHURRIED}
 import time
 from civitas import *
 class Busy(Agent):
