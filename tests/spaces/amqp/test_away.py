@@ -29,6 +29,7 @@ def test_what_is_sent_waits_and_comes_in_order(
     me = here.add(Recorder("me"))
     me.ask("there", "echo").result(timeout=WAIT_S)
     process.do("close") if how == "close" else process.kill()
+    until(lambda: gone(me))
     texts = [str(number) for number in range(200)]
     for text in texts:
         me.send(message("there", "note", text=text))

@@ -162,8 +162,7 @@ def test_a_queue_is_deleted_between_two_connections(
     exchange: str,
     waiting: Waiting,
 ) -> None:
-    # Whether the first request ends, or goes on to be held, is a matter of when it is looked for.
-    holder = there.add(Holder("holder", concurrency=2))
+    holder = there.add(Holder("holder"))
     assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
     first = ask(me, 1, wait=True)
     holder.begun.wait_for(2)
