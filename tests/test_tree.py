@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / "civitas"
 ORDER = (
     "errors",
     "jsonvalue",
+    "forkgate",
     "sqlitefile",
     "sqlitepool",
     "message",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from civitas.errors import CivitasError, DefinitionError
+from civitas.forkgate import FORKS
 from civitas.sqlitefile import SQLiteConnection, SQLiteFile
 
 __all__ = ["SQLitePool"]
@@ -20,6 +21,9 @@ E = TypeVar("E", bound=CivitasError)
 
 _IDLE = 4
 """So many connections are kept for the next call."""
+
+_SHORTEST_S, _LONGEST_S = 0.001, 0.02
+"""How long to wait before looking again whether another process still writes."""
 
 
 class _Here(threading.local):
@@ -60,7 +64,8 @@ class SQLitePool(Generic[E]):
         self._closed = False
         self._idle: list[SQLiteConnection] = []
         self._reset()
-        self._open()
+        with FORKS:
+            self._open()
         _POOLS.add(self)
         self._end = weakref.finalize(self, _close, self._idle)
 
@@ -94,19 +99,20 @@ class SQLitePool(Generic[E]):
         """
         used, self._here.used = self._here.used, True
         try:
-            connection = self._take()
-            try:
-                connection.wait(self._timeout)
-                connection.execute("BEGIN")
-                yield connection
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                connection.close()
-                raise self._fault(error) from error
-            except BaseException:
-                connection.close()  # whatever was under way is rolled back
-                raise
-            self._give_back(connection)
+            with FORKS:
+                connection = self._take(patient=self._timeout > 0)
+                try:
+                    connection.wait(self._timeout)
+                    connection.execute("BEGIN")
+                    yield connection
+                    connection.execute("COMMIT")
+                except sqlite3.Error as error:
+                    connection.close()
+                    raise self._fault(error) from error
+                except BaseException:
+                    connection.close()  # whatever was under way is rolled back
+                    raise
+                self._give_back(connection)
         finally:
             self._here.used = used
 
@@ -131,9 +137,8 @@ class SQLitePool(Generic[E]):
             self._here.used = used
             raise
         try:
-            connection = self._take()
+            connection = self._begin_writing(wait)
             try:
-                self._begin_writing(connection, wait)
                 yield connection
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
@@ -142,19 +147,50 @@ class SQLitePool(Generic[E]):
             except BaseException:
                 connection.close()
                 raise
-            self._give_back(connection)
+            else:
+                self._give_back(connection)
+            finally:
+                FORKS.leave()
         finally:
             self._writing.release()
             self._here.used = used
 
-    def _begin_writing(self, connection: SQLiteConnection, wait: bool) -> None:
-        connection.wait(self._timeout if wait else 0)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not wait and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                raise BlockingIOError(f"{self.name} is being written") from error
-            raise
+    def _begin_writing(self, wait: bool) -> SQLiteConnection:
+        """A connection that has begun a transaction to write, when nobody else is in one.
+
+        A child that is forked in the midst of one would take the file to be written for ever: it is
+        begun with the gate for forks entered, which is left when it has ended.
+        """
+        deadline = time.monotonic() + self._timeout
+        pause = _SHORTEST_S
+        while True:
+            FORKS.enter()
+            begun = False
+            try:
+                connection = self._take(patient=False)
+                try:
+                    connection.wait(0)
+                    connection.execute("BEGIN IMMEDIATE")
+                    begun = True
+                    return connection
+                except sqlite3.Error as error:
+                    busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                    if not busy or (wait and time.monotonic() >= deadline):
+                        connection.close()
+                        raise self._fault(error) from error
+                    self._give_back(connection)
+                    if not wait:
+                        raise BlockingIOError(f"{self.name} is being written") from error
+                except BaseException:
+                    connection.close()
+                    raise
+            finally:
+                if not begun:
+                    FORKS.leave()
+            # Nothing tells when another process lets go. Not in SQLite's own waiting, which a fork
+            # would have to wait for.
+            time.sleep(pause)  # noqa: TID251
+            pause = min(2 * pause, _LONGEST_S)
 
     def close(self) -> None:
         """Close it. What is under way in other threads ends first."""
@@ -166,12 +202,15 @@ class SQLitePool(Generic[E]):
         """The error for a file that is not as it was written."""
         return self._file.damaged(what)
 
-    def _take(self) -> SQLiteConnection:
+    def _take(self, *, patient: bool) -> SQLiteConnection:
         with self._pool:
             if self._closed:
                 raise self._file.closed()
-            if self._idle:
-                return self._idle.pop()
+            idle = self._idle
+            if idle:
+                # Each of its kind, or it would be told anew whether to wait at every call.
+                last = len(idle) - 1
+                return idle.pop(last if idle[last].patient is patient else 0)
         try:
             # rw: a file that has been deleted meanwhile is not quietly made anew.
             return self._connect("rw")
@@ -251,8 +290,9 @@ class SQLitePool(Generic[E]):
 
 
 def _close(idle: list[SQLiteConnection]) -> None:
-    while idle:
-        idle.pop().close()
+    with FORKS:
+        while idle:
+            idle.pop().close()
 
 
 _POOLS: weakref.WeakSet[SQLitePool[Any]] = weakref.WeakSet()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
 from civitas.errors import InboxError
+from civitas.forkgate import FORKS
 from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry
 from civitas.sqlitefile import SQLiteFile
 
@@ -107,7 +108,8 @@ class SQLiteInbox:
                 "it is used already in this process; give each space an inbox of its own",
             )
         self._file.look()
-        self._connection = self._open()
+        with FORKS:
+            self._connection = self._open()
         identity = self._identity()
         _HELD.add(identity)
         _INBOXES.add(self)
@@ -130,7 +132,8 @@ class SQLiteInbox:
         if ended is not None:
             return Entry(key, ENDED, None, ended[0])
         try:
-            row = self._execute(_LOOK_UP, (key, agent)).fetchone()
+            with FORKS:
+                row = self._execute(_LOOK_UP, (key, agent)).fetchone()
         except sqlite3.Error as error:
             self._fail(error)
         return None if row is None else self._entry(row)
@@ -166,7 +169,8 @@ class SQLiteInbox:
             InboxError: the file cannot be read
         """
         try:
-            rows = self._execute(_UNFINISHED, (agent,)).fetchall()
+            with FORKS:
+                rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
             self._fail(error)
         settled = self._ends.keys() | self._answered
@@ -215,6 +219,13 @@ class SQLiteInbox:
         Returns:
             how many rows of the table the last one changed
         """
+        with FORKS:
+            changed = self._transact(statement, rows)
+        self._ends.clear()
+        self._answered.clear()
+        return changed
+
+    def _transact(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
         execute = self._execute
         changed = 0
         try:
@@ -232,8 +243,6 @@ class SQLiteInbox:
             if isinstance(error, sqlite3.Error):
                 self._fail(error)
             raise
-        self._ends.clear()
-        self._answered.clear()
         return changed
 
     def _take_back(self) -> None:
@@ -307,9 +316,10 @@ _INBOXES: weakref.WeakSet[SQLiteInbox] = weakref.WeakSet()
 def _let_go(
     cursor: sqlite3.Cursor, connection: sqlite3.Connection, held: tuple[int, int] | None
 ) -> None:
-    # A statement that failed is kept by its cursor, and would keep the file open and locked.
-    cursor.close()
-    connection.close()
+    with FORKS:
+        # A statement that failed is kept by its cursor, and would keep the file open and locked.
+        cursor.close()
+        connection.close()
     _HELD.discard(held)
 
 
