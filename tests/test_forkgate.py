@@ -85,3 +85,27 @@ with FORKS:
         (sys.executable, "-c", program), capture_output=True, text=True, timeout=50, check=False
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_what_a_thread_does_as_it_forks_may_use_a_file(tmp_path: Path) -> None:
+    """Hooks of other libraries come between; so may the collector, which closes files."""
+    program = """
+import os, sys
+used = []
+os.register_at_fork(before=lambda: used.append(len(memory.get_memories())))
+from civitas.memory import SQLiteMemory
+memory = SQLiteMemory(sys.argv[1], "mine")
+child = os.fork()
+if child == 0:
+    os._exit(len(memory.get_memories()))
+assert os.waitpid(child, 0)[1] == 0
+print(used)
+"""
+    done = subprocess.run(
+        (sys.executable, "-c", program, str(tmp_path / "memory.db")),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "[0]\n"), done.stderr

@@ -29,21 +29,31 @@ class ForkGate:
     def _reset(self) -> None:
         self._lock = threading.RLock()  # the collector may come in the midst, and enter it too
         self._changed = threading.Condition(self._lock)
-        self._inside = 0
-        self._forks = 0
+        self._inside: dict[int, int] = {}  # how deep, by thread
+        self._forking: set[int] = set()
 
     def enter(self) -> None:
-        """Keep every fork waiting from now on, once those under way are done."""
+        """Keep every fork waiting from now on, once those under way are done.
+
+        Not those of this thread, whose other hooks may come here before it forks; nor, in a thread
+        that is inside already, those that wait for it.
+        """
+        me = threading.get_ident()
         with self._lock:
-            while self._forks:
+            deep = self._inside.get(me, 0)
+            while self._forking and not deep and me not in self._forking:
                 self._changed.wait(_LONGEST_S)
-            self._inside += 1
+            self._inside[me] = deep + 1
 
     def leave(self) -> None:
         """Keep them waiting no longer."""
+        me = threading.get_ident()
         with self._lock:
-            self._inside -= 1
-            if self._forks:
+            if self._inside[me] == 1:
+                del self._inside[me]
+            else:
+                self._inside[me] -= 1
+            if self._forking:
                 self._changed.notify_all()
 
     def __enter__(self) -> None:
@@ -54,12 +64,12 @@ class ForkGate:
 
     def _close(self) -> None:
         with self._lock:
-            self._forks += 1
+            self._forking.add(threading.get_ident())
             self._changed.wait_for(lambda: not self._inside, _LONGEST_S)
 
     def _open(self) -> None:
         with self._lock:
-            self._forks -= 1
+            self._forking.discard(threading.get_ident())
             self._changed.notify_all()
 
 
