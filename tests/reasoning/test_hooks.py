@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from civitas import (
     ACCESS_REQUESTED,
     Action,
     ApprovalRequest,
+    Budget,
     CallbackApprover,
     Conversation,
     DefinitionError,
+    DualActAgent,
+    DualActConfig,
     HookError,
     ModelReply,
     NativeSpace,
@@ -24,6 +28,7 @@ from civitas import (
     ScriptedModel,
 )
 from reasoning.answers import Answers
+from standing_clock import StandingClock
 
 TYPES = [
     "pre_reply",
@@ -239,6 +244,56 @@ def test_any_other_hook_that_fails_ends_the_reply_and_says_which(type: str, faul
         assert reply.text == "3"
     thinker.clear_hooks()
     assert thinker.reply_sync("again").stop_reason == "done"
+
+
+@pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_observe", "post_observe"}))
+def test_a_hook_that_takes_longer_than_there_is_time_ends_the_reply(type: str) -> None:
+    cancelled = []
+
+    async def slow(_: Any, kwargs: dict[str, Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(kwargs)
+            raise
+
+    budget = Budget(seconds=0.2, clock=StandingClock())
+    thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3", "fine", budget=budget)
+    thinker.register_hook(type, "slow", slow)
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, reply.error, len(cancelled)) == ("deadline", None, 1)
+    if "acting" not in type:
+        assert reply.detail == (
+            f"agent 'thinker': the time was over before the {type} hook 'slow' had ended"
+        )
+    if type == "post_reply":
+        assert reply.text == "3"
+    thinker.clear_hooks()
+    assert thinker.reply_sync("again").stop_reason == "done"
+
+
+def test_a_slow_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None:
+    async def slow(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    def budget() -> Budget:
+        return Budget(seconds=0.2, clock=StandingClock())
+
+    def pair() -> DualActAgent:
+        decision = {"action": "TERMINATE", "new_instruction": "", "reasoning": "Done."}
+        human = ReActAgent("H", ScriptedModel([json.dumps(decision)]))
+        return DualActAgent(DualActConfig(human, agent("3")), id="pair", budget=budget())
+
+    for type in ("pre_reply", "pre_reasoning", "post_reasoning", "post_reply"):
+        both = pair()
+        both.register_hook(type, "slow", slow)
+        reply = both.reply_sync("go")
+        assert (reply.stop_reason, reply.error) == ("deadline", None)
+        assert f"agent 'pair': the time was over before the {type} hook 'slow'" in reply.detail
+    talk = Conversation([agent("3")], max_turns=1, budget=budget())
+    talk.register_hook("post_reply", "slow", slow)
+    reply = talk.reply_sync("go")
+    assert (reply.stop_reason, reply.text) == ("deadline", "3")
 
 
 @pytest.mark.parametrize("type", ("pre_observe", "post_observe"))

@@ -15,13 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from civitas.action import action
 from civitas.agent import CURRENT, Agent, Handling, leads_to
-from civitas.errors import HookError, HopLimitExceeded, MailboxFull, ModelError
+from civitas.errors import (
+    DeadlineExceeded,
+    HookError,
+    HopLimitExceeded,
+    MailboxFull,
+    ModelError,
+)
 from civitas.models.protocol import Usage
 from civitas.reasoning.asked import Asked, checked_content
 from civitas.reasoning.hooks import Hooked, expect
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import cut, json_text, readable
-from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
+from civitas.reasoning.reply import ANSWERED, GIVEN, Reply, StopReason
 from civitas.reasoning.turns import Turns
 from civitas.reasoning.watched import Watched
 
@@ -476,28 +482,33 @@ class ConversationalAgent(Hooked, Watched, Agent):
             "run_id": asked.run_id,
         }
         reply: Any = None
+        budget = getattr(self, "budget", None)
         try:
-            kwargs = await hooks.run(
-                "pre_reply", self, kwargs, lambda made: _check_asked(made, asked)
-            )
+            try:
+                kwargs = await hooks.run(
+                    "pre_reply", self, kwargs, lambda made: _check_asked(made, asked), budget
+                )
+            except DeadlineExceeded as error:
+                return _ended(None, asked, "deadline", str(error))
             asked.content = checked_content(kwargs["text"], "reply")
             asked.schema = kwargs["schema"]
             reply = await self._respond(asked)
             if not hooks.has("post_reply"):
                 return reply  # type: ignore[no-any-return]
-            made = await hooks.run(
-                "post_reply",
-                self,
-                {**kwargs, "reply": reply},
-                lambda made: expect(made["reply"], Reply),
-            )
+            try:
+                made = await hooks.run(
+                    "post_reply",
+                    self,
+                    {**kwargs, "reply": reply},
+                    lambda made: expect(made["reply"], Reply),
+                    budget,
+                )
+            except DeadlineExceeded as error:
+                return _ended(reply, asked, "deadline", str(error))
             return made["reply"]  # type: ignore[no-any-return]
         except HookError as error:
             logger.exception("a hook of agent %r failed", self.id)
-            detail = str(error)
-            if isinstance(reply, Reply):
-                return replace(reply, stop_reason="error", detail=detail, error=error)
-            return Reply("", "", [], [], Usage(), "error", detail, error, asked.run_id)
+            return _ended(reply, asked, "error", str(error), error)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         """What a hook made of a message, as it is remembered.
@@ -523,6 +534,15 @@ class ConversationalAgent(Hooked, Watched, Agent):
         await self._remember(item)
         with _observing(None):
             await hooks.run("post_observe", self, {"message": item})
+
+
+def _ended(
+    reply: Any, asked: Asked, reason: StopReason, detail: str, error: BaseException | None = None
+) -> Reply:
+    """What is replied when a hook ended it: what there is of a reply, with this reason."""
+    if isinstance(reply, Reply):
+        return replace(reply, stop_reason=reason, detail=detail, error=error)
+    return Reply("", "", [], [], Usage(), reason, detail, error, asked.run_id)
 
 
 def _check_asked(made: dict[str, Any], asked: Asked) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from civitas.errors import DefinitionError, HookError
+from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
 
 __all__ = [
     "HOOK_TYPES",
@@ -83,6 +87,7 @@ class Hooks:
         agent: Any,
         kwargs: dict[str, Any],
         check: Callable[[dict[str, Any]], object] | None = None,
+        budget: Budget | None = None,
     ) -> dict[str, Any]:
         """Call those of a type, one after the other, and give what they made of the arguments.
 
@@ -91,19 +96,33 @@ class Hooks:
             agent: whose they are
             kwargs: what they may change
             check: raises if what one made of them will not do
+            budget: whose seconds an async one is given
 
         Raises:
+            DeadlineExceeded: the seconds were over before an async one had ended; it is cancelled
             HookError: one raised, or returned neither a dict nor None, or what will not do
         """
+        limit: asyncio.Timeout | None
         for name, fn in self._by_type.get(type, {}).items():
+            limit = None
             try:
                 # A copy: only what it returns counts, so that one which fails has changed nothing.
                 result: Any = fn(agent, dict(kwargs))
                 if result is None:
                     continue
                 if inspect.isawaitable(result):
-                    result = await result
+                    if budget is None:
+                        result = await result
+                    else:
+                        limit = asyncio.timeout(budget.remaining_seconds())
+                        async with limit:
+                            result = await result
             except Exception as error:
+                if limit is not None and limit.expired():
+                    raise DeadlineExceeded(
+                        f"agent {str(agent.id)!r}: the time was over before the {type} hook "
+                        f"{name!r} had ended"
+                    ) from error
                 told = f"{error.__class__.__name__}: {error}"
                 raise HookError(str(agent.id), type, name, told) from error
             if result is None:
@@ -182,10 +201,11 @@ class Hooked:
     def register_hook(self, type: str, name: str, fn: Hook) -> None:
         """Have a function called before or after what the agent does.
 
-        It is called as `fn(agent, kwargs)`, and may be async; a plain one is called on the event
-        loop and must be short. The dict that it returns is merged into `kwargs`, for the next hook
-        and for what is done; None changes nothing. Hooks are called in the order in which they
-        were registered; one of a name that is there takes its place.
+        It is called as `fn(agent, kwargs)`, and may be async: then a deadline of the reply ends it.
+        A plain one is called on the event loop and must be short. The dict that it returns is
+        merged into `kwargs`, for the next hook and for what is done; None changes nothing. Hooks
+        are called in the order in which they were registered; one of a name that is there takes
+        its place.
 
         ==================  ==================================================================
         type                `kwargs`, of which those in capitals may be changed

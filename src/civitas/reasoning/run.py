@@ -390,9 +390,12 @@ class Run:
                     agent,
                     about,
                     lambda made: expect_messages(made["messages"], prompt),
+                    agent.budget,
                 )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
+            except DeadlineExceeded as error:
+                raise _Stop.at_limit(error) from error
             prompt = about["messages"]
         try:
             given = await self._answer(prompt)
@@ -415,9 +418,12 @@ class Run:
                     agent,
                     about,
                     lambda made: expect_answer(made["answer"], given),
+                    agent.budget,
                 )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
+            except DeadlineExceeded as error:
+                raise _Stop.at_limit(error) from error
             return about["answer"]
         return given
 

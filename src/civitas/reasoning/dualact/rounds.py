@@ -442,7 +442,9 @@ class Rounds:
         if hooks is None:
             return about
         try:
-            return await hooks.run(type, self.agent, about, check)
+            return await hooks.run(type, self.agent, about, check, self.agent.budget)
+        except DeadlineExceeded as error:
+            raise _Stop("deadline", str(error)) from error
         except HookError as error:
             logger.exception("a hook of agent %r failed", self.agent.id)
             raise _Stop("error", str(error), error) from error
