@@ -296,6 +296,48 @@ def test_a_slow_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None
     assert (reply.stop_reason, reply.text) == ("deadline", "3")
 
 
+def test_a_hook_after_a_deadline_can_note_it() -> None:
+    """Whoever records how replies end, or saves a state, must not be cut off by what they note."""
+    clock = StandingClock()
+    noted: list[Any] = []
+
+    async def late(over: bool) -> None:
+        """Be late."""
+        if over:
+            clock.over()
+        await asyncio.Event().wait()
+
+    async def note(agent: Any, kwargs: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        await asyncio.to_thread(noted.append, (agent.id, kwargs))
+
+    def worker(over: bool) -> ReActAgent:
+        return agent({"name": "late", "args": {"over": over}}, actions=[late])
+
+    alone = worker(over=False)
+    alone.budget = Budget(seconds=0.2)
+    alone.register_hook("post_reply", "note", note)
+    assert alone.reply_sync("go").stop_reason == "deadline"
+    ((id, kwargs),) = noted
+    assert (id, kwargs["reply"].stop_reason) == ("thinker", "deadline")
+
+    noted.clear()
+    both = DualActAgent(
+        DualActConfig(ReActAgent("H", ScriptedModel([])), worker(over=True), first="reactive"),
+        id="pair",
+        budget=Budget(seconds=0.2, clock=clock),
+    )
+    both.register_hook("post_acting", "note", note)
+    both.register_hook("post_reply", "note", note)
+    reply = both.reply_sync("go")
+    assert reply.stop_reason == "deadline"
+    assert "hook" not in reply.detail
+    assert [sorted(kwargs) for _, kwargs in noted] == [
+        ["conclusion", "instruction", "loop"],
+        ["reply", "run_id", "schema", "text", "thread"],
+    ]
+
+
 @pytest.mark.parametrize("type", ("pre_observe", "post_observe"))
 def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
     thinker = agent()

@@ -32,6 +32,9 @@ HOOK_TYPES: Final = tuple(
 )
 """Where hooks may be registered."""
 
+_OVER_S: Final = 0.05
+"""With less than this left, the time is over: what ended at its deadline may have ended before."""
+
 Hook: TypeAlias = Callable[
     [Any, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
 ]
@@ -96,7 +99,8 @@ class Hooks:
             agent: whose they are
             kwargs: what they may change
             check: raises if what one made of them will not do
-            budget: whose seconds an async one is given
+            budget: whose seconds an async one is given; but a `post_` one that begins when they
+                are over is what notes that, and has as long as it takes
 
         Raises:
             DeadlineExceeded: the seconds were over before an async one had ended; it is cancelled
@@ -111,12 +115,9 @@ class Hooks:
                 if result is None:
                     continue
                 if inspect.isawaitable(result):
-                    if budget is None:
+                    limit = asyncio.timeout(_seconds(type, budget))
+                    async with limit:
                         result = await result
-                    else:
-                        limit = asyncio.timeout(budget.remaining_seconds())
-                        async with limit:
-                            result = await result
             except Exception as error:
                 if limit is not None and limit.expired():
                     raise DeadlineExceeded(
@@ -137,6 +138,12 @@ class Hooks:
                 except Exception as error:
                     raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
+
+
+def _seconds(type: str, budget: Budget | None) -> float | None:
+    """How long a hook may take; None if as long as it does."""
+    left = None if budget is None else budget.remaining_seconds()
+    return None if left is not None and left < _OVER_S and type.startswith("post_") else left
 
 
 def expect(value: object, kind: type) -> None:
@@ -201,11 +208,11 @@ class Hooked:
     def register_hook(self, type: str, name: str, fn: Hook) -> None:
         """Have a function called before or after what the agent does.
 
-        It is called as `fn(agent, kwargs)`, and may be async: then a deadline of the reply ends it.
-        A plain one is called on the event loop and must be short. The dict that it returns is
-        merged into `kwargs`, for the next hook and for what is done; None changes nothing. Hooks
-        are called in the order in which they were registered; one of a name that is there takes
-        its place.
+        It is called as `fn(agent, kwargs)`, and may be async: then a deadline of the reply ends it,
+        but for a `post_` hook that begins after the deadline, such as to note it. A plain one is
+        called on the event loop and must be short. The dict that it returns is merged into
+        `kwargs`, for the next hook and for what is done; None changes nothing. Hooks are called in
+        the order in which they were registered; one of a name that is there takes its place.
 
         ==================  ==================================================================
         type                `kwargs`, of which those in capitals may be changed
