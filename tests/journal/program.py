@@ -217,7 +217,8 @@ def do(job: dict[str, Any]) -> None:
     (folder / "reply.json").write_text(json.dumps(said))
 
 
-def main() -> None:
+def main(do: Callable[[dict[str, Any]], None]) -> None:
+    """Do each job of standard input in a process of its own, and tell how that ended."""
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()
@@ -235,4 +236,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(do)

@@ -7,16 +7,26 @@ import concurrent.futures
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from civitas.errors import TooManyThreads
 from civitas.journal.file import JournalFile, Place
+from civitas.journal.follow import Watched
 from civitas.threads import WORKERS
 
-if TYPE_CHECKING:
-    from civitas.journal.open_run import OpenRun
-
 __all__ = ["Batch", "Commits", "until"]
+
+
+class Run(Protocol):
+    """What a commit needs to know of a run, and tells it."""
+
+    number: int
+    place: Place
+    stored_state: str | None
+
+    def wrote(self, failure: BaseException | None) -> None:
+        """Say that a batch was written, or why it was not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +36,13 @@ class Batch:
     Attributes:
         run: the run
         entries: of each, the path, the kind, and the data as JSON text
+        kept: values that they name, by their hashes
         state: how the run stands then
     """
 
-    run: OpenRun
+    run: Run
     entries: list[tuple[str, str, str]]
+    kept: dict[str, bytes]
     state: str | None
 
 
@@ -43,7 +55,8 @@ class Commits:
     """
 
     def __init__(self, file: JournalFile, waits: bool) -> None:
-        self._file = file
+        self.file = file
+        self.watched = Watched()
         self._waits = waits
         self.reset()
 
@@ -107,15 +120,16 @@ class Commits:
         """
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self._file.name} is being written")
+            raise BlockingIOError(f"{self.file.name} is being written")
         failure: BaseException | None = None
         try:
             places: dict[int, Place] = {}
-            with self._file.writing(wait) as db:
+            with self.file.writing(wait) as db:
                 for batch in batches:
                     run, state = batch.run, batch.state
+                    self.file.write_kept(db, batch.kept)
                     place = places.get(run.number, run.place)
-                    places[run.number] = self._file.write(db, run.number, place, batch.entries)
+                    places[run.number] = self.file.write(db, run.number, place, batch.entries)
                     if state != run.stored_state:
                         db.execute(
                             "UPDATE runs SET state = ? WHERE number = ?", (state, run.number)
@@ -123,6 +137,7 @@ class Commits:
             for batch in batches:
                 batch.run.place = places[batch.run.number]
                 batch.run.stored_state = batch.state
+            self.watched.call()
         except BlockingIOError:
             batches = ()  # it is still to be written
             raise

@@ -136,6 +136,10 @@ class Acts:
                 act.set_args(past.args)
                 results[place] = {"tool_executed": False, "error": _SKIPPED}
                 self.skipped.append(place)
+            elif past.state == "done":
+                act.set_args(past.args)
+                results[place] = {"tool_executed": True, "result": past.decided}
+                self.skipped.append(place)
             elif past.state == "started" and not past.idempotent:
                 doubted.append(f'"{act.call.name}" {cut(json_text(past.args), 200)}')
             elif past.state:

@@ -30,7 +30,7 @@ class CallPast:
         permitted: in which iteration what was permitted: its fingerprint
     """
 
-    __slots__ = ("args", "idempotent", "permitted", "state", "step")
+    __slots__ = ("args", "decided", "idempotent", "permitted", "state", "step")
 
     def __init__(self) -> None:
         self.state = ""
@@ -38,6 +38,7 @@ class CallPast:
         self.idempotent = False
         self.step: Step | None = None
         self.permitted: tuple[int, str] | None = None
+        self.decided: Any = None
 
 
 class Past:
@@ -141,7 +142,7 @@ class Past:
 
     def _started(self, data: dict[str, Any]) -> None:
         call = self._call(data)
-        call.state, call.args, call.idempotent = "started", data["args"], data["idempotent"]
+        call.state, call.args, call.idempotent = "started", data["args"], not data["asks"]
 
     def _ended(self, data: dict[str, Any]) -> None:
         call = self._call(data)
@@ -151,7 +152,8 @@ class Past:
         )
 
     def _decided(self, data: dict[str, Any]) -> None:
-        self._call(data).state = "repeat" if data["repeat"] else "skip"
+        call = self._call({"call": int(data["key"].rpartition(".")[2])})
+        call.state, call.decided = data["decision"], data.get("value")
 
     def _turned(self, data: dict[str, Any]) -> None:
         self.iteration = data["iteration"]

@@ -131,12 +131,13 @@ class Recording:
         """Note that a call is executed."""
         assert call.action is not None
         data = {
+            "key": f"{iteration}.{place}",
             "iteration": iteration,
             "call": place,
             "id": call.id,
             "action": call.name,
             "args": call.args,
-            "idempotent": call.action.idempotent is True,
+            "asks": call.action.idempotent is not True,
         }
         self._note("started", data)
 
@@ -145,6 +146,7 @@ class Recording:
     ) -> None:
         """Note what came of a call."""
         data = {
+            "key": f"{iteration}.{place}",
             "iteration": iteration,
             "call": place,
             "id": call.id,
@@ -362,16 +364,16 @@ def _add(memory: Memory, message: dict[str, Any], run: str, number: int) -> None
 # -- what was recorded -----------------------------------------------------------------------------
 
 
-def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
+def replayed(part: Any) -> Reply:
     """The reply that a run ended with.
 
     Raises:
         StateError: it has not ended
     """
-    past = Past(run_id, [entry for entry in entries if not entry.path])
+    past = Past(part.run_id, part.past)
     if past.over is None:
         raise StateError(
-            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
     return past.reply(past.over["value"])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.budget.bill import Bill
 from civitas.errors import JournalError, StateError
-from civitas.journal import Entry, Record
+from civitas.journal import Record
 from civitas.journal.marks import Marks
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import Spending, charge
@@ -412,15 +412,15 @@ def program_of(conversation: Conversation) -> dict[str, Any]:
     )
 
 
-def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
+def replayed(part: Any) -> Reply:
     """The reply that a run ended with.
 
     Raises:
         StateError: it has not ended
     """
-    past = ConversationPast(run_id, [entry for entry in entries if not entry.path])
+    past = ConversationPast(part.run_id, part.past)
     if past.over is None:
         raise StateError(
-            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
     return past.reply()

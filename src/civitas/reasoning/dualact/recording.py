@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import JournalError, StateError
-from civitas.journal import Entry, Record
+from civitas.journal import Record
 from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
@@ -249,22 +249,21 @@ async def recall(agent: DualActAgent, record: Record) -> None:
             await member._recall(record.part(entry.data["part"]))
 
 
-def replayed(run_id: str, entries: Sequence[Entry]) -> DualActReply:
+def replayed(part: Any) -> DualActReply:
     """The reply that a run ended with.
 
     Raises:
         StateError: it has not ended
     """
     over = None
-    for entry in entries:
-        if not entry.path:
-            over = entry.data if entry.kind == "over" else None
+    for entry in part.past:
+        over = entry.data if entry.kind == "over" else None
     if over is None:
         raise StateError(
-            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
     progress = Progress.of_json(over["progress"])
-    progress.run_id = run_id
+    progress.run_id = part.run_id
     return progress.reply([], None)
 
 

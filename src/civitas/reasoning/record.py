@@ -1,0 +1,594 @@
+"""The record of a run: its state, and the steps from one state to the next.
+
+Every orchestrator (the loop, a dual act, a conversation, one of your own) is a state, which is a
+dataclass, and steps. It saves its state between two turns, and wraps in `step` whatever must not be
+done twice. A run that goes on begins with its last state and walks the turn that was under way
+again: a step that has ended gives its recorded result and calls nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import MISSING, dataclass, field, fields
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+
+from civitas.errors import InDoubt, JournalError, StateError
+from civitas.reasoning.jsonform import as_json
+
+if TYPE_CHECKING:
+    from civitas.journal import Entry, Journal, Part
+
+__all__ = ["APPENDED", "NULL_STEP", "Codec", "NullRecord", "Past", "Record", "Step", "recorded"]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+Outcome = Literal["repeat", "ask"]
+APPENDED: Final = {"civitas": "appended"}
+"""The metadata of a state's field that is a list which only grows: each item is recorded once. As
+in `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
+
+
+class Codec(NamedTuple):
+    """How a result is written as JSON data and read back, where its type alone does not say it."""
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class Past:
+    """What was recorded of a step before.
+
+    Attributes:
+        key: the step's key
+        state: how far it had come: `permitted`, `started`, `ended` or `failed`
+        about: what the orchestrator said of it
+        args: the arguments with which it began
+        asks: whether a person decides, where it had begun and not ended
+        result: what it gave, as JSON data
+        error: why it failed
+        part: the name of the part of the run that records it, or None
+        permitted: the fingerprint of what was permitted, or None
+        decision: what a person decided: `repeat`, `skip` or `done`; None if nothing
+        value: the result that a person told, where the decision is `done`
+        kept: the hash of the result, where that is bytes
+    """
+
+    key: str
+    state: str = ""
+    about: dict[str, Any] = field(default_factory=dict)
+    args: Any = None
+    asks: bool = False
+    result: Any = None
+    error: str = ""
+    part: str | None = None
+    permitted: str | None = None
+    decision: str | None = None
+    value: Any = None
+    kept: str | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it had begun and not ended, and somebody has still to decide."""
+        return self.state == "started" and self.asks and self.decision is None
+
+
+class Step:
+    """What a step's call is given, to say how far it is.
+
+    Attributes:
+        args: the arguments with which it had begun before the process died, which hold; else None
+    """
+
+    __slots__ = ("_begun", "_charged", "_key", "_note", "_record", "args", "past")
+
+    def __init__(self, record: Record[Any], key: str, note: dict[str, Any], past: Past) -> None:
+        self._record = record
+        self._key = key
+        self._note = note
+        self._charged: Callable[[], Mapping[str, Any]] | None = None
+        self._begun = False
+        self.past = past
+        self.args: Any = past.args if past.state == "started" else None
+
+    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether this is permitted: asks once, or gives what was recorded.
+
+        Args:
+            fingerprint: what exactly is asked for
+            ask: asks a person, or a rule
+        """
+        if self.past.permitted == fingerprint:
+            return True
+        if not await ask():
+            return False
+        record = self._record
+        record._write("permitted", {"key": self._key, "fingerprint": fingerprint})
+        await record.commit()
+        return True
+
+    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+        """Say that the effect begins now; returns when that is in the file.
+
+        Called after hooks, permission and reservation: what waits for a person is never in doubt.
+
+        Args:
+            args: the arguments of the effect, as JSON data
+            reserved: what it may spend at most, which counts if no more is heard of it
+
+        Raises:
+            JournalError: it cannot be written; the effect must not begin
+        """
+        data = dict(self._note)
+        if args is not None:
+            data["args"] = args
+        if reserved is not None:
+            data["reserved"] = dict(reserved)
+        self._begun = True
+        record = self._record
+        record._write("started", data)
+        if record._open > 1:
+            await asyncio.sleep(0)  # the steps beside it begin now too: one commit is for all
+        await record.commit()
+
+    def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
+        """Say what tells, when the step is over, what it has spent."""
+        self._charged = charged
+
+    def _end(self, kind: str, data: dict[str, Any]) -> None:
+        """Note how it ended, with what it is about unless its start says it."""
+        made: dict[str, Any] = {"key": self._key} if self._begun else dict(self._note)
+        if self._charged is not None:
+            made["charged"] = dict(self._charged())
+        self._record._write(kind, made | data)
+
+
+class Record(Generic[S]):
+    """One agent's part of a run that is recorded. One task writes it, and those that it starts.
+
+    Attributes:
+        state: the last state that was saved, or None
+        begun: what the part began with, or None if it is new
+        over: why it ended, if it did and nothing came after it
+        heard: what was heard since the last state, in order
+    """
+
+    def __init__(self, part: Part, kind: type[S]) -> None:
+        self._part = part
+        self._kind = kind
+        self._steps: dict[str, Past] = {}
+        self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
+        self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
+        self._then: list[Callable[[], None]] = []  # what the next commit makes true
+        self._open = 0  # steps under way
+        self.begun: dict[str, Any] | None = None
+        self.over: dict[str, Any] | None = None
+        self.heard: list[Any] = []
+        state: dict[str, Any] | None = None
+        for entry in part.past:
+            self.over = None
+            try:
+                state = self._take(entry, state)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StateError(
+                    f"run {part.run_id!r}: entry {entry.sequence} ({entry.kind}) is not one that "
+                    f"this civitas writes: {type(error).__name__}: {error}"
+                ) from error
+        self.state: S | None = None if state is None else self._read_state(state)
+
+    # -- what was recorded -------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._part.run_id
+
+    @property
+    def key(self) -> str:
+        """What tells this part from all others, of this run and others, in whatever journal."""
+        return self._part.key
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was recorded of it before."""
+        return self.begun is None
+
+    def past(self, prefix: str = "") -> list[Past]:
+        """What was recorded of the steps whose keys begin so, in the order in which they began."""
+        return [past for key, past in self._steps.items() if key.startswith(prefix)]
+
+    def entries(self) -> list[Entry]:
+        """What was recorded before, entry by entry."""
+        return self._part.past
+
+    def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
+        kind, data = entry.kind, entry.data
+        if kind == "state":
+            made: dict[str, Any] = {**(state or {}), **data["state"]}
+            for name, items in data["appended"].items():
+                kept = (state or {}).get(name)
+                made[name] = items if kept is None else [*kept, *items]
+            self.heard = []
+            return made
+        if kind == "begun":
+            self.begun = data
+        elif kind == "heard":
+            self.heard.append(data)
+        elif kind == "over":
+            self.over = data
+        elif kind in ("started", "ended", "failed", "permitted", "decided"):
+            self._take_step(kind, data)
+        return state
+
+    def _take_step(self, kind: str, data: dict[str, Any]) -> None:
+        key = data["key"]
+        past = self._steps.setdefault(key, Past(key))
+        if kind == "permitted":
+            past.permitted = data["fingerprint"]
+            past.state = past.state or kind
+            return
+        if kind == "decided":
+            past.decision, past.value = data["decision"], data.get("value")
+            return
+        past.state = kind
+        past.about = data.get("about", past.about)
+        past.part = data.get("part", past.part)
+        if kind == "started":
+            past.args, past.asks = data.get("args"), data.get("asks", False)
+            past.decision = None
+        elif kind == "ended":
+            past.result, past.kept = data.get("result"), data.get("kept")
+        else:
+            past.error = data["error"]
+
+    def _read_state(self, data: dict[str, Any]) -> S:
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            # Fields that an older program did not have are as they begin.
+            known = {each.name for each in fields(cast(Any, self._kind))}
+            made: S = TypeAdapter(self._kind).validate_python(
+                {name: value for name, value in data.items() if name in known}
+            )
+        except ValidationError as error:
+            raise StateError(
+                f"run {self.run_id!r}: its state is no {self._kind.__name__}: {error}"
+            ) from error
+        for name in self._lists:
+            self._written[name] = len(getattr(made, name))
+        return made
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def begin(self, **about: Any) -> None:
+        """Note what the part begins with."""
+        self.begun = about
+        self._write("begun", about)
+
+    async def step(
+        self,
+        key: str,
+        call: Callable[[Step], Awaitable[T]],
+        *,
+        of: type[T] | Codec | None = None,
+        outcome: Outcome = "repeat",
+        part: str | None = None,
+        decided: Callable[[Past], T] | None = None,
+        **about: Any,
+    ) -> T:
+        """Do something once: gives what was recorded of it, or calls and records that.
+
+        A call that raises is recorded as failed, and called again when the run goes on. One that
+        was cancelled has no end.
+
+        Args:
+            key: what the step is called: the same when the run goes on, and no other's
+            call: does it; it is given a `Step`, by which it says when the effect begins
+            of: the type of the result, where that is no JSON data
+            outcome: what becomes of it where it had begun and not ended: `repeat` calls it again;
+                `ask` leaves that to a person
+            part: the name of the part of the run in which an agent records it; then the result is
+                read from there
+            decided: makes the result of a person's decision `skip` or `done`; without it `done`
+                gives the value, and `skip` raises InDoubt
+            **about: what to record of it besides, as JSON data; `action` names it to a person
+
+        Raises:
+            InDoubt: it had begun and not ended, and nobody has decided
+            JournalError: it cannot be written
+            Exception: what the call raises
+        """
+        past = self._steps.get(key) or Past(key)
+        if past.state == "ended":
+            return cast(T, self._result(past, of))
+        note: dict[str, Any] = {"key": key}
+        if about:
+            note["about"] = about
+        if part is not None:
+            note["part"] = part
+        if outcome == "ask":
+            note["asks"] = True
+        step = Step(self, key, note, past)
+        if past.state == "started" and past.asks and past.decision != "repeat":
+            made = self._decided(past, decided, of)
+            step._end("ended", {"result": _dumped(made, of), "decided": past.decision})
+            return made
+        self._open += 1
+        try:
+            result = await call(step)
+        except JournalError:
+            raise
+        except Exception as error:
+            step._end("failed", {"error": f"{type(error).__name__}: {error}"})
+            raise
+        except asyncio.CancelledError:
+            if step._begun and outcome == "repeat":
+                step._end("failed", {"error": "cancelled"})  # what it cost is known
+            raise
+        finally:
+            self._open -= 1
+        self._end(step, result, of, part)
+        if self._open:
+            await self.commit()  # before those beside it have ended
+        return result
+
+    def _end(self, step: Step, result: Any, of: Any, part: str | None) -> None:
+        if part is not None:
+            step._end("ended", {})
+        elif isinstance(result, bytes):
+            step._end("ended", {"kept": self.keep(result)})
+        else:
+            step._end("ended", {"result": _dumped(result, of)})
+
+    def cut_off(self, key: str, result: Any, **about: Any) -> None:
+        """Note the end of a step that this run itself has cut off."""
+        self._write("ended", {"key": key, "about": about, "result": as_json(result)})
+
+    def _result(self, past: Past, of: Any) -> Any:
+        if past.part is not None:
+            return _reply_of(self._part.part(past.part))
+        if isinstance(of, Codec):
+            return of.load(past.result)
+        if past.kept is not None:
+            return self._part.kept(past.kept)
+        if of is None or of is Any:
+            return past.result
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(of).validate_python(past.result)
+
+    def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
+        if past.decision is None:
+            raise InDoubt(
+                f"step {past.key!r} of run {self.run_id!r} was running when the process died, and "
+                f"its outcome is unknown: decide by journal.decide({self.run_id!r}, …)"
+            )
+        if decided is not None:
+            return decided(past)
+        if past.decision == "skip":
+            raise InDoubt(f"step {past.key!r} of run {self.run_id!r} is skipped by a decision")
+        return cast(T, _loaded(past.value, of))
+
+    def hear(self, data: Any) -> None:
+        """Note something that came from outside, which belongs to the next state."""
+        self._write("heard", data)
+
+    def save(self, state: S) -> None:
+        """Note the state between two turns. Lists that only grow are recorded item by item."""
+        scalars: dict[str, Any] = {}
+        grown: dict[str, Any] = {}
+        for each in fields(cast(Any, state)):
+            value = getattr(state, each.name)
+            if each.name not in self._written:
+                scalars[each.name] = as_json(value)
+            elif len(value) > self._written[each.name]:
+                grown[each.name] = [as_json(item) for item in value[self._written[each.name] :]]
+                self._written[each.name] = len(value)
+        self._write("state", {"state": scalars, "appended": grown})
+
+    def then(self, done: Callable[[], None]) -> None:
+        """Call something once what was noted until now is in the file."""
+        self._then.append(done)
+
+    async def commit(self) -> None:
+        """Write what was noted. When this returns, it is in the file.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        then, self._then = self._then, []
+        try:
+            await self._part.commit()
+        except asyncio.CancelledError:
+            if not self._part.broken:
+                _call_all(then)
+            raise
+        _call_all(then)
+
+    def part(self, name: str) -> Part:
+        """The part of the run in which somebody who works for this one records."""
+        return self._part.part(name)
+
+    def keep(self, data: bytes) -> str:
+        """Store a value once, by its sha256; 1 MiB or more becomes a file beside the journal."""
+        return self._part.keep(data)
+
+    async def end(self, reason: str, **about: Any) -> None:
+        """Write down why it ended.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        self._note_end(reason, about)
+        await self.commit()
+
+    def end_now(self, reason: str, **about: Any) -> None:
+        """The same, for where nothing can be awaited: the thread waits."""
+        self._note_end(reason, about)
+        then, self._then = self._then, []
+        self._part.commit_now()
+        _call_all(then)
+
+    def _note_end(self, reason: str, about: dict[str, Any]) -> None:
+        self.over = {"reason": reason, **as_json(about)}
+        self._write("over", self.over)
+        if not self._part.path:
+            self._part.end(reason)
+
+    def _write(self, kind: str, data: Any) -> None:
+        self._part.note(kind, data)
+
+
+class _NullStep(Step):
+    """The step of a run that nobody records."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.past = Past("")
+        self.args = None
+
+    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[bool]]) -> bool:
+        return await ask()
+
+    async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
+        return None
+
+    def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
+        return None
+
+
+NULL_STEP: Final = _NullStep()
+
+
+class NullRecord(Record[S]):
+    """The record of a run that nobody records: steps are called, and nothing is kept."""
+
+    def __init__(self) -> None:
+        self.state = None
+        self.begun = None
+        self.over = None
+        self.heard = []
+
+    @property
+    def key(self) -> str:
+        """Nothing."""
+        return ""
+
+    def past(self, prefix: str = "") -> list[Past]:
+        """Nothing."""
+        return []
+
+    def begin(self, **about: Any) -> None:
+        """Nothing is noted."""
+
+    async def step(self, key: str, call: Callable[[Step], Awaitable[T]], **options: Any) -> T:
+        """Call."""
+        return await call(NULL_STEP)
+
+    def cut_off(self, key: str, result: Any, **about: Any) -> None:
+        """Nothing is noted."""
+
+    def hear(self, data: Any) -> None:
+        """Nothing is noted."""
+
+    def save(self, state: S) -> None:
+        """Nothing is noted."""
+
+    def keep(self, data: bytes) -> str:
+        """The hash alone: nothing is stored."""
+        return sha256(data).hexdigest()
+
+    def then(self, done: Callable[[], None]) -> None:
+        """At once: there is nothing to wait for."""
+        done()
+
+    async def commit(self) -> None:
+        """There is nothing to write."""
+
+    async def end(self, reason: str, **about: Any) -> None:
+        """Nothing is noted."""
+
+    def end_now(self, reason: str, **about: Any) -> None:
+        """Nothing is noted."""
+
+
+@asynccontextmanager
+async def recorded(
+    journal: Journal | None,
+    run_id: str,
+    kind: str,
+    agent: str,
+    state: type[S],
+    *,
+    task: str = "",
+    program: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Record[S]]:
+    """The record of a run of one's own orchestrator: begun, or gone on with.
+
+    Args:
+        journal: where; None records nothing
+        run_id: the run's id
+        kind: the name of the orchestrator
+        agent: the id of who runs it
+        state: the dataclass that its state is, with a default for each field
+        task: what it is to do, as people see it in `civitas runs`
+        program: what must be the same for a program to go on with the run, as JSON data by name
+
+    Raises:
+        RunHeld: somebody works on the run
+        RunMismatch: another program began it
+        JournalError: the journal cannot be used, or is damaged
+    """
+    if journal is None:
+        yield NullRecord()
+        return
+    from civitas.reasoning.fingerprint import check, check_kind, fingerprint
+
+    for each in fields(cast(Any, state)):
+        if each.default is MISSING and each.default_factory is MISSING:
+            raise StateError(f"{state.__name__}.{each.name} must have a default: it begins so")
+    part = await journal.begin(run_id, kind, agent, task)
+    try:
+        record = Record(part, state)
+        now = fingerprint(**(program or {}))
+        if record.begun is not None:
+            check_kind(run_id, kind, record.begun)
+            check(run_id, agent, record.begun["fingerprint"], now)
+        if record.begun is None or record.begun["fingerprint"] is None:
+            copied = (record.begun or {}).get("copied", [])
+            record.begin(kind=kind, agent=agent, task=task, fingerprint=now, copied=copied)
+        yield record
+    finally:
+        part.close()
+
+
+def _dumped(result: Any, of: Any) -> Any:
+    if isinstance(of, Codec):
+        return of.dump(result)
+    # A long text is stored by its hash: it has no bound.
+    return result if isinstance(result, str) else as_json(result)
+
+
+def _loaded(value: Any, of: Any) -> Any:
+    if isinstance(of, Codec) or of is None:
+        return value
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(of).validate_python(value)
+
+
+def _call_all(then: list[Callable[[], None]]) -> None:
+    for each in then:
+        each()
+
+
+def _reply_of(part: Part) -> Any:
+    """The reply of the agent that recorded a part."""
+    from civitas.journal.replay import reply_of
+
+    return reply_of(part)
