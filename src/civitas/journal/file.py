@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from civitas.errors import DefinitionError, JournalError
 from civitas.journal.entry import Entry
-from civitas.sqlitefile import SQLiteFile
-from civitas.sqlitepool import SQLitePool
+from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["DURABILITY", "JournalFile"]
 
@@ -91,7 +90,11 @@ class JournalFile(SQLitePool[JournalError]):
             raise DefinitionError("a journal is a file: one in memory would survive nothing")
         settings = (f"synchronous = {DURABILITY[durability]}",)
         super().__init__(
-            file, timeout, "SELECT count(*) FROM runs, entries, budgets WHERE 0", settings
+            file,
+            timeout,
+            "SELECT count(*) FROM runs, entries, budgets WHERE 0",
+            settings,
+            may_read=True,
         )
 
     @property
