@@ -23,9 +23,7 @@ SOURCE = ROOT / "src" / "civitas"
 ORDER = (
     "errors",
     "jsonvalue",
-    "forkgate",
-    "sqlitefile",
-    "sqlitepool",
+    "sqlite",
     "message",
     "slash",
     "docstring",

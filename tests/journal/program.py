@@ -23,7 +23,7 @@ from civitas.action import action
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.dualact.progress import DualActReply
 from civitas.reasoning.reply import Reply
-from civitas.sqlitefile import SQLiteConnection
+from civitas.sqlite import SQLiteConnection
 
 RUN = "R"
 TASK = "Move the money."

@@ -18,7 +18,7 @@ from civitas import Journal, ReActAgent, ScriptedModel
 from civitas.errors import CivitasError, JournalError, NoSuchRun
 from civitas.journal.file import APPLICATION, MIGRATIONS
 from civitas.models.protocol import Call
-from civitas.sqlitefile import SQLiteFile
+from civitas.sqlite import SQLiteFile
 
 
 def run(path: Path) -> None:
@@ -163,11 +163,10 @@ def test_what_may_not_be_written_is_named_and_left() -> None:
         "os.chmod(sys.argv[1], 0o555)\n"
         "if os.getuid() == 0:\n"
         "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "for name in (path, sys.argv[1] + '/new'):\n"
-        "    try:\n"
-        "        Journal(name)\n"
-        "    except JournalError as error:\n"
-        "        print(error.path == name, error.reason)\n"
+        "try:\n"
+        "    Journal(sys.argv[1] + '/new')\n"
+        "except JournalError as error:\n"
+        "    print(error.path == sys.argv[1] + '/new', error.reason)\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -176,11 +175,8 @@ def test_what_may_not_be_written_is_named_and_left() -> None:
         assert os.listdir(folder) == ["j"]
     assert done.stderr == ""
     told = "may not be written to, where SQLite keeps files beside this one: change its permissions"
-    first, second = done.stdout.splitlines()
-    assert first.startswith("True")
-    assert told in first
-    assert second.startswith("True")
-    assert told in second
+    assert done.stdout.startswith("True")
+    assert told in done.stdout
 
 
 def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
@@ -237,4 +233,4 @@ def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) ->
     )
     with closing(sqlite3.connect(path, factory=Overtaken)) as connection:
         connection.make = lambda: Journal(path).close()
-        assert real.is_current(connection)
+        assert real.version(connection) == real.newest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -30,10 +29,6 @@ class Books(Protocol):
         """An account as it is now; None if there is none of that name."""
         ...
 
-    def is_used_here(self) -> bool:
-        """Whether this thread is in the midst of using them, so that it would wait for itself."""
-        ...
-
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
@@ -54,7 +49,7 @@ class SharedLedger(Ledger):
         now: the budget's clock
     """
 
-    __slots__ = ("_account", "_begun", "_books", "_deferred", "_name", "_now", "_working")
+    __slots__ = ("_account", "_begun", "_books", "_name", "_now", "_working")
 
     def __init__(self, account: Account, books: Books, name: str, now: Callable[[], float]) -> None:
         super().__init__()
@@ -64,7 +59,6 @@ class SharedLedger(Ledger):
         self._books = books
         self._name = name
         self._working = False  # on the account as it was just read
-        self._deferred: deque[Callable[[], object]] = deque()
         self._look()
 
     def take(self, accounts: tuple[Account, ...], amounts: Amounts, now: float) -> None:
@@ -158,10 +152,6 @@ class SharedLedger(Ledger):
 
     def _always(self, work: Callable[[], object]) -> None:
         """Do what has happened already, whether or not it can be written down."""
-        if self._books.is_used_here():
-            # The collector ends, in this thread, what settles: it is done with what comes next.
-            self._deferred.append(work)
-            return
         done = []
 
         def once() -> None:
@@ -194,19 +184,9 @@ class SharedLedger(Ledger):
             if self._working:
                 return work()  # it is read already, and will be written
             self._books.change_account(self._name, change)
-        self._do_deferred()
         return found[0]
 
-    def _do_deferred(self) -> None:
-        while self._deferred and not self._books.is_used_here():
-            try:
-                work = self._deferred.popleft()
-            except IndexError:
-                return  # another thread has done it
-            self._always(work)
-
     def _look(self) -> None:
-        self._do_deferred()
         with self._lock:
             if not self._working:
                 self._put(self._books.account(self._name))

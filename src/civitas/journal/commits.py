@@ -58,10 +58,6 @@ class Commits:
         self.file = file
         self.watched = Watched()
         self._waits = waits
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew: in a forked child the thread that drains is gone, and locks may be held."""
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows
         self._waiting: list[tuple[Batch, concurrent.futures.Future[None]]] = []

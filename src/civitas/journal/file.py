@@ -13,8 +13,7 @@ from typing import Any, Final
 from civitas.errors import DefinitionError, JournalError
 from civitas.journal.entry import Entry
 from civitas.journal.kept import FILE_BYTES, TEXT_CHARS, KeptFiles, hash_of, restored, set_aside
-from civitas.sqlitefile import SQLiteFile
-from civitas.sqlitepool import SQLitePool
+from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["DURABILITY", "JournalFile"]
 
@@ -99,7 +98,11 @@ class JournalFile(SQLitePool[JournalError]):
         settings = (f"synchronous = {DURABILITY[durability]}",)
         self._files = KeptFiles(str(file.path))
         super().__init__(
-            file, timeout, "SELECT count(*) FROM runs, entries, budgets, kept WHERE 0", settings
+            file,
+            timeout,
+            "SELECT count(*) FROM runs, entries, budgets, kept WHERE 0",
+            settings,
+            may_read=True,
         )
 
     @property

@@ -11,7 +11,6 @@ import socket
 import sqlite3
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -68,11 +67,6 @@ class Journal:
         self.durability = durability
         self._leases = Leases(self._file.path)
         self._commits = Commits(self._file, waits=durability == "power")
-        self._reset()
-        _ALL.add(self)
-
-    def _reset(self) -> None:
-        # Also in a forked child, where the locks may be held.
         # Held until a run that nobody wants any more is given back: no other finds it held.
         self._opening = threading.Lock()
         self._guard = threading.Lock()  # of the leases
@@ -230,6 +224,7 @@ class Journal:
             if not isinstance(repeat, bool):
                 raise DefinitionError(f"decide: repeat= must be True or False, got {repeat!r:.80}")
             decisions = "repeat" if repeat else "skip"
+        self._file.check()
         with self._opening:
             run = self._open(run_id)
         try:
@@ -296,10 +291,6 @@ class Journal:
         with self._file.reading() as db:
             return self._account(db, name)
 
-    def is_used_here(self) -> bool:
-        """Whether this thread is in the midst of using the file. For `Budget`."""
-        return self._file.is_used_here
-
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
@@ -343,6 +334,7 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
+        self._file.check()  # before a lock: in a forked child it may be held
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
         # Not a future of the loop: that may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
@@ -502,16 +494,3 @@ def _check_id(run_id: object) -> None:
         raise DefinitionError(
             f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
         )
-
-
-_ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for journal in list(_ALL):
-        journal._reset()
-        journal._commits.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -6,8 +6,7 @@ import os
 from typing import Final
 
 from civitas.errors import DefinitionError, MemoryFileError
-from civitas.sqlitefile import SQLiteFile
-from civitas.sqlitepool import SQLitePool
+from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
