@@ -509,6 +509,25 @@ def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
         assert terminal.leave() == 0
 
 
+def test_the_model_in_the_box_answers_a_greeting_and_does_not_go_round_in_circles(
+    folder: Path, weights: Path
+) -> None:
+    done = piped(
+        folder, "Hi\nTell me of a chatty chatty chatty chatty parrot\nbye\n", "--model", "local"
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [
+        line.partition("response  ")[2]
+        for line in done.stdout.splitlines()
+        if line.startswith("Chatty → You")
+    ]
+    assert len(answers) == 3
+    assert 1 <= len(answers[0].split()) <= 40
+    for answer in answers:
+        words = answer.lower().split()
+        assert not any(len(set(words[n : n + 6])) == 1 for n in range(len(words) - 5)), answer
+
+
 # -- history ---------------------------------------------------------------------------------------
 
 UP = "\x1b[A"

@@ -25,7 +25,7 @@ from civitas import (
     ScriptedModel,
     Usage,
 )
-from civitas.cli.entries import told
+from civitas.cli.journal.describe import told
 from journal.crash import Crashing
 from standing_clock import StandingClock
 

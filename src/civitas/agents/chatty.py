@@ -23,6 +23,9 @@ __all__ = ["ChattyAI"]
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
+# Without a name: a small model that is told one, such as Chatty, repeats it without end.
+_PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
+
 MAX_CONVERSATIONS: Final = 1000
 """With how many others it remembers its conversation; who spoke longest ago is forgotten."""
 
@@ -40,7 +43,8 @@ class ChattyAI(Watched, Agent):
         id: its id
         model: a model, or the name of one, which is loaded when it is first used; `ORG/NAME` is one
             of the Hugging Face hub, as `hf:ORG/NAME` is
-        system_prompt: who it is, in words for the model; an empty text for nothing
+        system_prompt: who it is, in words for the model; an empty text for nothing. Left out, it is
+            a helpful assistant that answers in one sentence
         **options: what every `Agent` takes
     """
 
@@ -54,7 +58,7 @@ class ChattyAI(Watched, Agent):
     ) -> None:
         super().__init__(id, **options)
         if system_prompt is None:
-            system_prompt = f"You are {id}, a helpful assistant. Answer in one sentence."
+            system_prompt = _PROMPT
         self.system_prompt = system_prompt
         self._model = model
         self._conversations = Memories(self._conversation, MAX_CONVERSATIONS)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.approval import escaped
-from civitas.cli.broker import dead_letters, exchange_option
-from civitas.cli.outcome import one_or_more
+from civitas.cli.options import EXCHANGE, exchange_option, hush_pika
+from civitas.cli.run.show import one_or_more
+from civitas.errors import ConfigError, MissingExtra
+from civitas.spaces.amqp.options import AMQPOptions
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.dead_letter import DeadLetter
+    from civitas.spaces.amqp.dead_letters import DeadLetters
 
 __all__ = ["command"]
 
@@ -71,7 +74,7 @@ def list_(above: tuple[str | None, bool], exchange: str | None, as_json: bool) -
 @click.pass_obj
 def show(above: tuple[str | None, bool], key: str, exchange: str | None, as_json: bool) -> int:
     """Show the one of that KEY whole."""
-    with dead_letters(exchange or above[0]) as dead:
+    with _opened(exchange or above[0]) as dead:
         letter = dead.find(key)
     if letter is None:
         return _unknown(key)
@@ -109,7 +112,7 @@ def resend(
     sent: list[str] = []
     stay: dict[str, str] = {}
     as_json = as_json or above[1]
-    with dead_letters(exchange or above[0]) as dead:
+    with _opened(exchange or above[0]) as dead:
         for letter, why in dead.resend(key):
             if why is not None:
                 stay[letter.key] = str(why)
@@ -133,7 +136,7 @@ def resend(
 @click.pass_obj
 def drop(above: tuple[str | None, bool], key: str, exchange: str | None, as_json: bool) -> int:
     """Remove the one of that KEY for ever."""
-    with dead_letters(exchange or above[0]) as dead:
+    with _opened(exchange or above[0]) as dead:
         found = dead.drop(key)
     if not found:
         return _unknown(key)
@@ -141,8 +144,28 @@ def drop(above: tuple[str | None, bool], key: str, exchange: str | None, as_json
     return 0
 
 
+def _opened(exchange: str | None) -> DeadLetters:
+    """The dead letters of an exchange of the environment's broker.
+
+    Raises:
+        MissingExtra: pika is not installed
+        click.UsageError: a variable or the exchange's name is not what it has to be
+    """
+    try:
+        import pika  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("civitas dead-letters", "amqp") from error
+    from civitas.spaces.amqp.dead_letters import DeadLetters
+
+    hush_pika()
+    try:
+        return DeadLetters(AMQPOptions.from_environment(), exchange or EXCHANGE)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
 def _list(exchange: str | None, as_json: bool) -> int:
-    with dead_letters(exchange) as dead:
+    with _opened(exchange) as dead:
         found, more = dead.look()
     if as_json:
         rows = [_row(letter) for letter in found]

@@ -15,14 +15,14 @@ __all__ = ["main"]
 
 # The modules, each loaded when its command is run.
 _COMMANDS = {
-    "act": ("civitas.cli.act", "Have an agent work on the files of a folder."),
-    "chat": ("civitas.cli.chat", "Talk with agents at the terminal."),
+    "act": ("civitas.cli.run.act", "Have an agent work on the files of a folder."),
+    "chat": ("civitas.cli.chat.command", "Talk with agents at the terminal."),
     "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
     "dead-letters": ("civitas.cli.dead_letters", "Look at messages that came to nothing."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
-    "replay": ("civitas.cli.replay", "Tell a run again, from its record alone."),
-    "resume": ("civitas.cli.resume", "Go on with a run that was stopped."),
-    "runs": ("civitas.cli.runs", "List the runs of a journal, or look at one."),
+    "replay": ("civitas.cli.journal.replay", "Tell a run again, from its record alone."),
+    "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
+    "runs": ("civitas.cli.journal.runs", "List the runs of a journal, or look at one."),
     "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
 }
 

@@ -14,9 +14,8 @@ import click
 
 from civitas.agent import Agent
 from civitas.approval import escaped
-from civitas.cli.broker import EXCHANGE, broker_space, exchange_option
-from civitas.cli.journals import journal_option, recorded
 from civitas.cli.named_agents import named_agent
+from civitas.cli.options import EXCHANGE, broker_space, exchange_option, journal_option, recorded
 from civitas.spaces.amqp.options import AMQPOptions
 
 if TYPE_CHECKING:

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.approval import escaped
-from civitas.cli.doubts import called, not_copied, refused_in_doubt
-from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
-from civitas.cli.order import Order, apart, order_of, record
-from civitas.cli.settings import settings
-from civitas.cli.suggested import run_ids
-from civitas.cli.worker import Worker, is_small, keys, made, watched
+from civitas.cli.completion import run_ids
+from civitas.cli.journal.describe import called, not_copied, refused_in_doubt
+from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
+from civitas.cli.run.worker import (
+    Order,
+    Worker,
+    apart,
+    is_small,
+    keys,
+    made,
+    order_of,
+    record,
+    watched,
+)
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.reasoning.past import ENDED
 
@@ -194,7 +202,7 @@ class _Going:
         return asyncio.run(run())
 
     def _with(self, agent: Any) -> int:
-        from civitas.cli.keyboard import Permission
+        from civitas.cli.run.permission import Permission
 
         outline = self._journal.run(self._recorded.run_id)
         root = [e for e in self._journal.entries(self._recorded.run_id) if not e.path]
@@ -211,10 +219,10 @@ class _Going:
 
     def _screen(self, kind: str) -> Any:
         if self._as_json:
-            from civitas.cli.json_lines import JSONLines
+            from civitas.cli.run.json_lines import JSONLines
 
             return JSONLines(self._recorded)
-        from civitas.cli.shown import Shown
+        from civitas.cli.run.show import Shown
 
         return Shown(reviewed=kind == "DualActAgent", recorded=self._recorded)
 
@@ -239,7 +247,7 @@ def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> bool:
 
 
 def _over(journal: Journal, recorded: Recorded, as_json: bool) -> int:
-    from civitas.cli.replay import retold
+    from civitas.cli.journal.replay import retold
 
     id = escaped(recorded.run_id)
     click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)

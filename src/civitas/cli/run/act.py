@@ -9,12 +9,18 @@ import secrets
 
 import click
 
-from civitas.cli.doubts import not_copied, refused_in_doubt
-from civitas.cli.journals import Recorded, is_named, journal_option, run_id_option
-from civitas.cli.order import Order, apart, record, without_keys
-from civitas.cli.settings import FILE, chosen_model, settings
-from civitas.cli.suggested import folders, models
-from civitas.cli.worker import ITERATIONS, made, watched
+from civitas.cli.completion import folders, models
+from civitas.cli.journal.describe import not_copied, refused_in_doubt
+from civitas.cli.options import (
+    FILE,
+    Recorded,
+    chosen_model,
+    is_named,
+    journal_option,
+    run_id_option,
+    settings,
+)
+from civitas.cli.run.worker import ITERATIONS, Order, apart, made, record, watched, without_keys
 
 __all__ = ["command"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.approval import Approver, TerminalApprover, escaped
-from civitas.cli.history import LineFile
-from civitas.cli.lines import has_colours, is_dumb
-from civitas.cli.transcript import Transcript
+from civitas.cli.chat.history import LineFile
+from civitas.cli.chat.lines import has_colours, is_dumb
+from civitas.cli.chat.transcript import Transcript
 from civitas.errors import MissingExtra
 
 if TYPE_CHECKING:

@@ -14,14 +14,21 @@ from civitas.agents.chatty import ChattyAI
 from civitas.agents.function import OpenAIFunctionAgent
 from civitas.agents.host import Host
 from civitas.approval import escaped
-from civitas.cli.broker import broker_space, exchange_option
-from civitas.cli.console import Console, PlainConsole
-from civitas.cli.history import state_file
-from civitas.cli.journals import journal_option, recorded
+from civitas.cli.chat.console import Console, PlainConsole
+from civitas.cli.chat.history import state_file
+from civitas.cli.chat.session import Session
+from civitas.cli.completion import folders, models
 from civitas.cli.named_agents import named_agent, permitted_agents
-from civitas.cli.session import Session
-from civitas.cli.settings import FILE, chosen_model, made_model, settings
-from civitas.cli.suggested import folders, models
+from civitas.cli.options import (
+    FILE,
+    broker_space,
+    chosen_model,
+    exchange_option,
+    journal_option,
+    made_model,
+    recorded,
+    settings,
+)
 from civitas.errors import FileError
 from civitas.models import weights
 from civitas.spaces.native import NativeSpace
@@ -169,7 +176,7 @@ async def _run(
 ) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
-        from civitas.cli.terminal_console import TerminalConsole
+        from civitas.cli.chat.terminal_console import TerminalConsole
 
         kept = None
         if history:

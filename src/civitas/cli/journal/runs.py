@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.doubts import called, copies, tell_of
-from civitas.cli.entries import told
-from civitas.cli.journals import NOBODY, Recorded, is_named, journal_option, opened
-from civitas.cli.order import order_of
-from civitas.cli.suggested import run_ids
+from civitas.cli.completion import run_ids
+from civitas.cli.journal.describe import called, copies, tell_of, told
+from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
+from civitas.cli.run.worker import order_of
 
 if TYPE_CHECKING:
     from civitas.journal import Journal, Outline

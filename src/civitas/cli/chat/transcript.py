@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from civitas.approval import escaped
-from civitas.cli.lines import MAX_SHOWN, left_out
+from civitas.cli.chat.lines import MAX_SHOWN, left_out
 
 __all__ = ["Transcript"]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover
-from civitas.cli.lines import shown_text
+from civitas.cli.chat.lines import shown_text
 
 __all__ = ["Console", "PlainConsole"]
 

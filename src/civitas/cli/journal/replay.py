@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.journals import Recorded, is_named, journal_option, opened
-from civitas.cli.outcome import exit_code
-from civitas.cli.suggested import run_ids
+from civitas.cli.completion import run_ids
+from civitas.cli.options import Recorded, is_named, journal_option, opened
+from civitas.cli.run.show import exit_code
 from civitas.errors import StateError
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.reasoning.dualact.progress import Progress
@@ -25,8 +25,8 @@ from civitas.reasoning.events import (
 )
 
 if TYPE_CHECKING:
-    from civitas.cli.json_lines import JSONLines
-    from civitas.cli.shown import Shown
+    from civitas.cli.run.json_lines import JSONLines
+    from civitas.cli.run.show import Shown
     from civitas.journal import Entry, Journal
     from civitas.reasoning.reply import Reply
 
@@ -86,10 +86,10 @@ def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
 
 def _screen(reply: Reply, kind: str, as_json: bool) -> Shown | JSONLines:
     if as_json:
-        from civitas.cli.json_lines import JSONLines
+        from civitas.cli.run.json_lines import JSONLines
 
         return JSONLines()
-    from civitas.cli.shown import Shown
+    from civitas.cli.run.show import Shown
 
     whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
     return Shown(whole, reviewed=kind == "DualActAgent")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.cli.outcome import exit_code
+from civitas.cli.run.show import exit_code
 from civitas.reasoning.events import Event
 from civitas.reasoning.prompts import cut, json_text
 
 if TYPE_CHECKING:
-    from civitas.cli.journals import Recorded
+    from civitas.cli.options import Recorded
 
 __all__ = ["MAX_CHARS", "JSONLines"]
 
