@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.errors import ConfigError, DefinitionError, JournalError, ModelError
-from civitas.reasoning.past import ENDED
+from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.agent import Agent

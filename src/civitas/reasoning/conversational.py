@@ -67,8 +67,11 @@ class Conversational(Protocol):
 
 
 @contextmanager
-def joined(agent: Any, record: Record) -> Iterator[None]:
+def joined(agent: Any, record: Record | None) -> Iterator[None]:
     """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
+    if record is None:
+        yield
+        return
     token = _JOINED.set((agent, record))
     try:
         yield

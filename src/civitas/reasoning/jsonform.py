@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.models.protocol import Call, ModelReply, Usage
@@ -10,6 +11,8 @@ from civitas.reasoning.prompts import json_text, readable
 from civitas.reasoning.reply import Reply, Step
 
 __all__ = [
+    "REPLY",
+    "Codec",
     "answer_json",
     "answer_of_json",
     "as_json",
@@ -18,6 +21,13 @@ __all__ = [
     "step_json",
     "usage_json",
 ]
+
+
+class Codec(NamedTuple):
+    """How a result is written as JSON data and read back, where its type alone does not say it."""
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
 
 
 def as_json(value: Any) -> Any:
@@ -66,6 +76,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
         "usage": usage_json(reply.usage),
         "stop_reason": reply.stop_reason,
         "detail": reply.detail,
+        "run_id": reply.run_id,
     }
 
 
@@ -82,6 +93,10 @@ def reply_of_json(given: dict[str, Any], run_id: str) -> Reply:
         None,
         run_id,
     )
+
+
+REPLY: Final = Codec(reply_json, lambda given: reply_of_json(given, given["run_id"]))
+"""A reply as the result of a step."""
 
 
 def answer_json(answer: Any) -> dict[str, Any]:

@@ -13,15 +13,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
-from civitas.reasoning.jsonform import as_json
+from civitas.reasoning.jsonform import Codec, as_json
 
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal, Part
 
-__all__ = ["APPENDED", "NULL_STEP", "Codec", "NullRecord", "Past", "Record", "Step", "recorded"]
+__all__ = [
+    "APPENDED",
+    "LIVE",
+    "NULL_STEP",
+    "NullRecord",
+    "Past",
+    "Record",
+    "Step",
+    "dumped",
+    "loaded",
+    "recorded",
+]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -30,13 +41,8 @@ Outcome = Literal["repeat", "ask"]
 APPENDED: Final = {"civitas": "appended"}
 """The metadata of a state's field that is a list which only grows: each item is recorded once. As
 in `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
-
-
-class Codec(NamedTuple):
-    """How a result is written as JSON data and read back, where its type alone does not say it."""
-
-    dump: Callable[[Any], Any]
-    load: Callable[[Any], Any]
+LIVE: Final = {"civitas": "live"}
+"""The metadata of a state's field that is not saved, such as a type that was asked for."""
 
 
 @dataclass(slots=True)
@@ -51,7 +57,6 @@ class Past:
         asks: whether a person decides, where it had begun and not ended
         result: what it gave, as JSON data
         error: why it failed
-        part: the name of the part of the run that records it, or None
         permitted: the fingerprint of what was permitted, or None
         decision: what a person decided: `repeat`, `skip` or `done`; None if nothing
         value: the result that a person told, where the decision is `done`
@@ -65,7 +70,6 @@ class Past:
     asks: bool = False
     result: Any = None
     error: str = ""
-    part: str | None = None
     permitted: str | None = None
     decision: str | None = None
     value: Any = None
@@ -161,6 +165,7 @@ class Record(Generic[S]):
         self._part = part
         self._kind = kind
         self._steps: dict[str, Past] = {}
+        self._members: set[str] = set()
         self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
         self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
         self._then: list[Callable[[], None]] = []  # what the next commit makes true
@@ -220,6 +225,8 @@ class Record(Generic[S]):
             self.heard.append(data)
         elif kind == "over":
             self.over = data
+        elif "part" in data:
+            self._members.add(data["part"])
         elif kind in ("started", "ended", "failed", "permitted", "decided"):
             self._take_step(kind, data)
         return state
@@ -236,7 +243,6 @@ class Record(Generic[S]):
             return
         past.state = kind
         past.about = data.get("about", past.about)
-        past.part = data.get("part", past.part)
         if kind == "started":
             past.args, past.asks = data.get("args"), data.get("asks", False)
             past.decision = None
@@ -246,18 +252,7 @@ class Record(Generic[S]):
             past.error = data["error"]
 
     def _read_state(self, data: dict[str, Any]) -> S:
-        from pydantic import TypeAdapter, ValidationError
-
-        try:
-            # Fields that an older program did not have are as they begin.
-            known = {each.name for each in fields(cast(Any, self._kind))}
-            made: S = TypeAdapter(self._kind).validate_python(
-                {name: value for name, value in data.items() if name in known}
-            )
-        except ValidationError as error:
-            raise StateError(
-                f"run {self.run_id!r}: its state is no {self._kind.__name__}: {error}"
-            ) from error
+        made = loaded(self._kind, data, f"run {self.run_id!r}")
         for name in self._lists:
             self._written[name] = len(getattr(made, name))
         return made
@@ -276,7 +271,6 @@ class Record(Generic[S]):
         *,
         of: type[T] | Codec | None = None,
         outcome: Outcome = "repeat",
-        part: str | None = None,
         decided: Callable[[Past], T] | None = None,
         **about: Any,
     ) -> T:
@@ -291,8 +285,6 @@ class Record(Generic[S]):
             of: the type of the result, where that is no JSON data
             outcome: what becomes of it where it had begun and not ended: `repeat` calls it again;
                 `ask` leaves that to a person
-            part: the name of the part of the run in which an agent records it; then the result is
-                read from there
             decided: makes the result of a person's decision `skip` or `done`; without it `done`
                 gives the value, and `skip` raises InDoubt
             **about: what to record of it besides, as JSON data; `action` names it to a person
@@ -308,14 +300,12 @@ class Record(Generic[S]):
         note: dict[str, Any] = {"key": key}
         if about:
             note["about"] = about
-        if part is not None:
-            note["part"] = part
         if outcome == "ask":
             note["asks"] = True
         step = Step(self, key, note, past)
         if past.state == "started" and past.asks and past.decision != "repeat":
             made = self._decided(past, decided, of)
-            step._end("ended", {"result": _dumped(made, of), "decided": past.decision})
+            step._end("ended", {"result": _result_json(made, of), "decided": past.decision})
             return made
         self._open += 1
         try:
@@ -331,26 +321,22 @@ class Record(Generic[S]):
             raise
         finally:
             self._open -= 1
-        self._end(step, result, of, part)
+        self._end(step, result, of)
         if self._open:
             await self.commit()  # before those beside it have ended
         return result
 
-    def _end(self, step: Step, result: Any, of: Any, part: str | None) -> None:
-        if part is not None:
-            step._end("ended", {})
-        elif isinstance(result, bytes):
+    def _end(self, step: Step, result: Any, of: Any) -> None:
+        if isinstance(result, bytes):
             step._end("ended", {"kept": self.keep(result)})
         else:
-            step._end("ended", {"result": _dumped(result, of)})
+            step._end("ended", {"result": _result_json(result, of)})
 
     def cut_off(self, key: str, result: Any, **about: Any) -> None:
         """Note the end of a step that this run itself has cut off."""
         self._write("ended", {"key": key, "about": about, "result": as_json(result)})
 
     def _result(self, past: Past, of: Any) -> Any:
-        if past.part is not None:
-            return _reply_of(self._part.part(past.part))
         if isinstance(of, Codec):
             return of.load(past.result)
         if past.kept is not None:
@@ -371,7 +357,7 @@ class Record(Generic[S]):
             return decided(past)
         if past.decision == "skip":
             raise InDoubt(f"step {past.key!r} of run {self.run_id!r} is skipped by a decision")
-        return cast(T, _loaded(past.value, of))
+        return cast(T, _read(past.value, of))
 
     def hear(self, data: Any) -> None:
         """Note something that came from outside, which belongs to the next state."""
@@ -383,6 +369,8 @@ class Record(Generic[S]):
         grown: dict[str, Any] = {}
         for each in fields(cast(Any, state)):
             value = getattr(state, each.name)
+            if each.metadata == LIVE:
+                continue
             if each.name not in self._written:
                 scalars[each.name] = as_json(value)
             elif len(value) > self._written[each.name]:
@@ -409,8 +397,18 @@ class Record(Generic[S]):
             raise
         _call_all(then)
 
-    def part(self, name: str) -> Part:
-        """The part of the run in which somebody who works for this one records."""
+    def member(self, name: str, agent: str) -> Part | None:
+        """The part of the run in which an agent records the turn that it takes for this one.
+
+        It answers from there when the run goes on, so that this is no step. None without a journal.
+
+        Args:
+            name: such as `H1`, or `R1/ID`
+            agent: the agent's id
+        """
+        if name not in self._members:
+            self._members.add(name)
+            self._write("started", {"key": name, "part": name, "agent": agent})
         return self._part.part(name)
 
     def keep(self, data: bytes) -> str:
@@ -423,21 +421,25 @@ class Record(Generic[S]):
         Raises:
             JournalError: it cannot be written
         """
-        self._note_end(reason, about)
+        self.note_end(reason, **about)
         await self.commit()
 
-    def end_now(self, reason: str, **about: Any) -> None:
-        """The same, for where nothing can be awaited: the thread waits."""
-        self._note_end(reason, about)
-        then, self._then = self._then, []
-        self._part.commit_now()
-        _call_all(then)
-
-    def _note_end(self, reason: str, about: dict[str, Any]) -> None:
+    def note_end(self, reason: str, **about: Any) -> None:
+        """Note why it ended."""
         self.over = {"reason": reason, **as_json(about)}
         self._write("over", self.over)
         if not self._part.path:
             self._part.end(reason)
+
+    def commit_now(self) -> None:
+        """Write what was noted, where nothing can be awaited: the thread waits.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        then, self._then = self._then, []
+        self._part.commit_now()
+        _call_all(then)
 
     def _write(self, kind: str, data: Any) -> None:
         self._part.note(kind, data)
@@ -510,11 +512,47 @@ class NullRecord(Record[S]):
     async def commit(self) -> None:
         """There is nothing to write."""
 
+    def member(self, name: str, agent: str) -> Part | None:
+        """None."""
+        return None
+
+    def note_end(self, reason: str, **about: Any) -> None:
+        """Nothing is noted."""
+
+    def commit_now(self) -> None:
+        """There is nothing to write."""
+
     async def end(self, reason: str, **about: Any) -> None:
         """Nothing is noted."""
 
-    def end_now(self, reason: str, **about: Any) -> None:
-        """Nothing is noted."""
+
+def dumped(state: Any) -> dict[str, Any]:
+    """A state, or whatever dataclass, as JSON data."""
+    return {
+        each.name: as_json(getattr(state, each.name))
+        for each in fields(state)
+        if each.metadata != LIVE
+    }
+
+
+def loaded(kind: type[S], data: Any, whose: str) -> S:
+    """The state that JSON data is. What an older program did not save is as a state begins.
+
+    Raises:
+        StateError: it is none
+    """
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import to_json
+
+    known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
+    try:
+        if not isinstance(data, dict):
+            raise TypeError(f"it must be an object, got {type(data).__name__}")
+        text = to_json({name: value for name, value in data.items() if name in known})
+        made: S = TypeAdapter(kind).validate_json(text, strict=True)
+    except (ValidationError, TypeError, ValueError) as error:
+        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error
+    return made
 
 
 @asynccontextmanager
@@ -567,14 +605,14 @@ async def recorded(
         part.close()
 
 
-def _dumped(result: Any, of: Any) -> Any:
+def _result_json(result: Any, of: Any) -> Any:
     if isinstance(of, Codec):
         return of.dump(result)
     # A long text is stored by its hash: it has no bound.
     return result if isinstance(result, str) else as_json(result)
 
 
-def _loaded(value: Any, of: Any) -> Any:
+def _read(value: Any, of: Any) -> Any:
     if isinstance(of, Codec) or of is None:
         return value
     from pydantic import TypeAdapter
@@ -585,10 +623,3 @@ def _loaded(value: Any, of: Any) -> Any:
 def _call_all(then: list[Callable[[], None]]) -> None:
     for each in then:
         each()
-
-
-def _reply_of(part: Part) -> Any:
-    """The reply of the agent that recorded a part."""
-    from civitas.journal.replay import reply_of
-
-    return reply_of(part)

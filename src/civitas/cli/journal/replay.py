@@ -13,7 +13,7 @@ from civitas.cli.options import Recorded, is_named, journal_option, opened
 from civitas.cli.run.show import exit_code
 from civitas.errors import StateError
 from civitas.models.protocol import ReasoningPiece, TextPiece
-from civitas.reasoning.dualact.progress import Progress
+from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from civitas.reasoning.events import (
     CallEnded,
     CallStarted,
@@ -99,12 +99,11 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     """What happened, in the order in which it was recorded."""
     decisions = conclusions = 0
     names = {"": agent}
-    last = entries[-1]
     begun = set()
     for entry in entries:
         data = entry.data
         by = names.get(entry.path, entry.path)
-        if entry.kind == "asked" and "part" in data:
+        if entry.kind in ("asked", "started") and "part" in data:
             names[f"{entry.path}/{data['part']}".lstrip("/")] = data["agent"]
         if entry.kind == "answered":
             answer = data["answer"]
@@ -114,7 +113,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
         elif entry.kind == "remembered":
             for message in data["messages"]:
                 yield MessageAdded(by, message)
-        elif entry.kind in ("started", "ended"):
+        elif entry.kind in ("started", "ended") and "action" in data:
             common = (by, data["iteration"], data["id"], data["action"])
             call = (entry.path, data["iteration"], data["call"])
             # What was refused has an end alone.
@@ -123,11 +122,14 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             begun.add(call)
             if entry.kind == "ended":
                 yield CallEnded(*common, data["result"], data["error"])
-        # One that ended before it was gone on with had come no further than it says elsewhere.
-        elif not entry.path and (entry.kind == "progress" or entry is last) and "progress" in data:
-            progress = Progress.of_json(data["progress"])
-            for number in range(conclusions, len(progress.conclusions)):
-                yield ConclusionReached(agent, number + 1, progress.conclusions[number])
-            for number in range(decisions, len(progress.decisions)):
-                yield DecisionMade(agent, number + 1, progress.decisions[number])
-            conclusions, decisions = len(progress.conclusions), len(progress.decisions)
+        elif entry.kind == "state" and not entry.path:
+            grown = entry.data["appended"]
+            for given in grown.get("conclusions", ()):
+                conclusions += 1
+                yield ConclusionReached(agent, conclusions, Conclusion(**given))
+            for given in grown.get("decisions", ()):
+                decisions += 1
+                made = HumanDecision(
+                    DecisionAction(given["action"]), given["new_instruction"], given["reasoning"]
+                )
+                yield DecisionMade(agent, decisions, made)

@@ -26,7 +26,7 @@ from civitas.cli.run.worker import (
     watched,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
-from civitas.reasoning.past import ENDED
+from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.journal import Journal

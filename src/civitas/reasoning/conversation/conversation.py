@@ -32,9 +32,9 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.events import Done
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.parsing import Unreadable
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import ENDED
 from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state

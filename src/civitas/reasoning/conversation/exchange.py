@@ -14,9 +14,9 @@ from civitas.reasoning.conversation.meanwhile import Meanwhile
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
 from civitas.reasoning.conversation.transcript import TurnEnded, Utterance, shown
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked

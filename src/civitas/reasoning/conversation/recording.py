@@ -20,8 +20,8 @@ from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnSt
 from civitas.reasoning.conversational import joined, told_once
 from civitas.reasoning.fingerprint import check, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.resume import ENDED
 from civitas.reasoning.schema import AnswerSchema
 
 if TYPE_CHECKING:

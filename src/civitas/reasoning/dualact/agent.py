@@ -16,15 +16,16 @@ from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import NullRecord, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import ended
 from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import share_budget
 from civitas.reasoning.state import opened, state
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Record
-    from civitas.reasoning.dualact.recording import DualActRecording
+    from civitas.journal import Part
 
 __all__ = ["ConclusionExtractor", "DecisionFunc", "DualActAgent"]
 
@@ -174,7 +175,7 @@ class DualActAgent(ConversationalAgent):
             StateError: something remembered is not JSON
         """
         config = self.config
-        progress = None if self._progress is None else self._progress.to_json()
+        progress = None if self._progress is None else dumped(self._progress)
         # With one memory, it is saved once.
         human = None if config.shared_memory else _state_of(config.human)
         reactive = [_state_of(agent) for agent in config.reactives]
@@ -193,7 +194,7 @@ class DualActAgent(ConversationalAgent):
         if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
             raise StateError(f"dual act {self.id!r}: the state is of another number of R")
         given = found.get("progress")
-        progress = None if given is None else Progress.of_json(given)
+        progress = None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
         for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
             if of_agent is not None:
                 agent.load_state_dict(of_agent)
@@ -215,13 +216,14 @@ class DualActAgent(ConversationalAgent):
         if self._progress is None:
             raise StateError(f"dual act {self.id!r} has nothing to go on with: load a state first")
         progress = self._progress
-        schema = progress.schema if schema is None else schema
+        if schema is None:
+            schema = progress.schema if progress.wanted is None else progress.wanted
         if schema is True:
             raise StateError(
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
-        progress.schema = schema
+        progress.want(schema)
         asked = Asked(progress.task, schema, progress.thread, progress.run_id)
         asked.resumed = True
         return await self._carried(asked)  # type: ignore[return-value]
@@ -240,10 +242,10 @@ class DualActAgent(ConversationalAgent):
 
         return program_of(self)
 
-    async def _recall(self, record: Record) -> None:
+    async def _recall(self, part: Part) -> None:
         from civitas.reasoning.dualact.recording import recall
 
-        await recall(self, record)
+        await recall(self, part)
 
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
@@ -251,7 +253,7 @@ class DualActAgent(ConversationalAgent):
         record = asked.record
         if record is None:
             if self._journal is None:
-                return await self._work(asked)
+                return await self._work(asked, NullRecord())
             task = json_text(asked.content)
             record = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
@@ -260,40 +262,43 @@ class DualActAgent(ConversationalAgent):
             if asked.record is None:
                 record.close()
 
-    async def _work_recorded(self, asked: Asked, record: Record) -> Reply:
-        from civitas.reasoning.dualact.recording import DualActRecording
+    async def _work_recorded(self, asked: Asked, part: Part) -> Reply:
+        from civitas.reasoning.dualact import recording
 
-        recording = DualActRecording(self, record, asked)
+        record = recording.begun(self, part, asked)
+        progress = record.state
+        if progress is not None and asked.emit is not None:
+            recording.emit_past(self, progress, asked.emit)
+        over = ended(record)
         try:
-            await recording.recall()
+            await recording.recall(self, part)
         except BudgetExceeded as error:
-            if recording.ended is not None:
-                return recording.ended
-            progress = recording.progress or Progress(asked.content, asked.thread, asked.run_id)
-            late = isinstance(error, DeadlineExceeded)
-            progress.over("deadline" if late else "budget", str(error))
-            return progress.reply([], None)
-        if recording.ended is not None:
-            return recording.ended
-        if recording.progress is not None:
-            self._progress = recording.progress
-            self._progress.schema = asked.schema
+            if not over:
+                progress = progress or Progress(asked.content, asked.thread, asked.run_id)
+                progress.over(
+                    "deadline" if isinstance(error, DeadlineExceeded) else "budget", str(error)
+                )
+                return progress.reply([], None)
+        if progress is not None:
+            if over:
+                return progress.reply([], None)
+            self._progress = progress
             asked.resumed = True
-        return await self._work(asked, recording)
+        return await self._work(asked, record)
 
-    async def _work(self, asked: Asked, recording: DualActRecording | None = None) -> Reply:
+    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
         progress = self._progress
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
             progress = Progress(asked.content, asked.thread, asked.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
-            progress.schema = asked.schema
+            progress.want(asked.schema)
             self._progress = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped in the midst of a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        work = Rounds(self, progress, asked, recording)
+        work = Rounds(self, progress, asked, record)
         if self._underway is None:
             self._underway = work
         return await work.reply()
