@@ -159,17 +159,18 @@ class Record(Generic[S]):
         begun: what the part began with, or None if it is new
         over: why it ended, if it did and nothing came after it
         heard: what was heard since the last state, in order
+        members: what is known of the turns that others record in parts of their own, by part
     """
 
     def __init__(self, part: Part, kind: type[S]) -> None:
         self._part = part
         self._kind = kind
         self._steps: dict[str, Past] = {}
-        self._members: set[str] = set()
         self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
         self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
         self._then: list[Callable[[], None]] = []  # what the next commit makes true
         self._open = 0  # steps under way
+        self.members: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, Any] | None = None
         self.over: dict[str, Any] | None = None
         self.heard: list[Any] = []
@@ -226,7 +227,7 @@ class Record(Generic[S]):
         elif kind == "over":
             self.over = data
         elif "part" in data:
-            self._members.add(data["part"])
+            self.members[data["part"]] = data
         elif kind in ("started", "ended", "failed", "permitted", "decided"):
             self._take_step(kind, data)
         return state
@@ -332,9 +333,10 @@ class Record(Generic[S]):
         else:
             step._end("ended", {"result": _result_json(result, of)})
 
-    def cut_off(self, key: str, result: Any, **about: Any) -> None:
-        """Note the end of a step that this run itself has cut off."""
-        self._write("ended", {"key": key, "about": about, "result": as_json(result)})
+    def mark(self, key: str, result: Any = None, **about: Any) -> None:
+        """Note that something has happened, or that a step was cut off: a step without a call."""
+        data = {"key": key, "about": about} if about else {"key": key}
+        self._write("ended", {**data, "result": as_json(result)})
 
     def _result(self, past: Past, of: Any) -> Any:
         if isinstance(of, Codec):
@@ -397,7 +399,7 @@ class Record(Generic[S]):
             raise
         _call_all(then)
 
-    def member(self, name: str, agent: str) -> Part | None:
+    def member(self, name: str, agent: str, **about: Any) -> Part | None:
         """The part of the run in which an agent records the turn that it takes for this one.
 
         It answers from there when the run goes on, so that this is no step. None without a journal.
@@ -405,10 +407,12 @@ class Record(Generic[S]):
         Args:
             name: such as `H1`, or `R1/ID`
             agent: the agent's id
+            **about: what to record of it besides, as JSON data
         """
-        if name not in self._members:
-            self._members.add(name)
-            self._write("started", {"key": name, "part": name, "agent": agent})
+        if name not in self.members:
+            data = {"key": name, "part": name, "agent": agent, **about}
+            self.members[name] = data
+            self._write("started", data)
         return self._part.part(name)
 
     def keep(self, data: bytes) -> str:
@@ -475,6 +479,7 @@ class NullRecord(Record[S]):
         self.begun = None
         self.over = None
         self.heard = []
+        self.members = {}
 
     @property
     def key(self) -> str:
@@ -492,7 +497,7 @@ class NullRecord(Record[S]):
         """Call."""
         return await call(NULL_STEP)
 
-    def cut_off(self, key: str, result: Any, **about: Any) -> None:
+    def mark(self, key: str, result: Any = None, **about: Any) -> None:
         """Nothing is noted."""
 
     def hear(self, data: Any) -> None:
@@ -512,7 +517,7 @@ class NullRecord(Record[S]):
     async def commit(self) -> None:
         """There is nothing to write."""
 
-    def member(self, name: str, agent: str) -> Part | None:
+    def member(self, name: str, agent: str, **about: Any) -> Part | None:
         """None."""
         return None
 
