@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import JournalError, StateError
 from civitas.journal import Entry, Record
-from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
@@ -18,6 +17,7 @@ from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.replying import joined
 from civitas.reasoning.schema import AnswerSchema
 
 if TYPE_CHECKING:
@@ -197,13 +197,13 @@ class DualActRecording:
         emit, progress = self._asked.emit, self.progress
         if emit is None or progress is None:
             return
-        id = str(self._agent.id)
+        id, of = str(self._agent.id), (self._asked.run_id, self._asked.thread)
         decisions = [
-            DecisionMade(id, number, decision, past=True)
+            DecisionMade(id, number, decision, True, *of)
             for number, decision in enumerate(progress.decisions, 1)
         ]
         conclusions = [
-            ConclusionReached(id, number, conclusion, past=True)
+            ConclusionReached(id, number, conclusion, True, *of)
             for number, conclusion in enumerate(progress.conclusions, 1)
         ]
         first, second = decisions, conclusions

@@ -34,8 +34,8 @@ from civitas.reasoning.dualact.review import ReviewRule, Situation
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.hooks import expect
 from civitas.reasoning.parsing import Unreadable
-from civitas.reasoning.reply import ANSWERED, Reply, StopReason
-from civitas.reasoning.sharing import is_spent_for_all
+from civitas.reasoning.reply import ANSWERED, Reply, StopReason, log_failure
+from civitas.reasoning.sharing import in_thread, is_spent_for_all, options_for, takes
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -88,16 +88,17 @@ class Rounds:
         self.briefing = agent._briefing
         self.progress = progress
         self.asked = asked
+        self.budget = agent.budget if asked.budget is None else asked.budget
         self.loop = asyncio.get_running_loop()
         self._messages: list[dict[str, Any]] = []
         self._speaking: list[Any] = []
-        self._told: list[str] = list(agent._take_unheard())
+        self._told: list[str] = list(asked.state.hear())
 
     def interrupt(self, text: str) -> None:
         """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
-            each.interrupt(text)
+            each.interrupt(text, **in_thread(each.interrupt, self.asked.thread))
         if not listening:
             self._told.append(text)
 
@@ -110,7 +111,8 @@ class Rounds:
             reply = await self._reply()
             await recording.ends(self.progress, reply)
         except JournalError as error:
-            logger.exception("run %r of dual act %r stops", self.asked.run_id, self.agent.id)
+            about = f"run {self.asked.run_id!r} of dual act {self.agent.id!r} stops"
+            log_failure(logger, about, error)
             self.progress.over("error", str(error))
             return self.progress.reply(self._messages, error)
         except (Exception, asyncio.CancelledError) as error:
@@ -181,7 +183,7 @@ class Rounds:
         rule = self.config.review
         assert isinstance(rule, ReviewRule)
         before = self.progress.conclusions[:-1]
-        return rule.catches(Situation(conclusion, before, self.agent.budget))
+        return rule.catches(Situation(conclusion, before, self.budget))
 
     def _expect_decision(self, decision: Any) -> None:
         """See that a hook gave a decision that can be taken.
@@ -217,7 +219,8 @@ class Rounds:
             raise _Stop("error", str(error)) from None
         self.progress.decided(decision, self.config.max_hr_loops, agents)
         if self.asked.emit is not None:
-            self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(DecisionMade(str(self.agent.id), number, decision, False, *of))
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
         human = self.config.human
@@ -293,7 +296,8 @@ class Rounds:
             progress.conclusions[-1] = conclusion = changed
             progress.values[-1] = None  # it was that of another text
         if self.asked.emit is not None:
-            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion, False, *of))
         if stops:
             raise stops[0]
 
@@ -315,7 +319,8 @@ class Rounds:
                     agent, late=isinstance(error, DeadlineExceeded)
                 ):
                     return _Run(conclusion, self._broken("R", agent, error))
-                logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
+                about = f"R ({agent.id!r}) of dual act {self.agent.id!r} failed"
+                log_failure(logger, about, error)
                 return _Run(Conclusion(error=f"{type(error).__name__}: {error}"))
             self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
             self.progress.steps.extend(reply.steps)
@@ -348,7 +353,7 @@ class Rounds:
 
     def _is_spent(self, agent: Any, *, late: bool) -> bool:
         """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
-        shared = self.agent.budget
+        shared = self.budget
         if shared is None:
             from civitas.budget import Budget  # not loaded for a pair without any
 
@@ -361,13 +366,10 @@ class Rounds:
     # -- what both need ----------------------------------------------------------------------------
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
-        progress = self.progress
-        options: dict[str, Any] = {}
-        if schema is not None and _takes(agent, "schema"):
+        options = options_for(agent, self.asked)
+        if schema is not None and takes(agent.reply, "schema"):
             options["schema"] = schema
-        if progress.thread is not None:
-            options["thread"] = progress.thread
-        if _takes(agent, "run_id"):
+        if takes(agent.reply, "run_id"):
             options["run_id"] = self._run_id(agent, part)
         alone = not self._speaking
         if alone:
@@ -409,13 +411,15 @@ class Rounds:
             async for event in events:
                 if event.kind == "done":
                     reply = event.reply
-                else:
-                    emit(event)
+                    continue
+                emit(event)
+                if event.kind == "call_started" and self.asked.seen is not None:
+                    await self.asked.seen()  # before somebody is asked about it
         return reply
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's, in time."""
-        budget = self.agent.budget
+        budget = self.budget
         seconds = None if budget is None else budget.remaining_seconds()
         limit = asyncio.timeout(seconds)
         try:
@@ -428,7 +432,7 @@ class Rounds:
             name = getattr(fn, "__name__", repr(fn))
             if limit.expired():
                 raise _Stop("deadline", f"the time was over before {name} had ended") from error
-            logger.exception("%s of dual act %r failed", name, self.agent.id)
+            log_failure(logger, f"{name} of dual act {self.agent.id!r} failed", error)
             detail = f"{name} failed: {type(error).__name__}: {error}"
             raise _Stop("error", detail, error) from error
 
@@ -441,12 +445,13 @@ class Rounds:
         hooks = self.agent._hooks
         if hooks is None:
             return about
+        about = {**about, "run_id": self.asked.run_id, "thread": self.asked.thread}
         try:
-            return await hooks.run(type, self.agent, about, check, self.agent.budget)
+            return await hooks.run(type, self.agent, about, check, self.budget)
         except DeadlineExceeded as error:
             raise _Stop("deadline", str(error)) from error
         except HookError as error:
-            logger.exception("a hook of agent %r failed", self.agent.id)
+            log_failure(logger, f"a hook of agent {self.agent.id!r} failed", error)
             raise _Stop("error", str(error), error) from error
 
     def _heard(self) -> Sequence[str]:
@@ -459,7 +464,7 @@ class Rounds:
             return _Stop("deadline", detail)
         if isinstance(error, BudgetExceeded):
             return _Stop("budget", detail)
-        logger.error("%s failed", detail, exc_info=error)
+        log_failure(logger, f"dual act {self.agent.id!r}: {who} ({agent.id!r}) failed", error)
         return _Stop("error", detail, error)
 
 
@@ -488,13 +493,6 @@ def _as_stop(reason: StopReason) -> StopReason:
     """Why a dual act ends whose H, or R, ended for this reason."""
     known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
     return reason if reason in known else "error"
-
-
-def _takes(agent: Any, parameter: str) -> bool:
-    try:
-        return parameter in inspect.signature(agent.reply).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _keeps_schema(agent: Any) -> bool:
