@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,10 +87,11 @@ def test_the_events_of_a_reply_in_order() -> None:
     agent = ReActAgent("thinker", model, actions=[add])
 
     async def main() -> list[Any]:
-        return [event async for event in agent.stream("What is 1 + 2?")]
+        return [event async for event in agent.stream("What is 1 + 2?", None, "t", "r")]
 
     events = asyncio.run(main())
-    assert events[:5] == [
+    assert {(event.run_id, event.thread) for event in events} == {("r", "t")}
+    assert [replace(event, run_id=None, thread=None) for event in events[:5]] == [
         MessageAdded("thinker", {"role": "user", "content": "What is 1 + 2?"}),
         ReasoningPiece("I add.", "thinker"),
         TextPiece("Let me ", "thinker"),
@@ -102,7 +104,7 @@ def test_the_events_of_a_reply_in_order() -> None:
     reply = events[-1].reply
     assert (reply.text, reply.stop_reason, reply.usage) == ("It is 3.", "done", Usage(4, 5))
     added = [event.message for event in events if isinstance(event, MessageAdded)]
-    assert added == reply.messages == agent.memory.get_memories()
+    assert added == reply.messages == agent.state_dict()["threads"]["t"]["items"]
     assert "I add." not in json.dumps(reply.messages)
 
 
@@ -121,12 +123,12 @@ def test_a_model_that_does_not_stream_gives_its_answer_in_one_piece() -> None:
             return ModelReply("all at once")
 
     async def main(model: Any) -> list[Any]:
-        return [event async for event in ReActAgent("thinker", model).stream("Hi")]
+        return [event async for event in ReActAgent("thinker", model).stream("Hi", run_id="r")]
 
     for model in (Whole(), WithSchema()):
         events = asyncio.run(main(model))
         assert kinds(events) == ["message", "text", "message", "done"]
-        assert events[1] == TextPiece("all at once", "thinker")
+        assert events[1] == TextPiece("all at once", "thinker", "r")
 
 
 def test_what_stream_and_reply_give_is_the_same() -> None:

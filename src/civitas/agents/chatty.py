@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import action
 from civitas.agent import Agent
-from civitas.errors import ContextOverflow
+from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.protocol import ModelReply
 from civitas.models.streaming import streamed
-from civitas.reasoning.memories import Memories
+from civitas.reasoning.replying import thread_of_caller
+from civitas.reasoning.thread import Thread, Threads, thread_of_sender
 from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
@@ -57,11 +58,15 @@ class ChattyAI(Watched, Agent):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
+        if system_prompt is not None and not isinstance(system_prompt, str):
+            raise DefinitionError(
+                f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
+            )
         if system_prompt is None:
             system_prompt = _PROMPT
         self.system_prompt = system_prompt
         self._model = model
-        self._conversations = Memories(self._conversation, MAX_CONVERSATIONS)
+        self._kept = Threads(most=MAX_CONVERSATIONS)
 
     @property
     def model(self) -> Model:
@@ -74,17 +79,26 @@ class ChattyAI(Watched, Agent):
         return self._model
 
     @action
-    async def say(self, content: str) -> str:
+    async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
         Args:
             content: what to say
+            thread: which of your conversations with the agent this belongs to
 
         Returns:
             What the agent answers
         """
-        message = self._current_message
-        conversation = self._conversations.get("" if message is None else message["from"])
+        kept = self._kept.take(self._thread_of(self._current_message, thread))
+        try:
+            return await self._say(content, kept)
+        finally:
+            self._kept.release(kept)
+
+    async def _say(self, content: str, thread: Thread) -> str:
+        if thread.memory is None:
+            thread.memory = self._conversation()
+        conversation = thread.memory
         said = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:
@@ -96,6 +110,21 @@ class ChattyAI(Watched, Agent):
         conversation.add_memory(said)
         conversation.add_memory({"role": "assistant", "content": answer})
         return answer
+
+    def _thread_of(self, message: dict[str, Any] | None, thread: str | None) -> str | None:
+        if message is None:
+            return thread_of_caller(self, thread)
+        return thread_of_sender(message["from"], thread)
+
+    def _lane(self, message: dict[str, Any]) -> str | None:
+        """In which order a message is handled: a `say` with those of its thread."""
+        if message["action"]["name"] != "say":
+            return None
+        thread = (message["action"].get("args") or {}).get("thread")
+        return self._thread_of(message, thread if isinstance(thread, str) else None)
+
+    def _sender_left(self, sender: str) -> None:
+        self._kept.forget_sender(sender)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> str:
         if self.system_prompt:

@@ -75,11 +75,15 @@ class TextPiece:
     Attributes:
         text: the piece
         agent: the id of the agent whose model it is; None as the model gives it
+        run_id: the id of the run; None as the model gives it
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "text"
     text: str
     agent: str | None = None
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,15 @@ class ReasoningPiece:
     Attributes:
         text: the piece
         agent: the id of the agent whose model it is; None as the model gives it
+        run_id: the id of the run; None as the model gives it
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "reasoning"
     text: str
     agent: str | None = None
+    run_id: str | None = None
+    thread: str | None = None
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply

@@ -6,31 +6,53 @@ import asyncio
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
-from civitas.agent import Context
+from civitas.agent import CURRENT, Context
 from civitas.approval import ApprovalRequest
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, HookError, InvalidArguments, JournalError, NotPermitted
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.hooks import expect, expect_args
 from civitas.reasoning.parsing import Wanted
+from civitas.reasoning.reply import log_failure
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from civitas.reasoning.asked import Asked
     from civitas.reasoning.react import ReActAgent
 
-__all__ = ["Permission", "execute", "with_hooks"]
+__all__ = ["Permission", "as_action", "execute", "with_hooks"]
 
 logger = logging.getLogger("civitas.reasoning")
+
+
+_FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
+"""Actions of classes that are not civitas's, as ours."""
+
+
+def as_action(given: Any) -> Action:
+    """An action of whatever class as one of civitas's, the same each time.
+
+    A registry of a user's own may have actions of its own class, with `name`, `function`,
+    `description`, `parameters` and `terminal` as in the paper that civitas follows.
+    """
+    if isinstance(given, Action):
+        return given
+    made = _FOREIGN.get(given)
+    if made is None:
+        parts = (given.name, given.function, given.description, given.parameters)
+        made = _FOREIGN[given] = Action(*parts, getattr(given, "terminal", False))
+    return made
 
 
 async def execute(
     agent: ReActAgent,
     call: Wanted,
-    run_id: str,
+    asked: Asked,
     begin: Callable[[], Awaitable[None]] | None = None,
     known: Permission | None = None,
 ) -> dict[str, Any]:
@@ -39,7 +61,7 @@ async def execute(
     Args:
         agent: on whose behalf
         call: the call
-        run_id: the id of the run
+        asked: what the run is asked
         begin: writes down that it is executed, once it is permitted
         known: knows, and keeps, what whoever was asked has said
 
@@ -50,11 +72,13 @@ async def execute(
     assert chosen is not None
     environment = agent.environment
     try:
-        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(agent, call, known):
+        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(
+            agent, call, asked, known
+        ):
             return failed(NotPermitted(f'"{call.name}" not permitted'))
         if begin is not None:
             await begin()
-        kwargs = _injected(agent, chosen, call.kwargs, run_id)
+        kwargs = _injected(agent, chosen, call.kwargs, asked)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # an environment of the user's own, with only the sync form
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -70,7 +94,7 @@ async def execute(
     except JournalError:
         raise
     except Exception as error:
-        logger.exception("the environment of agent %r failed on %r", agent.id, call.name)
+        log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
         return failed(error)
     if not isinstance(result, dict):
         return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
@@ -93,6 +117,7 @@ async def with_hooks(
     agent: ReActAgent,
     call: Wanted,
     iteration: int,
+    asked: Asked,
     acted: Callable[[], Awaitable[dict[str, Any]]],
     broken: list[HookError],
 ) -> dict[str, Any]:
@@ -102,6 +127,7 @@ async def with_hooks(
         agent: whose hooks
         call: the call, whose arguments they may change
         iteration: which answer of the model it is of
+        asked: what the run is asked
         acted: executes it
         broken: the errors of hooks that end the reply are put here
     """
@@ -112,6 +138,8 @@ async def with_hooks(
         "args": copy_json(call.args),
         "iteration": iteration,
         "call_id": call.id,
+        "run_id": asked.run_id,
+        "thread": asked.thread,
     }
     try:
         about = await hooks.run("pre_acting", agent, about, lambda made: expect_args(made["args"]))
@@ -152,40 +180,52 @@ def _change(call: Wanted, args: dict[str, Any]) -> None:
 
 
 def _injected(
-    agent: ReActAgent, chosen: Action, kwargs: dict[str, Any], run_id: str
+    agent: ReActAgent, chosen: Action, kwargs: dict[str, Any], asked: Asked
 ) -> dict[str, Any]:
     try:
         injected = chosen.signature.injected
     except DefinitionError:
         return kwargs  # its parameters were given by hand: the function says nothing usable
     if injected:
-        context: Context[Any] = Context(agent, run=run_id, deps=agent.deps, budget=agent.budget)
+        handling = CURRENT.get()
+        message = None if handling is None else handling.message()
+        context: Context[Any] = Context(
+            agent,
+            run_id=asked.run_id,
+            thread=asked.thread,
+            sender=None if message is None else message["from"],
+            budget=agent.budget if asked.budget is None else asked.budget,
+            deps=agent.deps if asked.deps is None else asked.deps,
+        )
         fill = [name for name, kind in injected.items() if issubclass(kind, Context)]
         return {**kwargs, **dict.fromkeys(fill, context)}
     return kwargs
 
 
-async def _permits(agent: ReActAgent, call: Wanted, known: Permission | None) -> bool:
+async def _permits(agent: ReActAgent, call: Wanted, asked: Asked, known: Permission | None) -> bool:
     """Whether this very call may be executed; whoever is asked cannot change it."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:
         return False
     id = str(agent.id)
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
-    about = "" if known is None else ApprovalRequest.of(message).fingerprint
-    if known is not None and known.has(about):
+    exact = "" if known is None else ApprovalRequest.of(message).fingerprint
+    if known is not None and known.has(exact):
         return True
+    if asked.seen is not None:
+        await asked.seen()  # the call was shown: nobody is asked about what they do not know of
     ask: Callable[..., Any] = agent.request_permission
     try:
         if is_async(ask):
             permitted = await ask(message)
         else:  # an override may be a plain function, and wait for a person
             permitted = await WORKERS.run(asyncio.get_running_loop(), ask, message)
-    except Exception:
-        logger.exception("request_permission of agent %r failed on %r", agent.id, call.name)
+    except Exception as error:
+        about = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
+        log_failure(logger, about, error)
         return False
     if permitted is not True:
         return False
     if known is not None:
-        known.keep(about)
+        known.keep(exact)
     return True

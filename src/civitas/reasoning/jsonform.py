@@ -63,6 +63,8 @@ def step_json(step: Step) -> dict[str, Any]:
         "args": as_json(step.args),
         "result": as_json(step.result),
         "error": step.error,
+        "run_id": step.run_id,
+        "thread": step.thread,
     }
 
 

@@ -148,7 +148,13 @@ class Past:
         call = self._call(data)
         call.state, call.args = "ended", data["args"]
         call.step = Step(
-            data["iteration"], data["action"], data["args"], data["result"], data["error"]
+            data["iteration"],
+            data["action"],
+            data["args"],
+            data["result"],
+            data["error"],
+            self.run_id,
+            None if self.begun is None else self.begun["thread"],
         )
 
     def _decided(self, data: dict[str, Any]) -> None:

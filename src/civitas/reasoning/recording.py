@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError, StateError
@@ -49,6 +50,7 @@ class Recording:
         self._record = record
         self._asked = asked
         self._memory = memory
+        self._budget = agent.budget if asked.budget is None else asked.budget
         self._unwritten: list[dict[str, Any]] = []  # messages that are not noted yet
         self._told: list[dict[str, Any]] = []  # noted, and not yet remembered
         self._remembered = len(self.past.messages)
@@ -70,8 +72,8 @@ class Recording:
         emit = self._asked.emit
         if emit is not None:
             for event in _events(str(self._agent.id), self._record.past):
-                emit(event)
-        _recall(self._agent, self._record, self._memory)
+                emit(replace(event, run_id=self._asked.run_id, thread=self._asked.thread))
+        _recall(self._agent, self._record, self._memory, self._budget)
 
     def begin(self, about: dict[str, Any]) -> None:
         """Note what the run begins with."""
@@ -245,8 +247,9 @@ class Recording:
             _add(self._memory, message, self._record.key, self._remembered)
             self._remembered += 1
             if emit is not None:
-                emit(MessageAdded(str(self._agent.id), message))
-        for each in (self._agent._model, self._agent.budget):
+                of = (self._asked.run_id, self._asked.thread)
+                emit(MessageAdded(str(self._agent.id), message, False, *of))
+        for each in (self._agent._model, self._budget):
             if each is not None:
                 _MARKS.set(each, self._record.key, self._entries)
 
@@ -314,10 +317,10 @@ def catch_up(agent: ReActAgent, record: Record, memory: Memory) -> None:
     Raises:
         BudgetExceeded: as `Recording.recall`
     """
-    _recall(agent, record, memory)
+    _recall(agent, record, memory, agent.budget)
 
 
-def _recall(agent: ReActAgent, record: Record, memory: Memory) -> None:
+def _recall(agent: ReActAgent, record: Record, memory: Memory, budget: Budget | None) -> None:
     past = record.past
     whole = Past(record.run_id, past)
     for number, message in enumerate(whole.messages):
@@ -329,8 +332,8 @@ def _recall(agent: ReActAgent, record: Record, memory: Memory) -> None:
     _MARKS.set(agent._model, record.key, len(past))
     if answers and callable(skip):
         skip(answers)
-    if agent.budget is not None:
-        _charge(agent.budget, agent, record, whole)
+    if budget is not None:
+        _charge(budget, agent, record, whole)
 
 
 def _known(of: Any, record: Record, past: Past) -> int:

@@ -18,7 +18,7 @@ from civitas.errors import (
 from civitas.memory.memory import Memory
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.models.streaming import streamed
-from civitas.reasoning.acting import execute, with_hooks
+from civitas.reasoning.acting import as_action, execute, with_hooks
 from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
 from civitas.reasoning.hooks import expect_answer, expect_messages
@@ -31,7 +31,7 @@ from civitas.reasoning.prompts import (
     result_content,
     system_text,
 )
-from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -81,7 +81,7 @@ class _Stop(Exception):
     @classmethod
     def on_hook(cls, agent: ReActAgent, error: HookError) -> _Stop:
         """On a hook that failed."""
-        logger.error("a hook of agent %r failed", agent.id, exc_info=error)
+        log_failure(logger, f"a hook of agent {agent.id!r} failed", error)
         return cls("error", str(error), error)
 
 
@@ -97,6 +97,7 @@ class Run:
         "agent",
         "asked",
         "before",
+        "budget",
         "emit",
         "faults",
         "id",
@@ -111,6 +112,7 @@ class Run:
         "shown",
         "steps",
         "text",
+        "thread",
         "usage",
     )
 
@@ -128,10 +130,12 @@ class Run:
         self.emit = asked.emit
         self.memory = memory
         self.model = model
-        if agent.budget is not None:
+        self.thread = asked.state
+        self.budget = agent.budget if asked.budget is None else asked.budget
+        if self.budget is not None:
             from civitas.models.budgeted import BudgetedModel
 
-            self.model = BudgetedModel(model, agent.budget)
+            self.model = BudgetedModel(model, self.budget)
         self.schema: AnswerSchema | None = None
         if asked.schema is not None:
             from civitas.reasoning.schema import AnswerSchema
@@ -168,7 +172,9 @@ class Run:
             if not recording.past.ended:
                 await recording.over(reply)
         except JournalError as error:
-            logger.exception("run %r of agent %r stops", self.asked.run_id, self.agent.id)
+            log_failure(
+                logger, f"run {self.asked.run_id!r} of agent {self.agent.id!r} stops", error
+            )
             return self.end("error", detail=str(error), error=error)
         except (Exception, asyncio.CancelledError) as error:
             await recording.broken_off(_told(error), self.text)
@@ -190,8 +196,8 @@ class Run:
                     return self.end(stop.reason, detail=stop.detail)
             if self.recording.past.ended:
                 return self._as_it_ended(self.recording.past)
-        if agent._unheard:
-            self._told.extend(agent._take_unheard())
+        if self.thread.unheard:
+            self._told.extend(self.thread.hear())
             if self._pending is None:
                 self._hear()
         if not resumes:
@@ -228,7 +234,7 @@ class Run:
         resumed = given is not None
         recording = self.recording
         if resumed:
-            self.shown = self.agent._show()
+            self.shown = self.agent._show(self.thread)
         else:
             given = await self.ask()
             if recording is not None:
@@ -350,13 +356,13 @@ class Run:
         recording = self.recording
         if recording is None:
             return await self._ask()
-        if self.agent.budget is None:
+        if self.budget is None:
             recording.asking(self.iteration)
             await recording.commit()
             return await self._ask()
         from civitas.budget.bill import Bill
 
-        bill = Bill(self.agent.budget)
+        bill = Bill(self.budget)
         recording.asking(self.iteration, bill, self._reserved(recording))
         try:
             await recording.commit()
@@ -383,14 +389,19 @@ class Run:
         hooks = agent._hooks
         about: dict[str, Any] = {}
         if hooks is not None:
-            about = {"messages": prompt, "iteration": self.iteration}
+            about = {
+                "messages": prompt,
+                "iteration": self.iteration,
+                "run_id": self.asked.run_id,
+                "thread": self.asked.thread,
+            }
             try:
                 about = await hooks.run(
                     "pre_reasoning",
                     agent,
                     about,
                     lambda made: expect_messages(made["messages"], prompt),
-                    agent.budget,
+                    self.budget,
                 )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
@@ -404,7 +415,7 @@ class Run:
         except Exception as error:
             if recording is not None:
                 recording.failed(self.iteration, error)
-            logger.exception("the model of agent %r failed", agent.id)
+            log_failure(logger, f"the model of agent {agent.id!r} failed", error)
             raise _Stop("error", _told(error), error) from error
         # Before anything is read: what cannot be read has been paid for all the same.
         usage = getattr(given, "usage", None)
@@ -418,7 +429,7 @@ class Run:
                     agent,
                     about,
                     lambda made: expect_answer(made["answer"], given),
-                    agent.budget,
+                    self.budget,
                 )
             except HookError as error:
                 raise _Stop.on_hook(agent, error) from error
@@ -444,7 +455,7 @@ class Run:
             async for part in parts:
                 kind = type(part)
                 if kind is TextPiece or kind is ReasoningPiece:
-                    self.emit(kind(part.text, self.id))
+                    self.emit(kind(part.text, self.id, self.asked.run_id, self.asked.thread))
                 else:
                     given = part
         except BaseException:  # come to its end, it is closed
@@ -455,7 +466,7 @@ class Run:
     def prompt(self) -> list[dict[str, Any]]:
         """What the model is to see now; memory, actions and goals may have changed meanwhile."""
         agent = self.agent
-        self.shown = agent._show()
+        self.shown = agent._show(self.thread)
         prompt = self.memory.get_memories()
         if agent.system_prompt or agent._goals:
             system = system_text(agent.system_prompt, agent._goals or ())
@@ -468,8 +479,8 @@ class Run:
         public = self.shown.public.get(name, name)
         found = agent.actions.get_action(public)
         if found is None:
-            found = agent.discovered.get(public)
-        return public, found
+            return public, (self.thread.discovered or {}).get(public)
+        return public, as_action(found)
 
     def known(self) -> list[str]:
         """The names that the model may call."""
@@ -498,7 +509,7 @@ class Run:
                 for place in acts.skipped if self.emit is not None else ():
                     self._tell_end(answer.calls[place], results[place] or {})
         places = [place for place, result in enumerate(results) if result is None]
-        budget = self.agent.budget
+        budget = self.budget
         try:
             if not places:
                 pass
@@ -519,7 +530,7 @@ class Run:
     ) -> None:
         agent = self.agent
         if self.emit is None and agent._hooks is None and len(calls) == 1 and acts is None:
-            results[0] = await execute(agent, calls[0], self.asked.run_id)
+            results[0] = await execute(agent, calls[0], self.asked)
             return
         broken: list[HookError] = []
         if acts is not None:
@@ -555,23 +566,24 @@ class Run:
             if act is not None:
                 act.be_as_begun()
             if emit is not None:
-                emit(CallStarted(self.id, self.iteration, call.id, call.name, call.args))
+                about = (self.id, self.iteration, call.id, call.name, call.args)
+                emit(CallStarted(*about, False, self.asked.run_id, self.asked.thread))
             if act is None:
-                return await execute(agent, call, self.asked.run_id)
-            return await execute(agent, call, self.asked.run_id, act.begin, act)
+                return await execute(agent, call, self.asked)
+            return await execute(agent, call, self.asked, act.begin, act)
 
         if agent._hooks is None:
             result = await acted()
         else:
-            result = await with_hooks(agent, call, self.iteration, acted, broken)
+            result = await with_hooks(agent, call, self.iteration, self.asked, acted, broken)
         if emit is not None:
             self._tell_end(call, result)
         return result
 
     def _tell_end(self, call: Wanted, result: dict[str, Any]) -> None:
         assert self.emit is not None
-        error = _error(result)
-        self.emit(CallEnded(self.id, self.iteration, call.id, call.name, result, error))
+        about = (self.id, self.iteration, call.id, call.name, result, _error(result))
+        self.emit(CallEnded(*about, False, self.asked.run_id, self.asked.thread))
 
     async def _execute_within(
         self,
@@ -609,12 +621,12 @@ class Run:
             if result is None:
                 result = {"tool_executed": False, "error": _CUT_OFF}
                 if self.emit is not None:
-                    done = CallEnded(self.id, self.iteration, call.id, call.name, result, _CUT_OFF)
-                    self.emit(done)
+                    self._tell_end(call, result)
             error = _error(result)
             if acts is not None:
                 acts.act(place).note_end(result, error)
-            self.steps.append(Step(self.iteration, call.name, call.args, result, error))
+            about = (self.iteration, call.name, call.args, result, error)
+            self.steps.append(Step(*about, self.asked.run_id, self.asked.thread))
             # What is recorded is shown, so that it is the same to one who goes on from there.
             content = result_content(result if acts is None else as_json(result), limit)
             contents.append(content)
@@ -643,7 +655,7 @@ class Run:
             return
         self.memory.add_memory(message)
         if self.emit is not None:
-            self.emit(MessageAdded(self.id, message))
+            self.emit(MessageAdded(self.id, message, False, self.asked.run_id, self.asked.thread))
 
     def remember_faults(self, answer: Answer) -> None:
         """Remember an answer that cannot be used, and tell the model why."""
@@ -675,9 +687,11 @@ class Run:
         error: BaseException | None = None,
     ) -> Reply:
         """The reply, and why there is no more of it."""
+        if reason not in ("done", "terminal"):
+            value = self.text if self.schema is None else None
         return Reply(
             self.text,
-            value if reason in ("done", "terminal") else self.text,
+            value,
             self.messages,
             self.steps,
             self.usage,

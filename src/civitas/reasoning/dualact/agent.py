@@ -6,9 +6,15 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from civitas.errors import BudgetExceeded, ConfigError, DeadlineExceeded, StateError
+from civitas.errors import (
+    BudgetExceeded,
+    ConfigError,
+    DeadlineExceeded,
+    DefinitionError,
+    StateError,
+)
 from civitas.journal.journal import Journal, as_journal
-from civitas.reasoning.asked import Asked
+from civitas.reasoning.asked import Asked, thread_id
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
@@ -20,8 +26,9 @@ from civitas.reasoning.record import NullRecord, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ended
 from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import share_budget
+from civitas.reasoning.sharing import in_thread, members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
+from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -91,7 +98,6 @@ class DualActAgent(ConversationalAgent):
         )
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
-        self._progress: Progress | None = None
         self._own_budget: Budget | None = None
         if budget is not None:
             self.budget = budget
@@ -175,13 +181,14 @@ class DualActAgent(ConversationalAgent):
             StateError: something remembered is not JSON
         """
         config = self.config
-        progress = None if self._progress is None else dumped(self._progress)
+        progress = _progress_json(self._kept.default)
+        threads = {thread.id: _progress_json(thread) for thread in self._kept if thread.own}
         # With one memory, it is saved once.
         human = None if config.shared_memory else _state_of(config.human)
         reactive = [_state_of(agent) for agent in config.reactives]
         if config.shared_memory:
             reactive[1:] = [None] * (len(reactive) - 1)
-        return state(KIND, progress=progress, human=human, reactive=reactive)
+        return state(KIND, progress=progress, threads=threads, human=human, reactive=reactive)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Be where the dual act was whose state this is; `resume` goes on.
@@ -194,13 +201,21 @@ class DualActAgent(ConversationalAgent):
         if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
             raise StateError(f"dual act {self.id!r}: the state is of another number of R")
         given = found.get("progress")
-        progress = None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
+        threads = found.get("threads", {})
+        if not isinstance(threads, dict):
+            raise StateError(f"dual act {self.id!r}: the state of its threads is no object")
+        kept = Threads()
+        kept.default.own = (
+            None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
+        )
+        for id, each in threads.items():
+            kept.get(id).own = loaded(Progress, each, f"dual act {self.id!r}")
         for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
             if of_agent is not None:
                 agent.load_state_dict(of_agent)
-        self._progress = progress
+        self._threads = kept
 
-    async def resume(self, schema: Any = None) -> DualActReply:
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
         """Go on where a state was loaded, or where a reply was cancelled or stopped at a limit.
 
         The turn that was under way begins anew; what ended before is not done again.
@@ -208,14 +223,18 @@ class DualActAgent(ConversationalAgent):
         Args:
             schema: what the answer is to be; as it was asked for if left out. A type is not saved:
                 after a state was loaded, it is given again.
+            thread: the id of the conversation that goes on; the dual act's own if left out
 
         Raises:
             StateError: there is nothing to go on with, or the answer was asked for by a type that
                 is not given
         """
-        if self._progress is None:
-            raise StateError(f"dual act {self.id!r} has nothing to go on with: load a state first")
-        progress = self._progress
+        progress: Progress | None = self._kept.get(thread_id(thread)).own
+        if progress is None:
+            where = "" if thread is None else f" in thread {str(thread)!r}"
+            raise StateError(
+                f"dual act {self.id!r} has nothing to go on with{where}: load a state first"
+            )
         if schema is None:
             schema = progress.schema if progress.wanted is None else progress.wanted
         if schema is True:
@@ -230,12 +249,23 @@ class DualActAgent(ConversationalAgent):
 
     # -- the work ----------------------------------------------------------------------------------
 
-    async def _remember(self, message: dict[str, Any]) -> None:
-        if self.config.shared_memory:
-            await self.config.reactives[0].observe(message)
-            return
-        for agent in self._agents:
-            await agent.observe(message)
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        if thread.id is not None:
+            self._check_threads()
+        agents = self.config.reactives[:1] if self.config.shared_memory else self._agents
+        for agent in agents:
+            await agent.observe(message, **in_thread(agent.observe, thread.id))
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._agents)
+
+    def _check_threads(self) -> None:
+        why = self._one_thread_only()
+        if why is not None:
+            raise DefinitionError(
+                f"dual act {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
+                "make the dual act with shared=True"
+            )
 
     def _program(self) -> dict[str, Any]:
         from civitas.reasoning.dualact.recording import program_of
@@ -250,6 +280,8 @@ class DualActAgent(ConversationalAgent):
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
             AnswerSchema(asked.schema)  # that it is none is no failure of R's
+        if asked.thread is not None:
+            self._check_threads()
         record = asked.record
         if record is None:
             if self._journal is None:
@@ -282,26 +314,31 @@ class DualActAgent(ConversationalAgent):
         if progress is not None:
             if over:
                 return progress.reply([], None)
-            self._progress = progress
+            asked.state.own = progress
             asked.resumed = True
         return await self._work(asked, record)
 
     async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
-        progress = self._progress
+        progress: Progress | None = asked.state.own
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
             progress = Progress(asked.content, asked.thread, asked.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
             progress.want(asked.schema)
-            self._progress = progress
+            asked.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped in the midst of a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
         work = Rounds(self, progress, asked, record)
-        if self._underway is None:
-            self._underway = work
+        if asked.state.underway is None:
+            asked.state.underway = work
         return await work.reply()
+
+
+def _progress_json(thread: Thread) -> dict[str, Any] | None:
+    progress: Progress | None = thread.own
+    return None if progress is None else dumped(progress)
 
 
 def _state_of(agent: Any) -> Any:

@@ -61,11 +61,11 @@ def over(record: Record[Progress], progress: Progress, reply: DualActReply) -> d
 
 def emit_past(agent: DualActAgent, progress: Progress, emit: Callable[[Any], Any]) -> None:
     """Tell whoever looks on what was decided and concluded in the process before."""
-    id = str(agent.id)
+    id, of = str(agent.id), (progress.run_id, progress.thread)
     rounds: list[list[Any]] = [
-        [DecisionMade(id, n, each, past=True) for n, each in enumerate(progress.decisions, 1)],
+        [DecisionMade(id, n, each, True, *of) for n, each in enumerate(progress.decisions, 1)],
         [
-            ConclusionReached(id, n, each, past=True)
+            ConclusionReached(id, n, each, True, *of)
             for n, each in enumerate(progress.conclusions, 1)
         ],
     ]

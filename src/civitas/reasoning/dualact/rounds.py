@@ -21,7 +21,6 @@ from civitas.errors import (
 from civitas.models.protocol import Usage
 from civitas.reasoning import record
 from civitas.reasoning.asked import Asked
-from civitas.reasoning.conversational import joined
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -40,9 +39,10 @@ from civitas.reasoning.hooks import expect
 from civitas.reasoning.jsonform import REPLY
 from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.record import NullRecord, Record
-from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason
+from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason, log_failure
+from civitas.reasoning.replying import joined
 from civitas.reasoning.resume import guarded
-from civitas.reasoning.sharing import is_spent_for_all
+from civitas.reasoning.sharing import in_thread, is_spent_for_all, options_for, takes
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -100,16 +100,17 @@ class Rounds:
         self.briefing = agent._briefing
         self.progress = progress
         self.asked = asked
+        self.budget = agent.budget if asked.budget is None else asked.budget
         self.loop = asyncio.get_running_loop()
         self._messages: list[dict[str, Any]] = []
         self._speaking: list[Any] = []
-        self._told: list[str] = list(agent._take_unheard())
+        self._told: list[str] = list(asked.state.hear())
 
     def interrupt(self, text: str) -> None:
         """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
-            each.interrupt(text)
+            each.interrupt(text, **in_thread(each.interrupt, self.asked.thread))
         if not listening:
             self._told.append(text)
 
@@ -198,7 +199,7 @@ class Rounds:
         rule = self.config.review
         assert isinstance(rule, ReviewRule)
         before = self.progress.conclusions[:-1]
-        return rule.catches(Situation(conclusion, before, self.agent.budget))
+        return rule.catches(Situation(conclusion, before, self.budget))
 
     def _expect_decision(self, decision: Any) -> None:
         """See that a hook gave a decision that can be taken.
@@ -234,7 +235,8 @@ class Rounds:
             raise _Stop("error", str(error)) from None
         self.progress.decided(decision, self.config.max_hr_loops, agents)
         if self.asked.emit is not None:
-            self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(DecisionMade(str(self.agent.id), number, decision, False, *of))
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
         human = self.config.human
@@ -312,7 +314,8 @@ class Rounds:
             progress.conclusions[-1] = conclusion = changed
             progress.values[-1] = None  # it was that of another text
         if self.asked.emit is not None:
-            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion, False, *of))
         if stops:
             raise stops[0]
 
@@ -335,7 +338,8 @@ class Rounds:
                 ):
                     run.stop = self._broken("R", agent, error)
                     return run
-                logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
+                about = f"R ({agent.id!r}) of dual act {self.agent.id!r} failed"
+                log_failure(logger, about, error)
                 run.conclusion = Conclusion(error=f"{type(error).__name__}: {error}")
                 return run
             run.usage = run.usage + reply.usage
@@ -380,7 +384,7 @@ class Rounds:
 
     def _is_spent(self, agent: Any, *, late: bool) -> bool:
         """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
-        shared = self.agent.budget
+        shared = self.budget
         if shared is None:
             from civitas.budget import Budget  # not loaded for a pair without any
 
@@ -393,13 +397,10 @@ class Rounds:
     # -- what both need ----------------------------------------------------------------------------
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
-        progress = self.progress
-        options: dict[str, Any] = {}
-        if schema is not None and _takes(agent, "schema"):
+        options = options_for(agent, self.asked)
+        if schema is not None and takes(agent.reply, "schema"):
             options["schema"] = schema
-        if progress.thread is not None:
-            options["thread"] = progress.thread
-        if _takes(agent, "run_id"):
+        if takes(agent.reply, "run_id"):
             options["run_id"] = self._run_id(agent, part)
         alone = not self._speaking
         if alone:
@@ -446,13 +447,15 @@ class Rounds:
             async for event in events:
                 if event.kind == "done":
                     reply = event.reply
-                else:
-                    emit(event)
+                    continue
+                emit(event)
+                if event.kind == "call_started" and self.asked.seen is not None:
+                    await self.asked.seen()  # before somebody is asked about it
         return reply
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's, in time."""
-        budget = self.agent.budget
+        budget = self.budget
         seconds = None if budget is None else budget.remaining_seconds()
         limit = asyncio.timeout(seconds)
         try:
@@ -465,7 +468,7 @@ class Rounds:
             name = getattr(fn, "__name__", repr(fn))
             if limit.expired():
                 raise _Stop("deadline", f"the time was over before {name} had ended") from error
-            logger.exception("%s of dual act %r failed", name, self.agent.id)
+            log_failure(logger, f"{name} of dual act {self.agent.id!r} failed", error)
             detail = f"{name} failed: {type(error).__name__}: {error}"
             raise _Stop("error", detail, error) from error
 
@@ -494,9 +497,14 @@ class Rounds:
         called = hooks
 
         async def call(step: record.Step) -> T:
-            kwargs = {**about, name: value}
+            kwargs = {
+                **about,
+                "run_id": self.asked.run_id,
+                "thread": self.asked.thread,
+                name: value,
+            }
             made = await called.run(
-                type, self.agent, kwargs, lambda made: check(made[name]), self.agent.budget
+                type, self.agent, kwargs, lambda made: check(made[name]), self.budget
             )
             return made[name]  # type: ignore[no-any-return]
 
@@ -505,7 +513,7 @@ class Rounds:
         except DeadlineExceeded as error:
             raise _Stop("deadline", str(error)) from error
         except HookError as error:
-            logger.exception("a hook of agent %r failed", self.agent.id)
+            log_failure(logger, f"a hook of agent {self.agent.id!r} failed", error)
             raise _Stop("error", str(error), error) from error
 
     def _heard(self) -> Sequence[str]:
@@ -518,7 +526,7 @@ class Rounds:
             return _Stop("deadline", detail)
         if isinstance(error, BudgetExceeded):
             return _Stop("budget", detail)
-        logger.error("%s failed", detail, exc_info=error)
+        log_failure(logger, f"dual act {self.agent.id!r}: {who} ({agent.id!r}) failed", error)
         return _Stop("error", detail, error)
 
 
@@ -547,13 +555,6 @@ def _as_stop(reason: StopReason) -> StopReason:
     """Why a dual act ends whose H, or R, ended for this reason."""
     known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
     return reason if reason in known else "error"
-
-
-def _takes(agent: Any, parameter: str) -> bool:
-    try:
-        return parameter in inspect.signature(agent.reply).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _keeps_schema(agent: Any) -> bool:
