@@ -233,9 +233,7 @@ def test_a_damaged_account_is_named(path: Path, journal: Journal, account: str) 
         Budget(actions=3, journal=journal, name="a")
 
 
-def test_a_forked_child_that_opens_it_again_shares_it(
-    path: Path, journal: Journal
-) -> None:
+def test_a_forked_child_that_opens_it_again_shares_it(path: Path, journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
     budget.reserve(actions=1).settle()
     child = os.fork()

@@ -50,7 +50,7 @@ def change(path: Path, sql: str) -> None:
         ("UPDATE entries SET sum = x'00' WHERE sequence = 5", "5"),
         ("DELETE FROM entries WHERE sequence = 1", "1"),
         ("DELETE FROM entries WHERE sequence = 6", "6"),
-        ("DELETE FROM entries WHERE sequence = 19", "19"),
+        ("DELETE FROM entries WHERE sequence = 16", "16"),
         ("DELETE FROM entries WHERE sequence > 8", "9"),
         ("DELETE FROM entries", "1"),
     ),

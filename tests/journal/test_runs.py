@@ -179,7 +179,9 @@ async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None
         assert reply.stop_reason == "terminated", reply.detail
         entries = journal.entries("R")
         for kind in ("started", "ended"):
-            assert sum(e.kind == kind and "action" in e.data for e in entries) == 40
+            assert (
+                sum(e.kind == kind and "action" in e.data.get("about", ()) for e in entries) == 40
+            )
         assert journal.replay("R").text == reply.text
 
 

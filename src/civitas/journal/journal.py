@@ -477,8 +477,8 @@ def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     messages: Counter[str] = Counter()
     for entry in entries:
         count[entry.path] += 1
-        if entry.kind == "remembered":
-            messages[entry.path] += len(entry.data["messages"])
+        if entry.kind == "state":
+            messages[entry.path] += len(entry.data["appended"].get("messages", ()))
     for entry in entries:
         if entry.kind != "begun":
             yield entry.data

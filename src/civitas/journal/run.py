@@ -26,6 +26,8 @@ class OpenRun:
         state: how it stands, to be written with the next commit; None while it is worked on
         stored_state: what the file has
         broken: why something could not be written; then nothing more is
+        noted: how many entries were noted in all
+        written: how many of them are in the file, with all before them
     """
 
     __slots__ = (
@@ -36,15 +38,18 @@ class OpenRun:
         "_kept",
         "_noted",
         "_others",
+        "_taken",
         "_under_way",
         "broken",
         "id",
         "key",
+        "noted",
         "number",
         "past",
         "place",
         "state",
         "stored_state",
+        "written",
     )
 
     def __init__(
@@ -63,6 +68,9 @@ class OpenRun:
         self._noted: list[tuple[str, str, str]] = []
         self._kept: dict[str, bytes] = {}
         self._under_way = 0  # batches that are being written
+        self._taken = 0  # how many entries are in these, and in those before
+        self.noted = 0
+        self.written = 0
         self._others: concurrent.futures.Future[None] | None = None
         self._closed = False
         self.broken: BaseException | None = None
@@ -85,6 +93,7 @@ class OpenRun:
         with self._guard:
             self._noted.append((path, kind, text))
             self._kept.update(kept)
+            self.noted += 1
 
     def keep(self, data: bytes) -> str:
         """Store a value with the next commit; gives its hash."""
@@ -103,9 +112,9 @@ class OpenRun:
             found = self._kept.get(hash)
         return self._commits.file.kept(hash) if found is None else found
 
-    async def commit(self) -> None:
+    async def commit(self, upto: int | None = None) -> None:
         """See `Part.commit`."""
-        batch, others = self._taken()
+        batch, others = self._take(upto)
         if batch is not None:
             await self._commits.commit(batch)
         elif others is not None:
@@ -113,13 +122,15 @@ class OpenRun:
 
     def commit_now(self) -> None:
         """See `Part.commit_now`."""
-        batch, others = self._taken()
+        batch, others = self._take(None)
         if batch is not None:
             self._commits.commit_now(batch)
         elif others is not None:
             others.result()
 
-    def _taken(self) -> tuple[Batch | None, concurrent.futures.Future[None] | None]:
+    def _take(
+        self, upto: int | None
+    ) -> tuple[Batch | None, concurrent.futures.Future[None] | None]:
         """What is to be written; if that is nothing, what tells when others have written theirs.
 
         Theirs may be what was noted here: parts of a run commit together.
@@ -128,7 +139,10 @@ class OpenRun:
             if self.broken is not None:
                 # What comes after something that could not be written must not stand without it.
                 raise self.broken
+            if upto is not None and upto <= self.written:
+                return None, None
             noted, self._noted = self._noted, []
+            self._taken += len(noted)
             if noted:
                 kept, self._kept = self._kept, {}
                 self._under_way += 1
@@ -145,6 +159,8 @@ class OpenRun:
             if failure is not None:
                 self.broken = failure
             self._under_way -= 1
+            if not self._under_way and self.broken is None:
+                self.written = self._taken
             if self._under_way or self._others is None:
                 return
             others, self._others = self._others, None
@@ -227,16 +243,29 @@ class Part:
         """Whether something could not be written."""
         return self._run.broken is not None
 
-    async def commit(self) -> None:
+    @property
+    def noted(self) -> int:
+        """How many entries were noted since the run was opened, in all of its parts."""
+        return self._run.noted
+
+    @property
+    def written(self) -> int:
+        """How many of these are in the file."""
+        return self._run.written
+
+    async def commit(self, upto: int | None = None) -> None:
         """Write what was noted, in all parts of the run. When this returns, it is in the file.
 
         Cancelled, it still waits for what it is writing; then that is in the file too, unless the
         part is `broken`.
 
+        Args:
+            upto: how many of the `noted` entries are waited for; all, if left out
+
         Raises:
             JournalError: it cannot be written; nothing was, and nothing more will be
         """
-        await self._run.commit()
+        await self._run.commit(upto)
 
     def commit_now(self) -> None:
         """The same, for where nothing can be awaited: the thread waits.

@@ -11,6 +11,7 @@ from civitas.reasoning.prompts import json_text, readable
 from civitas.reasoning.reply import Reply, Step
 
 __all__ = [
+    "ANSWER",
     "REPLY",
     "Codec",
     "answer_json",
@@ -134,6 +135,10 @@ def answer_of_json(given: dict[str, Any]) -> ModelReply:
         given["finish_reason"],
         given["reasoning"],
     )
+
+
+ANSWER: Final = Codec(answer_json, answer_of_json)
+"""A model's answer as the result of a step."""
 
 
 def _part(of: Any, name: str) -> Any:

@@ -13,12 +13,14 @@ from civitas.environment import Environment
 from civitas.errors import DefinitionError, StateError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
-from civitas.reasoning.acting import as_action
 from civitas.reasoning.asked import Asked
+from civitas.reasoning.calls import as_action
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.names import Shown
 from civitas.reasoning.parts import check_part
 from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
+from civitas.reasoning.record import Record
+from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
@@ -26,7 +28,7 @@ from civitas.reasoning.thread import Thread, Threads, has_threads, memory_of_thr
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Journal, Record
+    from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
 
 __all__ = ["MAX_ITERATIONS", "ReActAgent"]
@@ -35,7 +37,6 @@ MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 
 _ENVIRONMENT = Environment()
-KIND = "ReActAgent"
 
 
 class ReActAgent(ConversationalAgent):
@@ -278,35 +279,30 @@ class ReActAgent(ConversationalAgent):
         memory = self._memory_of(asked.state)
         if self.discover is not None and self._seat is not None:
             await self._discover(asked.state)
-        record = asked.record
-        if record is None:
+        part = asked.record
+        if part is None:
             if self._journal is None:
                 return await self._run(Run(self, asked, memory, self.model))
-            record = await self._journal.begin(
+            part = await self._journal.begin(
                 asked.run_id, KIND, str(self.id), json_text(asked.content)
             )
-        from civitas.reasoning.recording import begun
-
         try:
-            recording = begun(self, asked, record, memory)
-            return await self._run(Run(self, asked, memory, self.model, recording))
+            record = begun(self, part, asked)
+            return await self._run(Run(self, asked, memory, self.model, record))
         finally:
             if asked.record is None:
-                record.close()
+                part.close()
 
     def _program(self) -> dict[str, Any]:
         """What it does, as the record of a group that it is in has it."""
-        from civitas.reasoning.recording import program_of
-
         return program_of(self)
 
-    async def _recall(self, record: Record) -> None:
+    async def _recall(self, part: Part) -> None:
         """Know what it did in a part of a run that is over."""
-        from civitas.reasoning.recording import catch_up
-
-        begun = next((entry.data for entry in record.past if entry.kind == "begun"), None)
-        if begun is not None:
-            catch_up(self, record, self._memory_of(self._kept.get(begun["thread"])))
+        record = Record(part, LoopState)
+        if record.begun is not None:
+            memory = self._memory_of(self._kept.get(record.begun["thread"]))
+            catch_up(self, record, memory, self.budget)
 
     async def _run(self, run: Run) -> Reply:
         if run.thread.underway is None:

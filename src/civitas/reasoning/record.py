@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APPENDED",
     "LIVE",
+    "NULL_RECORD",
     "NULL_STEP",
     "NullRecord",
     "Past",
@@ -88,14 +89,17 @@ class Step:
         args: the arguments with which it had begun before the process died, which hold; else None
     """
 
-    __slots__ = ("_begun", "_charged", "_key", "_note", "_record", "args", "past")
+    __slots__ = ("_begun", "_beside", "_charged", "_key", "_note", "_record", "args", "past")
 
-    def __init__(self, record: Record[Any], key: str, note: dict[str, Any], past: Past) -> None:
+    def __init__(
+        self, record: Record[Any], key: str, note: dict[str, Any], past: Past, beside: bool
+    ) -> None:
         self._record = record
         self._key = key
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
         self._begun = False
+        self._beside = beside
         self.past = past
         self.args: Any = past.args if past.state == "started" else None
 
@@ -135,17 +139,18 @@ class Step:
         self._begun = True
         record = self._record
         record._write("started", data)
-        if record._open > 1:
-            await asyncio.sleep(0)  # the steps beside it begin now too: one commit is for all
-        await record.commit()
+        noted = record._part.noted
+        if self._beside or record._open > 1:
+            await asyncio.sleep(0)  # those beside it begin now too
+        await record.commit(noted)
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         """Say what tells, when the step is over, what it has spent."""
         self._charged = charged
 
     def _end(self, kind: str, data: dict[str, Any]) -> None:
-        """Note how it ended, with what it is about unless its start says it."""
-        made: dict[str, Any] = {"key": self._key} if self._begun else dict(self._note)
+        """Note how it ended."""
+        made = dict(self._note)
         if self._charged is not None:
             made["charged"] = dict(self._charged())
         self._record._write(kind, made | data)
@@ -160,6 +165,8 @@ class Record(Generic[S]):
         over: why it ended, if it did and nothing came after it
         heard: what was heard since the last state, in order
         members: what is known of the turns that others record in parts of their own, by part
+        count: how many entries it has, with those that are noted
+        committed: called after each commit
     """
 
     def __init__(self, part: Part, kind: type[S]) -> None:
@@ -168,7 +175,9 @@ class Record(Generic[S]):
         self._steps: dict[str, Past] = {}
         self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
         self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
-        self._then: list[Callable[[], None]] = []  # what the next commit makes true
+        self._then: list[tuple[int, Callable[[], None]]] = []  # what the next commit makes true
+        self.committed: Callable[[], None] | None = None
+        self.count = len(part.past)
         self._open = 0  # steps under way
         self.members: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, Any] | None = None
@@ -207,9 +216,27 @@ class Record(Generic[S]):
         """What was recorded of the steps whose keys begin so, in the order in which they began."""
         return [past for key, past in self._steps.items() if key.startswith(prefix)]
 
+    def has_ended(self, key: str) -> bool:
+        """Whether a step had ended before."""
+        past = self._steps.get(key)
+        return past is not None and past.state == "ended"
+
     def entries(self) -> list[Entry]:
         """What was recorded before, entry by entry."""
         return self._part.past
+
+    @property
+    def copied_messages(self) -> list[tuple[str, int]]:
+        """Of a copy: by what keys the runs before it are known, and how many messages each had."""
+        copied = (self.begun or {}).get("copied", ())
+        return [(each["key"], each["messages"]) for each in copied]
+
+    def key_of(self, message: int) -> str:
+        """By what key a memory knows a message of this run: a copy shares those before it."""
+        for key, count in self.copied_messages:
+            if message < count:
+                return key
+        return self.key
 
     def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data
@@ -269,9 +296,11 @@ class Record(Generic[S]):
         self,
         key: str,
         call: Callable[[Step], Awaitable[T]],
+        /,
         *,
         of: type[T] | Codec | None = None,
         outcome: Outcome = "repeat",
+        beside: bool = False,
         decided: Callable[[Past], T] | None = None,
         **about: Any,
     ) -> T:
@@ -286,6 +315,7 @@ class Record(Generic[S]):
             of: the type of the result, where that is no JSON data
             outcome: what becomes of it where it had begun and not ended: `repeat` calls it again;
                 `ask` leaves that to a person
+            beside: whether others are done at the same time: then one commit is for all that begin
             decided: makes the result of a person's decision `skip` or `done`; without it `done`
                 gives the value, and `skip` raises InDoubt
             **about: what to record of it besides, as JSON data; `action` names it to a person
@@ -303,7 +333,7 @@ class Record(Generic[S]):
             note["about"] = about
         if outcome == "ask":
             note["asks"] = True
-        step = Step(self, key, note, past)
+        step = Step(self, key, note, past, beside)
         if past.state == "started" and past.asks and past.decision != "repeat":
             made = self._decided(past, decided, of)
             step._end("ended", {"result": _result_json(made, of), "decided": past.decision})
@@ -317,8 +347,8 @@ class Record(Generic[S]):
             step._end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:
-            if step._begun and outcome == "repeat":
-                step._end("failed", {"error": "cancelled"})  # what it cost is known
+            if step._begun and outcome == "repeat":  # what it cost is known
+                step._end("failed", {"error": "cancelled", "cancelled": True})
             raise
         finally:
             self._open -= 1
@@ -333,7 +363,7 @@ class Record(Generic[S]):
         else:
             step._end("ended", {"result": _result_json(result, of)})
 
-    def mark(self, key: str, result: Any = None, **about: Any) -> None:
+    def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Note that something has happened, or that a step was cut off: a step without a call."""
         data = {"key": key, "about": about} if about else {"key": key}
         self._write("ended", {**data, "result": as_json(result)})
@@ -382,22 +412,21 @@ class Record(Generic[S]):
 
     def then(self, done: Callable[[], None]) -> None:
         """Call something once what was noted until now is in the file."""
-        self._then.append(done)
+        self._then.append((self._part.noted, done))
 
-    async def commit(self) -> None:
+    async def commit(self, upto: int | None = None) -> None:
         """Write what was noted. When this returns, it is in the file.
+
+        Args:
+            upto: how many of the part's `noted` entries are waited for; all, if left out
 
         Raises:
             JournalError: it cannot be written
         """
-        then, self._then = self._then, []
         try:
-            await self._part.commit()
-        except asyncio.CancelledError:
-            if not self._part.broken:
-                _call_all(then)
-            raise
-        _call_all(then)
+            await self._part.commit(upto)
+        finally:  # also if cancelled: what is in the file holds
+            self._has_committed()
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
         """The part of the run in which an agent records the turn that it takes for this one.
@@ -441,12 +470,22 @@ class Record(Generic[S]):
         Raises:
             JournalError: it cannot be written
         """
-        then, self._then = self._then, []
         self._part.commit_now()
-        _call_all(then)
+        self._has_committed()
 
     def _write(self, kind: str, data: Any) -> None:
         self._part.note(kind, data)
+        self.count += 1
+
+    def _has_committed(self) -> None:
+        """Do what was to be done once something is in the file."""
+        then, written = self._then, self._part.written
+        self._then = [each for each in then if each[0] > written]
+        for number, done in then:
+            if number <= written:
+                done()
+        if self.committed is not None:
+            self.committed()
 
 
 class _NullStep(Step):
@@ -480,6 +519,7 @@ class NullRecord(Record[S]):
         self.over = None
         self.heard = []
         self.members = {}
+        self.committed = None
 
     @property
     def key(self) -> str:
@@ -490,14 +530,18 @@ class NullRecord(Record[S]):
         """Nothing."""
         return []
 
+    def has_ended(self, key: str) -> bool:
+        """False."""
+        return False
+
     def begin(self, **about: Any) -> None:
         """Nothing is noted."""
 
-    async def step(self, key: str, call: Callable[[Step], Awaitable[T]], **options: Any) -> T:
+    async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
         """Call."""
         return await call(NULL_STEP)
 
-    def mark(self, key: str, result: Any = None, **about: Any) -> None:
+    def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Nothing is noted."""
 
     def hear(self, data: Any) -> None:
@@ -514,7 +558,7 @@ class NullRecord(Record[S]):
         """At once: there is nothing to wait for."""
         done()
 
-    async def commit(self) -> None:
+    async def commit(self, upto: int | None = None) -> None:
         """There is nothing to write."""
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
@@ -560,6 +604,10 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
     return made
 
 
+NULL_RECORD: Final[Record[Any]] = NullRecord()
+"""The record of every run that nobody records."""
+
+
 @asynccontextmanager
 async def recorded(
     journal: Journal | None,
@@ -588,7 +636,7 @@ async def recorded(
         JournalError: the journal cannot be used, or is damaged
     """
     if journal is None:
-        yield NullRecord()
+        yield NULL_RECORD
         return
     from civitas.reasoning.fingerprint import check, check_kind, fingerprint
 
@@ -623,8 +671,3 @@ def _read(value: Any, of: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(of).validate_python(value)
-
-
-def _call_all(then: list[Callable[[], None]]) -> None:
-    for each in then:
-        each()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from civitas.errors import CivitasError, JournalError, StateError
 from civitas.reasoning.fingerprint import check, check_kind, fingerprint
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, log_failure
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
@@ -101,7 +101,7 @@ async def guarded(
         reply = await run()
         await record.end(reply.stop_reason, **over(reply))
     except JournalError as error:
-        logger.error("run %r stops: %s", record.run_id, error)
+        log_failure(logger, f"run {record.run_id!r} stops", error)
         return failed(error)
     except BaseException as error:
         if record.over is None:  # else it had ended, and only its end was still to be written

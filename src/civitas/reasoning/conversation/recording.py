@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from civitas.budget.bill import Bill
 from civitas.errors import JournalError, StateError
 from civitas.journal import Record
-from civitas.journal.marks import Marks
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import Spending, charge
 from civitas.reasoning.conversation.order import Choice, NoChoice
@@ -19,6 +18,7 @@ from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
 from civitas.reasoning.fingerprint import check, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
+from civitas.reasoning.marks import Marks
 from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.replying import joined, told_once
 from civitas.reasoning.resume import ENDED

@@ -22,7 +22,7 @@ from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.prompts import json_text
-from civitas.reasoning.record import NullRecord, Record, dumped, loaded
+from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ended
 from civitas.reasoning.schema import AnswerSchema
@@ -285,7 +285,7 @@ class DualActAgent(ConversationalAgent):
         record = asked.record
         if record is None:
             if self._journal is None:
-                return await self._work(asked, NullRecord())
+                return await self._work(asked, NULL_RECORD)
             task = json_text(asked.content)
             record = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
