@@ -1254,7 +1254,7 @@ def test_a_system_prompt_is_a_text(prompt: Any) -> None:
 
 def test_a_terminal_action_does_not_end_a_run_in_which_the_user_has_spoken_meanwhile() -> None:
     @action(terminal=True)
-    def finish() -> str:
+    async def finish() -> str:
         thinker.interrupt("Wait, one thing more.")
         return "finished"
 

@@ -43,9 +43,9 @@ def as_action(given: Any) -> Action:
     """
     if isinstance(given, Action):
         function = given.function
-        if type(function) is MethodType and function.__name__ == "say":
-            return _without_thread(given)
-        return given
+        if type(function) is not MethodType or function.__name__ != "say":
+            return given
+        return _without_thread(given)
     made = _FOREIGN.get(given)
     if made is None:
         parts = (given.name, given.function, given.description, given.parameters)

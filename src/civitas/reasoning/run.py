@@ -616,6 +616,7 @@ class Run:
     ) -> list[str]:
         contents = []
         limit = self._room(len(results))
+        run_id, thread = self.asked.run_id, self.asked.thread
         self._remember_calls(answer)
         for place, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
@@ -625,8 +626,8 @@ class Run:
             error = _error(result)
             if acts is not None:
                 acts.act(place).note_end(result, error)
-            about = (self.iteration, call.name, call.args, result, error)
-            self.steps.append(Step(*about, self.asked.run_id, self.asked.thread))
+            step = Step(self.iteration, call.name, call.args, result, error, run_id, thread)
+            self.steps.append(step)
             # What is recorded is shown, so that it is the same to one who goes on from there.
             content = result_content(result if acts is None else as_json(result), limit)
             contents.append(content)
