@@ -81,6 +81,12 @@ def dual_act() -> tuple[Any, list[ScriptedModel]]:
     return DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", r)), id="it"), [h, r]
 
 
+def dual_act_with_one_memory() -> tuple[Any, list[ScriptedModel]]:
+    h, r = model(*[GO_ON, ACCEPTED] * 10), model()
+    pair = DualActConfig(ReActAgent("H", h), ReActAgent("R", r), shared_memory=True)
+    return DualActAgent(pair, id="it"), [h, r]
+
+
 def conversation() -> tuple[Any, list[ScriptedModel]]:
     models = [model(), model()]
     members = [ReActAgent(id, each) for id, each in zip(("Ann", "Bob"), models, strict=True)]
@@ -101,6 +107,7 @@ KINDS: dict[str, Callable[..., tuple[Any, list[ScriptedModel]]]] = {
     "loop": loop,
     "loop, by a function": loop_with_a_function,
     "dual act": dual_act,
+    "dual act with one memory": dual_act_with_one_memory,
     "conversation": conversation,
     "chatty": chatty,
     "function agent": function_agent,
@@ -455,6 +462,20 @@ def decide(conclusion: Any, task: Any) -> HumanDecision:
     if conclusion is None:
         return HumanDecision(DecisionAction.CONTINUE, "work")
     return HumanDecision(DecisionAction.TERMINATE)
+
+
+def test_two_with_one_memory_have_one_in_each_thread() -> None:
+    dual, (h, r) = dual_act_with_one_memory()
+    dual.reply_sync("task", thread="Ann")
+    saved = json.loads(json.dumps(dual.state_dict()))
+    for pair, models in ((dual, [h, r]), dual_act_with_one_memory()):
+        pair.load_state_dict(saved)
+        seen_by_both = len(models[0].received)
+        pair.reply_sync("more", thread="Ann")
+        prompts = models[0].received[seen_by_both:]
+        # H sees what R was asked and said, before and now.
+        assert json.dumps(prompts[0]).count("work") >= 1
+        assert json.dumps(prompts[1]).count("work") > json.dumps(prompts[0]).count("work")
 
 
 def test_a_dual_act_goes_on_in_the_thread_that_was_stopped() -> None:

@@ -162,7 +162,7 @@ class ReActAgent(ConversationalAgent):
         return self._memory_of(self._kept.default)
 
     @memory.setter
-    def memory(self, memory: Memory) -> None:
+    def memory(self, memory: Memory | Callable[[str | None], Memory]) -> None:
         self._memory = memory
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
@@ -178,6 +178,10 @@ class ReActAgent(ConversationalAgent):
         if memory is None:
             memory = thread.memory = self._made_for(thread.id)
         return memory
+
+    def _memory_in(self, thread: str | None) -> Memory:
+        """The same, by the thread's id."""
+        return self._memory_of(self._kept.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
         given = self._memory
