@@ -458,3 +458,35 @@ async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(tmp_path: Path
         other = record.part("R1/a/H1")
         record.close()
     assert one.path != other.path
+
+
+@on_a_loop
+async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
+    """Or a run would be given one answer more for each interruption before a crash."""
+    begun = asyncio.Event()
+    with Journal(tmp_path / "before") as journal:
+        crash = Crashing(journal, tmp_path / "after")
+
+        async def hang(*_: Any) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        @action(idempotent=True)
+        def act(n: int) -> str:
+            """Act."""
+            return crash(n)
+
+        def agent(journal: Journal, *script: Any) -> ReActAgent:
+            model = ScriptedModel(script)
+            return ReActAgent("a", model, actions=[act], journal=journal, max_iterations=3)
+
+        first = agent(journal, hang, call(1), call(2), call(3))
+        task = asyncio.ensure_future(first.reply("go", run_id="R"))
+        await begun.wait()
+        first.interrupt("Rather act.")
+        whole = await task
+    with Journal(tmp_path / "after") as journal:
+        broken = await agent(journal, call(1), call(2), call(3), call(4)).reply("go", run_id="R")
+        assert broken.stop_reason == whole.stop_reason == "max_iterations"
+        assert len(broken.steps) == len(whole.steps) == 2

@@ -14,9 +14,16 @@ import pytest
 from civitas import (
     Agent,
     Call,
+    CallbackApprover,
     CallEnded,
     CallStarted,
+    Conversation,
+    DecisionAction,
     Done,
+    DualActAgent,
+    DualActConfig,
+    HumanDecision,
+    MaxTurns,
     MessageAdded,
     ModelError,
     ModelReply,
@@ -28,6 +35,7 @@ from civitas import (
     Usage,
     action,
 )
+from civitas.action import ACCESS_REQUESTED
 
 WAIT = 20
 
@@ -304,3 +312,86 @@ def test_parallel_calls_start_together_and_each_ends_once() -> None:
     assert [ended[id] for id in started] == list(range(5))
     places = [place for place, e in enumerate(events) if isinstance(e, CallStarted)]
     assert places == list(range(places[0], places[0] + 5))
+
+
+@pytest.mark.parametrize("of", ("loop", "dual act"))
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_nobody_is_asked_before_the_reader_has_seen_what_about(of: str, form: str) -> None:
+    order: list[str] = []
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def refund(x: int) -> str:
+        order.append("done")
+        return "refunded"
+
+    def permit(_: Any) -> bool:
+        order.append("asked")
+        return True
+
+    async def permit_later(_: Any) -> bool:
+        return permit(_)
+
+    approver = CallbackApprover(permit if form == "sync" else permit_later)
+    worker = ReActAgent(
+        "a",
+        ScriptedModel([{"name": "refund", "args": {"x": 1}}, "ok"]),
+        actions=[refund],
+        approver=approver,
+    )
+    agent: Any = worker
+    if of == "dual act":
+        agent = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([])), worker))
+        agent.set_decision_func(
+            lambda conclusion, _: HumanDecision(
+                DecisionAction.CONTINUE if conclusion is None else DecisionAction.TERMINATE, "go"
+            )
+        )
+
+    async def main() -> None:
+        async for event in agent.stream("x"):
+            await asyncio.sleep(0)
+            if event.kind in ("call_started", "call_ended"):
+                order.append(event.kind)
+
+    asyncio.run(main())
+    assert order == ["call_started", "asked", "done", "call_ended"]
+
+
+def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    def refund() -> str:
+        raise AssertionError
+
+    def permit(_: Any) -> bool:
+        raise AssertionError
+
+    agent = ReActAgent(
+        "a",
+        ScriptedModel([{"name": "refund"}]),
+        actions=[refund],
+        approver=CallbackApprover(permit),
+    )
+
+    async def main() -> None:
+        async with agent.stream("x") as events:
+            async for event in events:
+                if event.kind == "call_started":
+                    break
+        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    asyncio.run(main())
+
+
+def test_a_conversation_streams_as_the_others_do() -> None:
+    async def main() -> None:
+        talk = Conversation([ReActAgent("a", ScriptedModel(["x", "y"]))], until=MaxTurns(2))
+        async with talk.stream("go", thread="t", run_id="r") as events:
+            seen = [(event.kind, event.run_id, event.thread) async for event in events]
+        assert [kind for kind, _, _ in seen if kind.startswith("turn")] == [
+            *["turn_started", "turn_ended"] * 2
+        ]
+        assert {each[2] for each in seen} == {"t"}
+        assert events.reply is not None
+        assert (events.reply.text, seen[-1]) == ("y", ("done", "r", "t"))
+
+    asyncio.run(main())

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import action
-from civitas.agent import Agent
 from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.protocol import ModelReply
 from civitas.models.streaming import streamed
-from civitas.reasoning.replying import thread_of_caller
-from civitas.reasoning.thread import Thread, Threads, thread_of_sender
+from civitas.reasoning.thread import Thread
+from civitas.reasoning.threaded import Threaded
 from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
@@ -27,18 +26,16 @@ _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 # Without a name: a small model that is told one, such as Chatty, repeats it without end.
 _PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
 
-MAX_CONVERSATIONS: Final = 1000
-"""With how many others it remembers its conversation; who spoke longest ago is forgotten."""
 
-
-class ChattyAI(Watched, Agent):
+class ChattyAI(Watched, Threaded):
     """Answers what is said to it with a model, and remembers its conversation with each sender.
 
-    Of each conversation it remembers as much as fits half of its model's context, since what is
-    said now and the answer need room too; what does not fit beside the conversation is answered by
-    itself. A failure of the model is an error for the one who spoke, and what was said is not
-    remembered then. Who watches it (`watch`) is shown the pieces of its answers as its model gives
-    them.
+    It has a conversation with each sender, or several by `say(thread=)`, and with a thousand at
+    most: who spoke longest ago is forgotten. Of each it remembers as much as fits half of its
+    model's context, since what is said now and the answer need room too; what does not fit beside
+    the conversation is answered by itself. A failure of the model is an error for the one who
+    spoke, and what was said is not remembered then. Who watches it (`watch`) is shown the pieces of
+    its answers as its model gives them.
 
     Args:
         id: its id
@@ -66,7 +63,6 @@ class ChattyAI(Watched, Agent):
             system_prompt = _PROMPT
         self.system_prompt = system_prompt
         self._model = model
-        self._kept = Threads(most=MAX_CONVERSATIONS)
 
     @property
     def model(self) -> Model:
@@ -89,7 +85,7 @@ class ChattyAI(Watched, Agent):
         Returns:
             What the agent answers
         """
-        kept = self._kept.take(self._thread_of(self._current_message, thread))
+        kept = self._kept.take(self._thread_of_message(thread))
         try:
             return await self._say(content, kept)
         finally:
@@ -110,21 +106,6 @@ class ChattyAI(Watched, Agent):
         conversation.add_memory(said)
         conversation.add_memory({"role": "assistant", "content": answer})
         return answer
-
-    def _thread_of(self, message: dict[str, Any] | None, thread: str | None) -> str | None:
-        if message is None:
-            return thread_of_caller(self, thread)
-        return thread_of_sender(message["from"], thread)
-
-    def _lane(self, message: dict[str, Any]) -> str | None:
-        """In which order a message is handled: a `say` with those of its thread."""
-        if message["action"]["name"] != "say":
-            return None
-        thread = (message["action"].get("args") or {}).get("thread")
-        return self._thread_of(message, thread if isinstance(thread, str) else None)
-
-    def _sender_left(self, sender: str) -> None:
-        self._kept.forget_sender(sender)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> str:
         if self.system_prompt:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from civitas.journal.commits import Batch, Commits, until
+from civitas.journal.commits import Batch, Commits
 from civitas.journal.entry import ROOT, Entry
 from civitas.journal.file import Place
 
@@ -26,8 +25,8 @@ class OpenRun:
         state: how it stands, to be written with the next commit; None while it is worked on
         stored_state: what the file has
         broken: why something could not be written; then nothing more is
-        noted: how many entries were noted in all
-        written: how many of them are in the file, with all before them
+        noted: how many entries were noted since it was opened
+        written: how many of these are in the file
     """
 
     __slots__ = (
@@ -37,9 +36,6 @@ class OpenRun:
         "_guard",
         "_kept",
         "_noted",
-        "_others",
-        "_taken",
-        "_under_way",
         "broken",
         "id",
         "key",
@@ -67,13 +63,10 @@ class OpenRun:
         self._guard = threading.Lock()
         self._noted: list[tuple[str, str, str]] = []
         self._kept: dict[str, bytes] = {}
-        self._under_way = 0  # batches that are being written
-        self._taken = 0  # how many entries are in these, and in those before
-        self.noted = 0
-        self.written = 0
-        self._others: concurrent.futures.Future[None] | None = None
         self._closed = False
         self.broken: BaseException | None = None
+        self.noted = 0
+        self.written = 0
         self.number = number
         self.id = id
         self.key = key
@@ -114,60 +107,42 @@ class OpenRun:
 
     async def commit(self, upto: int | None = None) -> None:
         """See `Part.commit`."""
-        batch, others = self._take(upto)
-        if batch is not None:
-            await self._commits.commit(batch)
-        elif others is not None:
-            await until(others)
+        if self._has_to_write(upto):
+            await self._commits.commit(self)
 
     def commit_now(self) -> None:
         """See `Part.commit_now`."""
-        batch, others = self._take(None)
-        if batch is not None:
-            self._commits.commit_now(batch)
-        elif others is not None:
-            others.result()
+        if self._has_to_write(None):
+            self._commits.commit_now(self)
 
-    def _take(
-        self, upto: int | None
-    ) -> tuple[Batch | None, concurrent.futures.Future[None] | None]:
-        """What is to be written; if that is nothing, what tells when others have written theirs.
+    def _has_to_write(self, upto: int | None) -> bool:
+        with self._guard:
+            if self.broken is not None:
+                raise self.broken
+            return self.written < (self.noted if upto is None else upto)
 
-        Theirs may be what was noted here: parts of a run commit together.
+    def take(self) -> Batch:
+        """All that was noted and is not written.
+
+        Raises:
+            JournalError: something before it could not be written
         """
         with self._guard:
             if self.broken is not None:
-                # What comes after something that could not be written must not stand without it.
                 raise self.broken
-            if upto is not None and upto <= self.written:
-                return None, None
-            noted, self._noted = self._noted, []
-            self._taken += len(noted)
-            if noted:
-                kept, self._kept = self._kept, {}
-                self._under_way += 1
-                return Batch(self, noted, kept, self.state), None
-            if not self._under_way:
-                return None, None
-            if self._others is None:
-                self._others = concurrent.futures.Future()
-            return None, self._others
+            batch = Batch(self._noted, self._kept, self.state)
+            self._noted, self._kept = [], {}
+            return batch
 
-    def wrote(self, failure: BaseException | None) -> None:
-        """Say that a batch was written, or why it was not."""
+    def wrote(self, entries: int) -> None:
+        """So many more entries are in the file."""
         with self._guard:
-            if failure is not None:
-                self.broken = failure
-            self._under_way -= 1
-            if not self._under_way and self.broken is None:
-                self.written = self._taken
-            if self._under_way or self._others is None:
-                return
-            others, self._others = self._others, None
-        if self.broken is None:
-            others.set_result(None)
-        else:
-            others.set_exception(self.broken)
+            self.written += entries
+
+    def failed(self, failure: BaseException) -> None:
+        """Write nothing more: what comes after what could not be written must not stand alone."""
+        with self._guard:
+            self.broken = failure
 
     def close(self) -> None:
         """Give the lease back, once."""

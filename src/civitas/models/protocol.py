@@ -82,8 +82,8 @@ class TextPiece:
     kind: ClassVar[str] = "text"
     text: str
     agent: str | None = None
-    run_id: str | None = None
-    thread: str | None = None
+    run_id: str | None = field(default=None, repr=False)
+    thread: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class ReasoningPiece:
     kind: ClassVar[str] = "reasoning"
     text: str
     agent: str | None = None
-    run_id: str | None = None
-    thread: str | None = None
+    run_id: str | None = field(default=None, repr=False)
+    thread: str | None = field(default=None, repr=False)
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -39,7 +40,7 @@ _SKIPPED: Final = (
 )
 
 _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
-"""Actions of classes that are not civitas's, as ours."""
+"""Actions as models are shown them, where they are not as they were given."""
 
 
 def as_action(given: Any) -> Action:
@@ -49,11 +50,37 @@ def as_action(given: Any) -> Action:
     `description`, `parameters` and `terminal` as in the paper that civitas follows.
     """
     if isinstance(given, Action):
-        return given
+        function = given.function
+        if type(function) is not MethodType or function.__name__ != "say":
+            return given
+        return _without_thread(given)
     made = _FOREIGN.get(given)
     if made is None:
         parts = (given.name, given.function, given.description, given.parameters)
         made = _FOREIGN[given] = Action(*parts, getattr(given, "terminal", False))
+    return made
+
+
+def _without_thread(say: Action) -> Action:
+    """An agent's `say` without the thread, which is not the model's to name."""
+    parameters = say.parameters
+    properties = parameters.get("properties", {})
+    if "thread" not in properties:
+        return say
+    made = _FOREIGN.get(say)
+    if made is None:
+        shown = {name: each for name, each in properties.items() if name != "thread"}
+        made = _FOREIGN[say] = Action._described(
+            say.name,
+            say.function,
+            say.description,
+            {**parameters, "properties": shown},
+            terminal=say.terminal,
+            access_policy=say.access_policy,
+            idempotent=say.idempotent,
+            timeout=say.timeout,
+            help=say.help,
+        )
     return made
 
 

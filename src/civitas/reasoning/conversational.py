@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from civitas.action import action
 from civitas.agent import CURRENT, Agent, leads_to
-from civitas.errors import DefinitionError, HopLimitExceeded, MailboxFull
+from civitas.errors import DefinitionError, HopLimitExceeded
 from civitas.reasoning.asked import Asked, as_memory, marked_with, thread_id
 from civitas.reasoning.hooks import Hooked, reply_with_hooks
 from civitas.reasoning.interruption import Interruption
@@ -26,11 +25,10 @@ from civitas.reasoning.replying import (
     REPLYING,
     Replying,
     observing,
-    own_reply,
-    thread_of_caller,
 )
 from civitas.reasoning.sharing import check_reply_budget
-from civitas.reasoning.thread import Thread, Threads, Underway, thread_of_sender
+from civitas.reasoning.thread import Thread, Underway
+from civitas.reasoning.threaded import Threaded
 from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
@@ -44,9 +42,6 @@ logger = logging.getLogger("civitas.reasoning")
 
 _NESTED = 32
 """How deep replies of agents may lie in one another, each called by an action of the one before."""
-
-_MAX_UNHEARD = 100
-"""How many interruptions wait for the next reply of a thread."""
 
 
 @runtime_checkable
@@ -70,7 +65,7 @@ class Conversational(Protocol):
         ...
 
 
-class ConversationalAgent(Hooked, Watched, Agent):
+class ConversationalAgent(Hooked, Watched, Threaded):
     """An agent that replies: one reply at a time in each thread, those of several side by side.
 
     A thread is one conversation, with its own memory. In a space each sender has threads of its
@@ -83,11 +78,6 @@ class ConversationalAgent(Hooked, Watched, Agent):
             a time, each line of what it is told marked with who says it
         **options: what every `Agent` takes
     """
-
-    shared: bool = False
-    _together = False
-    """Whether replies of different threads wait for each other."""
-    _threads: Threads | None = None
 
     def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
         super().__init__(id, **options)
@@ -107,10 +97,6 @@ class ConversationalAgent(Hooked, Watched, Agent):
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
-
-    def _one_thread_only(self) -> str | None:
-        """Why it can keep no two conversations apart, in words; None if it can."""
-        return None
 
     def _as_once(self) -> tuple[str, int] | None:
         """As which message of a run this agent observes something; None outside of any."""
@@ -351,110 +337,6 @@ class ConversationalAgent(Hooked, Watched, Agent):
                 self._keep(text, chosen)
                 return Interruption(None)
         return Interruption(heard)
-
-    def _keep(self, text: Any, thread: Thread) -> None:
-        if not thread.keep(text, _MAX_UNHEARD):
-            raise MailboxFull(
-                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that its next reply will "
-                "hear, and takes no more until then"
-            )
-
-    # -- its threads -------------------------------------------------------------------------------
-
-    @property
-    def _kept(self) -> Threads:
-        """What is kept of its threads in this process."""
-        threads = self._threads
-        if threads is None:  # in one step: several threads of the process may come here at once
-            threads = self.__dict__.setdefault("_threads", Threads(self._together))
-        return threads
-
-    def _thread_to_steer(self, thread: str | int | None) -> Thread:
-        threads = self._kept
-        if self.shared or thread == "":
-            return threads.default
-        if thread is not None:
-            return threads.get(thread_id(thread))
-        under_way = threads.under_way()
-        if len(under_way) > 1:
-            ids = ", ".join(repr(each.id or "") for each in under_way)
-            raise ValueError(
-                f"agent {self.id!r} has replies under way in the threads {ids}: say which one is "
-                "meant, interrupt(text, thread=…)"
-            )
-        return under_way[0] if under_way else threads.default
-
-    def _thread_of_message(self, thread: str | None, answers: str | None = None) -> str | None:
-        """The thread that what is being handled belongs to.
-
-        Args:
-            thread: which of the sender's threads it names
-            answers: the id of the message that it answers, if it says that itself
-        """
-        handling = CURRENT.get()
-        if handling is None or handling.agent is not self:
-            return thread_of_caller(self, thread)
-        message = handling.message()
-        if message is None:
-            return None
-        sender: str = message["from"]
-        if self.shared:
-            return sender  # each line is marked with it
-        if answers is None:
-            answers = getattr(handling, "original_id", None)
-        known = None
-        if answers is not None and self._threads is not None:
-            known = self._threads.that_sent(answers, sender)
-        if known is not None:
-            return known[0]
-        return thread_of_sender(sender, None if thread is None else thread_id(thread))
-
-    def _lane(self, message: dict[str, Any]) -> str | None:
-        """In which order a message is handled: with those of its thread; None for all others."""
-        if self.shared or self._together:
-            return None
-        sent = message["action"]
-        args = sent.get("args") or {}
-        if sent["name"] == "say":
-            thread = args.get("thread")
-            return thread_of_sender(message["from"], thread if isinstance(thread, str) else None)
-        if sent["name"] in ("response", "error"):
-            answers = args.get("original_message_id")
-            known = None
-            if isinstance(answers, str) and self._threads is not None:
-                known = self._threads.that_sent(answers, message["from"])
-            return thread_of_sender(message["from"]) if known is None else known[0]
-        return None
-
-    def send(self, message: dict[str, Any]) -> None:
-        """As every agent's; what comes back belongs to the thread whose reply sends it."""
-        if isinstance(message, dict) and not self.shared:
-            asked = own_reply(self)
-            thread = self._thread_of_message(None) if asked is None else asked.thread
-            id = message.get("id")
-            if id is None:
-                id = f"t-{secrets.token_hex(8)}"
-                message = {**message, "id": id}
-            if isinstance(id, str):
-                self._kept.sent(id, str(message.get("to")), thread)
-        super().send(message)
-
-    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
-        asked = own_reply(self)
-        return super()._asked_by(message) if asked is None else (asked.run_id, asked.thread)
-
-    def _sender_left(self, sender: str) -> None:
-        """Drop the threads of one that has left the space."""
-        if self._threads is not None:
-            self._threads.forget_sender(sender)
-
-    def _before_add(self) -> None:
-        why = None if self.shared else self._one_thread_only()
-        if why is not None:
-            raise DefinitionError(
-                f"agent {self.id!r} cannot be added to a space, where each sender has a "
-                f"conversation of its own: {why}. Pass shared=True for one conversation with all"
-            )
 
     # -- how it comes about ------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ class ReActAgent(ConversationalAgent):
         return self._memory_of(self._kept.default)
 
     @memory.setter
-    def memory(self, memory: Memory) -> None:
+    def memory(self, memory: Memory | Callable[[str | None], Memory]) -> None:
         self._memory = memory
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
@@ -179,6 +179,10 @@ class ReActAgent(ConversationalAgent):
         if memory is None:
             memory = thread.memory = self._made_for(thread.id)
         return memory
+
+    def _memory_in(self, thread: str | None) -> Memory:
+        """The same, by the thread's id."""
+        return self._memory_of(self._kept.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
         given = self._memory
@@ -329,17 +333,17 @@ class ReActAgent(ConversationalAgent):
 
     def _show(self, thread: Thread) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
-        actions = [as_action(each) for each in self.actions.get_actions()]
+        given = self.actions.get_actions()
         # As they are now: an action may be registered, or denied, between two answers.
-        now = [(action, action.access_policy) for action in actions]
+        now = [(each, getattr(each, "access_policy", None)) for each in given]
         # Threads in which nothing was discovered are shown the same.
         kept = thread.shown if thread.discovered else self._shown
         if kept is not None and kept[0] == now:
             return kept[1]
-        visible = [a for a in actions if a.access_policy != ACCESS_DENIED]
+        visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         if thread.discovered:
-            given = {a.name for a in actions}
-            visible += [a for name, a in thread.discovered.items() if name not in given]
+            names = {each.name for each in given}
+            visible += [a for name, a in thread.discovered.items() if name not in names]
         shown = Shown(visible)
         if thread.discovered:
             thread.shown = (now, shown)

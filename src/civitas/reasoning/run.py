@@ -569,6 +569,7 @@ class Run:
     def _keep(self, answer: Answer, results: list[dict[str, Any] | None]) -> list[str]:
         contents = []
         limit = self._room(len(results))
+        run_id, thread = self.asked.run_id, self.asked.thread
         self._remember_calls(answer)
         recorded = self.record is not NULL_RECORD
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
@@ -576,8 +577,9 @@ class Run:
                 call = self._call(answer.calls, place, [])
                 result = call.end_as({"tool_executed": False, "error": CUT_OFF})
                 call.tell_end(result)
-            about = (self.state.iteration, wanted.name, wanted.args, result, error_of(result))
-            self.state.steps.append(Step(*about, self.asked.run_id, self.asked.thread))
+            error, iteration = error_of(result), self.state.iteration
+            step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            self.state.steps.append(step)
             # What is recorded is shown, so that it is the same to one who goes on from there.
             content = result_content(as_json(result) if recorded else result, limit)
             contents.append(content)

@@ -103,9 +103,7 @@ class DualActAgent(ConversationalAgent):
             self.budget = budget
         self.journal = journal
         if config.shared_memory:
-            shared = config.reactives[0].memory
-            for agent in (config.human, *config.reactives):
-                agent.memory = shared
+            self._share_memory()
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -128,6 +126,13 @@ class DualActAgent(ConversationalAgent):
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, self._agents, budget)
         self._own_budget = budget
+
+    def _share_memory(self) -> None:
+        """Have H and every R remember in each thread what the first R does there."""
+        first, *others = self.config.reactives
+        for agent in (self.config.human, *others):
+            both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
+            agent.memory = first._memory_in if both else first.memory
 
     def set_decision_func(self, fn: DecisionFunc | None) -> None:
         """Have a function decide in H's place, sync or async; None for H.
@@ -213,6 +218,8 @@ class DualActAgent(ConversationalAgent):
         for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
             if of_agent is not None:
                 agent.load_state_dict(of_agent)
+        if self.config.shared_memory:
+            self._share_memory()
         self._threads = kept
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
