@@ -191,9 +191,13 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
             told = forked(lambda use=use: str(use()))  # type: ignore[misc]
             assert f"{name}" in told
             assert told.endswith(f"opened by process {me}: open it again in this process"), told
-        assert forked(lambda: str((journal.close(), memory.close(), inbox.close()))) == str(
-            (None,) * 3
-        )
+
+        def close() -> str:
+            for each in (journal, memory, inbox):
+                each.close()
+            return "closed"
+
+        assert forked(close) == "closed"
         # None of them was touched.
         assert run(journal, "B") == "Yes."
         assert memory.get_memories() == []

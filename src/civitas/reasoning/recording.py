@@ -344,8 +344,8 @@ def _charge(budget: Budget, agent: ReActAgent, record: Record, past: Past) -> No
     new = record.past[_known(budget, record, past) :]
     if not new:
         return
+    _MARKS.set(budget, record.key, len(record.past))  # it counts, also if it is too much
     charge(budget, agent.model, spending(new))
-    _MARKS.set(budget, record.key, len(record.past))
 
 
 def _add(memory: Memory, message: dict[str, Any], run: str, number: int) -> None:
