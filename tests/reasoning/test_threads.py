@@ -59,7 +59,7 @@ def test_a_durable_memory_keeps_its_threads(tmp_path: Path) -> None:
 
 
 def test_a_memory_without_threads_says_what_has_them() -> None:
-    thinker = agent(Memory())
+    thinker = agent(Graph())
     with pytest.raises(DefinitionError, match=r"thread= needs a memory with threads, such as SQL"):
         thinker.reply_sync("a", thread="Ann")
     assert thinker.reply_sync("a").text == "1: a"

@@ -16,7 +16,6 @@ from typing import Any
 from civitas.errors import DefinitionError
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
-from civitas.memory.messages import batch_after, items_of, thread_ids, thread_number
 
 __all__ = ["Recall", "found_text"]
 
@@ -57,7 +56,7 @@ class Recall:
             return []
         with self._file.reading() as db:
             if id is not None:
-                thread = thread_number(db, id)
+                thread = self._file.thread_number(db, id)
                 if thread is None:
                     return []
                 query = f'thread:"t{thread}" AND text:({query})'
@@ -68,7 +67,7 @@ class Recall:
                 "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
                 (query, limit),
             )
-            return items_of(self._file, db, [number for (number,) in rows])
+            return self._file.items_of(db, [number for (number,) in rows])
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """The messages whose vectors are nearest to a text's."""
@@ -82,32 +81,28 @@ class Recall:
             where = "embedder = ?"
             if id is not None:
                 where += " AND thread = ?"
-                scope += (thread_number(db, id),)
+                scope += (self._file.thread_number(db, id),)
             rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
             best = heapq.nlargest(limit, self._scores(rows, wanted))
-            return items_of(self._file, db, [number for score, number in best if score > 0])
+            return self._file.items_of(db, [number for score, number in best if score > 0])
 
     def embed(self, id: str | None) -> int:
         """Give every message a vector, and say how many had none."""
         embedder = self._needed()
         added = 0
-        for each in self._threads() if id is None else [id]:
+        for each in self._file.thread_ids() if id is None else [id]:
             while rows := self._embed_batch(embedder, each):
                 added += rows
         return added
 
-    def _threads(self) -> list[str]:
-        with self._file.reading() as db:
-            return thread_ids(db)
-
     def _embed_batch(self, embedder: Embedder, id: str) -> int:
         with self._file.reading() as db:
-            thread = thread_number(db, id)
+            thread = self._file.thread_number(db, id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
                 (_embedder(db, embedder), thread),
             ).fetchone()
-            rows = batch_after(self._file, db, thread, row[0] if row else 0)
+            rows = self._file.batch_after(db, thread, row[0] if row else 0)
         if not rows:
             return 0
         # Nothing is locked meanwhile: it may take long.

@@ -17,8 +17,7 @@ from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile, MemoryFileError
-from civitas.memory.memory import Memory, last
-from civitas.memory.messages import batch_after, parsed, thread_ids, thread_number
+from civitas.memory.memory import Memory, check_thread, last
 from civitas.memory.recall import Recall, found_text
 
 __all__ = ["MemoryFileError", "SQLiteMemory"]
@@ -91,10 +90,13 @@ class SQLiteMemory(Memory):
         self._file = MemoryFile(path, timeout)
         self._recall = Recall(self._file, embedder)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        # It keeps `thread` and `add_once`: the file holds whatever it makes of messages.
+        super(Memory, cls).__init_subclass__(**options)
+
     def _begin(self, thread: str) -> None:
         """Look at a thread of which nothing is known yet."""
-        if not isinstance(thread, str) or not thread:
-            raise DefinitionError(f"a thread's id is a text of at least a character: {thread!r}")
+        check_thread(thread)
         try:
             thread.encode()
         except UnicodeEncodeError as error:
@@ -124,13 +126,13 @@ class SQLiteMemory(Memory):
         with self._file.writing() as db:
             _insert(db, self._thread(db), row)
 
-    def add_once(self, memory: dict[str, Any], run: str, number: int) -> None:
+    def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run that is recorded in a journal, unless it was added before.
 
         Args:
             memory: the message
-            run: what the run is known by
-            number: which message of the run it is, from 0; all before it have been added
+            run: the key of the run, or of a part of it
+            sequence: which of its messages it is, from 0; all before it have been added
 
         Raises:
             TypeError, NotJSON, MemoryFileError: as `add_memory`
@@ -139,22 +141,22 @@ class SQLiteMemory(Memory):
             # What a subclass makes of a message is its own; then it is told twice where the
             # process is killed between the two.
             with self._file.reading() as db:
-                told = _told(db, thread_number(db, self._id), run)
-            if told <= number:
+                told = _told(db, self._file.thread_number(db, self._id), run)
+            if told <= sequence:
                 self.add_memory(memory)
                 with self._file.writing() as db:
-                    _tell(db, self._thread(db), run, number + 1)
+                    _tell(db, self._thread(db), run, sequence + 1)
             return
         row = _row(memory)
         with self._file.writing() as db:
             thread = self._thread(db)
-            if _told(db, thread, run) <= number:
+            if _told(db, thread, run) <= sequence:
                 _insert(db, thread, row)
-                _tell(db, thread, run, number + 1)
+                _tell(db, thread, run, sequence + 1)
 
     def _thread(self, db: sqlite3.Connection) -> int:
         """The thread's number; it is made if it is not there."""
-        thread = thread_number(db, self._id)
+        thread = self._file.thread_number(db, self._id)
         if thread is None:
             thread = db.execute("INSERT INTO threads (id) VALUES (?)", (self._id,)).lastrowid
             assert thread is not None
@@ -182,9 +184,12 @@ class SQLiteMemory(Memory):
         with self._file.reading() as db:
             rows = db.execute(
                 "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
-                (thread_number(db, self._id), -1 if limit is None else min(limit, sys.maxsize)),
+                (
+                    self._file.thread_number(db, self._id),
+                    -1 if limit is None else min(limit, sys.maxsize),
+                ),
             )
-            items = [parsed(self._file, text) for (text,) in rows]
+            items = [self._file.parsed(text) for (text,) in rows]
         items.reverse()
         return items
 
@@ -204,7 +209,7 @@ class SQLiteMemory(Memory):
                 "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
                 (thread, self._seen),
             ):
-                window.add_memory(parsed(self._file, text))
+                window.add_memory(self._file.parsed(text))
                 self._seen = number
         self._window = window
         return window
@@ -219,7 +224,7 @@ class SQLiteMemory(Memory):
             "SELECT number, item FROM memories WHERE thread = ? ORDER BY number DESC", (thread,)
         )
         for number, text in cursor:
-            item = parsed(self._file, text)
+            item = self._file.parsed(text)
             rows.append((number, item))
             size += window._size(item)
             if size > self._tokens and item.get("role") != "tool":
@@ -228,7 +233,7 @@ class SQLiteMemory(Memory):
         if rows:
             first = rows[-1][0]
             before = db.execute(_BEFORE, {"thread": thread, "first": first})
-            rows += [(number, parsed(self._file, text)) for number, text in before]
+            rows += [(number, self._file.parsed(text)) for number, text in before]
         for _, item in reversed(rows):
             window.add_memory(item)
         self._seen = rows[0][0] if rows else 0
@@ -253,15 +258,14 @@ class SQLiteMemory(Memory):
 
     def threads(self) -> list[str]:
         """The ids of the conversations that have messages, in the order in which they began."""
-        with self._file.reading() as db:
-            return thread_ids(db)
+        return self._file.thread_ids()
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message of the thread, the oldest first, however many there are."""
         number = 0
         while True:
             with self._file.reading() as db:
-                rows = batch_after(self._file, db, thread_number(db, self._id), number)
+                rows = self._file.batch_after(db, self._file.thread_number(db, self._id), number)
             if not rows:
                 return
             for _, item in rows:
@@ -281,7 +285,7 @@ class SQLiteMemory(Memory):
 
     def _forget_after(self, db: sqlite3.Connection, number: int) -> int:
         """Forget what the thread has after a message; how many messages that were."""
-        thread = thread_number(db, self._id)
+        thread = self._file.thread_number(db, self._id)
         after = (thread, number)
         (count,) = db.execute(
             "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
@@ -293,7 +297,7 @@ class SQLiteMemory(Memory):
         )
         db.executemany(
             "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
-            ((n, f"t{thread}", found_text(parsed(self._file, text))) for n, text in rows),
+            ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
         )
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
         db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
@@ -340,7 +344,7 @@ class SQLiteMemory(Memory):
 
     def _extent(self, db: sqlite3.Connection, until: int | None) -> tuple[int, int]:
         """How many messages the thread has up to a number, and the number of the last."""
-        thread = thread_number(db, self._id)
+        thread = self._file.thread_number(db, self._id)
         count, newest = db.execute(
             "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
             (thread, sys.maxsize if until is None else until),
