@@ -7,16 +7,25 @@ import concurrent.futures
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from civitas.errors import TooManyThreads
 from civitas.journal.file import JournalFile, Place
 from civitas.threads import WORKERS
 
-if TYPE_CHECKING:
-    from civitas.journal.open_run import OpenRun
+__all__ = ["Batch", "Commits", "Written", "until"]
 
-__all__ = ["Batch", "Commits", "until"]
+
+class Written(Protocol):
+    """What writing needs of a run: its number, where it ends, how it stands in the file."""
+
+    number: int
+    place: Place
+    stored_state: str | None
+
+    def wrote(self, failure: BaseException | None) -> None:
+        """A batch was written, or why it was not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class Batch:
         state: how the run stands then
     """
 
-    run: OpenRun
+    run: Written
     entries: list[tuple[str, str, str]]
     state: str | None
 

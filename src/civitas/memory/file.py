@@ -22,7 +22,7 @@ _BATCH_CHARS: Final = 4_000_000
 # a whole version, whatever happens meanwhile.
 #
 # `words` keeps no text of its own: what is deleted from it must be given to it again, word for
-# word. Its text is `sqlite.found_text(item)`, so a change of that function needs a migration that
+# word. Its text is `recall.found_text(item)`, so a change of that function needs a migration that
 # fills it anew. Its first column is the thread's number as a word, so that a search within one
 # conversation does not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -106,6 +106,14 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
         return None if row is None else int(row[0])
 
+    def made_thread(self, db: sqlite3.Connection, id: str) -> int:
+        """A thread's number; it is made if it is not there."""
+        thread = self.thread_number(db, id)
+        if thread is None:
+            thread = db.execute("INSERT INTO threads (id) VALUES (?)", (id,)).lastrowid
+            assert thread is not None
+        return thread
+
     def thread_ids(self) -> list[str]:
         """The ids of the threads that have messages, in the order in which they began."""
         with self.reading() as db:
@@ -151,3 +159,26 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         if not isinstance(item, dict):
             raise self.damaged("a memory is no message")
         return item
+
+    def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:
+        """How many messages a thread has up to a number, and the number of the last."""
+        count, newest = db.execute(
+            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
+            (self.thread_number(db, id), until),
+        ).fetchone()
+        return count, newest or 0
+
+    def told(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
+        """How many messages of a run the thread was told."""
+        row = db.execute(
+            "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def tell(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
+        """Note that it was told so many."""
+        db.execute(
+            "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
+            "DO UPDATE SET messages = excluded.messages",
+            (thread, run, messages),
+        )

@@ -1,4 +1,4 @@
-"""Recall: what finds the messages of a memory file, by their words or by their meaning."""
+"""Recall: storing messages with their words, and finding them by words or by meaning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from operator import itemgetter, mul
 from typing import Any
 
 from civitas.errors import DefinitionError
+from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
 
-__all__ = ["Recall", "found_text"]
+__all__ = ["Recall", "found_text", "insert", "row_of"]
 
 FOUND_CHARS = 100_000
 """A message is found by its first so many characters."""
@@ -132,6 +133,27 @@ class Recall:
             )
         return len(rows)
 
+    def forget_after(self, db: sqlite3.Connection, id: str, number: int) -> int:
+        """Forget what a thread has after a message; how many messages that were."""
+        thread = self._file.thread_number(db, id)
+        after = (thread, number)
+        (count,) = db.execute(
+            "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
+        ).fetchone()
+        if not count:
+            return 0
+        rows = db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
+        )
+        db.executemany(
+            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
+            ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
+        )
+        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
+        db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
+        db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+        return int(count)
+
     def _needed(self) -> Embedder:
         if self._embedder is None:
             raise DefinitionError(
@@ -178,6 +200,29 @@ class Recall:
             if sys.byteorder == "big":
                 vector.byteswap()
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+
+
+def row_of(memory: Any) -> tuple[str | None, str, str]:
+    """A message as it is stored: its role, itself as JSON text, and the words that find it."""
+    if not isinstance(memory, dict):
+        raise TypeError(
+            f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
+        )
+    item = copy_json(memory, "memory")
+    role = item.get("role")
+    text = json.dumps(item, ensure_ascii=False)
+    return (role if isinstance(role, str) else None, text, found_text(item))
+
+
+def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
+    """Store a message, and the words that find it."""
+    role, text, found = row
+    number = db.execute(
+        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
+    ).lastrowid
+    db.execute(
+        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
+    )
 
 
 def found_text(item: dict[str, Any]) -> str:
