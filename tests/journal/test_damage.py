@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -143,40 +140,6 @@ def test_a_file_that_is_no_journal_is_named_and_left(
     assert (path.read_bytes() if path.is_file() else b"") == before
     with pytest.raises(JournalError, match=told):
         ReActAgent("a", ScriptedModel([]), journal=path)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="there is no folder"):
-        Journal(tmp_path / "none" / "j")
-    assert not (tmp_path / "none").exists()
-
-
-def test_what_may_not_be_written_is_named_and_left() -> None:
-    # In a process without root's rights, for whom nothing is read-only.
-    program = (
-        "import os, sys\n"
-        "from civitas import Journal\n"
-        "from civitas.errors import JournalError\n"
-        "path = sys.argv[1] + '/j'\n"
-        "Journal(path).close()\n"
-        "os.chmod(path, 0o444)\n"
-        "os.chmod(sys.argv[1], 0o555)\n"
-        "if os.getuid() == 0:\n"
-        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "try:\n"
-        "    Journal(sys.argv[1] + '/new')\n"
-        "except JournalError as error:\n"
-        "    print(error.path == sys.argv[1] + '/new', error.reason)\n"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-c", program, folder], capture_output=True, text=True, check=False
-        )
-        assert os.listdir(folder) == ["j"]
-    assert done.stderr == ""
-    told = "may not be written to, where SQLite keeps files beside this one: change its permissions"
-    assert done.stdout.startswith("True")
-    assert told in done.stdout
 
 
 def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
 
 
 def charge(budget: Budget, model: Any, spent: Spending) -> None:
-    """Have a budget of this process know what was spent before; one that is shared knows it.
+    """Have a budget know what was spent in another process.
 
     Args:
         budget: the budget
@@ -119,28 +119,17 @@ def charge(budget: Budget, model: Any, spent: Spending) -> None:
         spent: what was spent
 
     Raises:
-        BudgetExceeded: it is more than the budget allows; it counts all the same
-        DeadlineExceeded: the budget's seconds are over
+        DeadlineExceeded: the budget's seconds are over; it counts all the same
         UnknownPrice: nobody has stated what the model costs, and the budget limits money
     """
-    if budget.is_shared:
-        return
-    tokens, calls, actions = spent.tokens, spent.model_calls, spent.actions
     usd = spent.usd + _price(budget, model, spent.unpriced, spent.untold)
+    calls, actions = spent.model_calls, spent.actions
     try:
-        held = budget.reserve(tokens=tokens, usd=usd, model_calls=calls, actions=actions)
+        budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
     except DeadlineExceeded:
         raise
     except BudgetExceeded:
-        # It was spent all the same: all of it counts, and then nothing more begins.
-        left = budget.left
-        held = budget.reserve(
-            model_calls=calls if left.model_calls is None else min(calls, left.model_calls),
-            actions=actions if left.actions is None else min(actions, left.actions),
-        )
-        held.settle(tokens=tokens, usd=usd)
-    else:
-        held.settle()
+        pass  # nothing more begins; a run that is over already is told all the same
 
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:

@@ -6,11 +6,11 @@ fork while other threads are inside SQLite is not supported: a child inherits it
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -40,7 +40,7 @@ _FAULTS: Final = {
 }
 
 _OPENING = threading.Lock()
-_OPEN: weakref.WeakSet[SQLiteConnection] = weakref.WeakSet()
+_OPEN: set[SQLiteConnection] = set()
 _INHERITED: dict[Path, list[int]] = {}
 
 
@@ -272,8 +272,6 @@ class SQLiteFile(Generic[E]):
 def _after_fork() -> None:
     """In a child, never close an inherited connection: that removes the log the parent writes."""
     global _OPENING
-    import ctypes
-
     _OPENING = threading.Lock()
     for connection in list(_OPEN):
         # Not kept in a list, which the end of the interpreter would clear.

@@ -397,8 +397,8 @@ def _charge(
     spent = Spending()
     for count, usage, charged in new:
         spent.add(charged, usage, count)
+    _MARKS.set(budget, key, len(answers))  # it counts, also if it is too much
     charge(budget, model, spent)
-    _MARKS.set(budget, key, len(answers))
 
 
 def _chooser(conversation: Conversation) -> Any:
