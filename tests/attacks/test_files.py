@@ -258,6 +258,11 @@ def test_a_file_that_may_not_be_read(root: Path) -> None:
         assert Folder(root).read("good") == "good\n"
 
 
+def test_an_empty_text_is_no_root() -> None:
+    with pytest.raises(FileError, match='the root folder must be a path, got ""'):
+        Folder("")
+
+
 def test_a_root_that_is_gone(root: Path) -> None:
     folder = Folder(root / "sub")
     (root / "sub").rename(root / "moved")

@@ -73,6 +73,8 @@ class Folder:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
+        if not os.fspath(root):  # realpath takes it for the current folder
+            raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)
         if not os.path.exists(path):
             raise NoSuchFile(f"the root folder {_quoted(str(root))} is not there")

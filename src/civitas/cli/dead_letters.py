@@ -50,7 +50,6 @@ def command(ctx: click.Context, exchange: str | None, as_json: bool) -> int | No
       civitas dead-letters resend --all
       civitas dead-letters drop 0d9f2c41a07b
 
-    \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
