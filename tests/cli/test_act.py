@@ -258,7 +258,7 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(folder: Path) -> 
     assert not (folder / "new.txt").exists()
 
 
-def test_a_closed_terminal_refuses(folder: Path) -> None:
+def test_control_d_at_a_question_refuses(folder: Path) -> None:
     with (
         OpenAIServer(does(WRITE), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
