@@ -6,7 +6,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +20,7 @@ _COMMANDS = {
     "act": ("civitas.cli.run.act", "Have an agent work on the files of a folder."),
     "chat": ("civitas.cli.chat.command", "Talk with agents at the terminal."),
     "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
-    "dead-letters": ("civitas.cli.dead_letters", "Look at messages that came to nothing."),
+    "dead-letters": ("civitas.cli.dead_letters", "Inspect and resend dead-lettered messages."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
     "replay": ("civitas.cli.journal.replay", "Tell a run again, from its record alone."),
     "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
@@ -35,9 +35,9 @@ class _Formatter(click.HelpFormatter):
     """Leaves room for what an option does on a narrow terminal."""
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        super().write_dl(rows, min(col_max, self.width // 3) if self.width < 60 else col_max)
+        super().write_dl([*rows], min(col_max, self.width // 3) if self.width < 60 else col_max)
 
 
 class _Context(click.Context):
