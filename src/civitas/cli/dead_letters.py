@@ -33,7 +33,7 @@ def command(ctx: click.Context, exchange: str | None) -> int | None:
     agent's process died, or that could not be read. Without a command, they are listed.
 
     The broker is that of AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST. To
-    remove messages without sending them, purge the queue of dead letters with the broker's own tools.
+    remove messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
 
     \b
     Examples:
