@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shlex
+import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,6 +29,7 @@ __all__ = [
     "FILE",
     "NOBODY",
     "Recorded",
+    "Seconds",
     "broker_space",
     "chosen_model",
     "exchange_option",
@@ -72,7 +74,12 @@ def settings(command: str) -> dict[str, Any]:
         click.UsageError: the file cannot be read, or has a key or a value that it may not have
     """
     try:
-        text = Path(FILE).read_text("utf-8")
+        # Not blocking: the file may have come with the folder, and be a pipe.
+        handle = os.open(FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(handle, encoding="utf-8-sig") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise click.UsageError(f"{FILE} must be a regular file")
+            text = file.read()
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -132,13 +139,19 @@ def made_model(name: str, key: str | None) -> Model:
     """The model of a name, with a key of its own for a server that takes one.
 
     Raises:
-        ModelError: nothing is called so, there is no key for it, or the key is wrong
+        click.UsageError: nothing is called so
+        ModelError: there is no key for it, or the key is wrong
         WeightsError: the weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
     """
-    from civitas.models.names import model
+    from civitas.models.names import SPELLINGS, model
 
     scheme, _, rest = name.partition(":")
+    if scheme not in ("https", *(each.partition(":")[0] for each in SPELLINGS)):
+        names = ", ".join(SPELLINGS)
+        raise click.UsageError(
+            f"there is no model {name!r}; names are {names}; `civitas models` lists what is usable"
+        )
     if not key or scheme not in ("openai", "http", "https"):
         return model(name)
     from civitas.models.openai import OpenAIModel
@@ -194,6 +207,20 @@ class Recorded:
             words = f"to go on with a limit of more than {self.max_tokens}"
             return [(words, self.command("resume", "--max-tokens", "N"))]
         return [("to go on with it", self.command("resume"))]
+
+
+class Seconds(click.FloatRange):
+    """A time limit: more than 0 seconds, and not infinity or NaN, which click takes for numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} must be a number of seconds", param, ctx)
+        return seconds
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

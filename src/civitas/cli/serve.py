@@ -75,7 +75,6 @@ def command(
       civitas serve my_agents:Calculator --id sums --inbox sums.inbox
       civitas serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
 
-    \b
     Exit codes: 0 stopped, 1 failed, 2 wrong usage,
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are

@@ -120,7 +120,6 @@ def command(
     What is left out is taken from CIVITAS_MODEL, CIVITAS_ROOT and CIVITAS_AGENTS, else from
     civitas.toml in the current folder (model, root, key, agents; at the top or in [chat]).
 
-    \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are

@@ -182,8 +182,8 @@ class Session:
                     agent.watch(partial(self._seen, agent, console, loop, colours))
         loop.add_signal_handler(signal.SIGINT, interrupt)
         log = _Log(lambda line: loop.call_soon_threadsafe(console.complain, line))
+        _LOGGER.addHandler(log)
         if console.interactive:
-            _LOGGER.addHandler(log)
             self._tell = lambda text: loop.call_soon_threadsafe(console.complain, text)
         failed = False
         try:

@@ -14,6 +14,7 @@ from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import (
     FILE,
     Recorded,
+    Seconds,
     chosen_model,
     is_named,
     journal_option,
@@ -48,7 +49,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
     type=click.IntRange(min=1),
     help=f"How many answers the model may give.  [default: {ITERATIONS}; 1 for local]",
 )
-@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="Time limit.")
+@click.option("--max-seconds", type=Seconds(), help="Time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of all the models' calls together.")
 @click.option(
     "--yes-read/--ask-read",
@@ -104,7 +105,6 @@ def command(
     What is left out is taken from CIVITAS_MODEL and CIVITAS_ROOT, else from civitas.toml in the
     current folder (model, root, key; at the top or in [act]).
 
-    \b
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are

@@ -31,6 +31,11 @@ class JSONLines:
         self._recorded = recorded
         self._begun = False
 
+    def begin(self) -> None:
+        """Nothing: a program needs no sign of life."""
+
+    finish = hold = release = begin
+
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event.
 

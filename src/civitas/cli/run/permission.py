@@ -8,10 +8,14 @@ import sys
 import termios
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from civitas.approval import ApprovalRequest, Approver, TerminalApprover, approve
 from civitas.reasoning.events import CallStarted, Event
+
+if TYPE_CHECKING:
+    from civitas.cli.run.json_lines import JSONLines
+    from civitas.cli.run.show import Shown
 
 __all__ = ["Permission", "keyboard"]
 
@@ -56,15 +60,22 @@ class Permission:
     Args:
         asking: the names of the actions that ask
         notes: what is to be known of some of them before one answers
+        screen: what leaves the terminal to a question meanwhile
     """
 
-    def __init__(self, asking: Iterable[str], notes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        asking: Iterable[str],
+        notes: Mapping[str, str] | None = None,
+        screen: Shown | JSONLines | None = None,
+    ) -> None:
         lines = keyboard()
         self._approver: Approver = (
             _Nobody() if lines is None else TerminalApprover(lines, sys.stderr)
         )
         self._asking = frozenset(asking)
         self._notes = notes or {}
+        self._screen = screen
         # How often each call has asked and was shown. One that was permitted in a process before is
         # shown and does not ask, so that both are counted for each.
         self._asked: Counter[str] = Counter()
@@ -78,6 +89,8 @@ class Permission:
         call = _call(request.action, request.args)
         self._asked[call] += 1
         mine = self._asked[call]
+        if self._screen is not None:
+            self._screen.hold()
         try:
             while self._shown[call] < mine:
                 await self._changed.wait()
@@ -87,6 +100,8 @@ class Permission:
                     print(note, file=sys.stderr, flush=True)
                 return await approve(self._approver, request)
         finally:
+            if self._screen is not None:
+                self._screen.release()
             self._answered += 1
             self._change()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -89,6 +90,7 @@ class Shown:
             models write meanwhile
         to_a_person: whether the reviewer is a person, who is shown the conclusion when asked
         recorded: which run of a journal it is; None for one that is not recorded
+        model: who thinks while nothing comes, for the line that says so
 
     Raises:
         MissingExtra: rich is not installed
@@ -101,6 +103,7 @@ class Shown:
         reviewed: bool = False,
         to_a_person: bool = False,
         recorded: Recorded | None = None,
+        model: str = "the model",
     ) -> None:
         try:
             from rich.console import Console
@@ -122,6 +125,36 @@ class Shown:
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
+        self._model = model
+        self._loop: asyncio.AbstractEventLoop | None = None  # while a run is under way
+        self._since = 0.0  # when the last step was shown
+        self._held = 0  # how many questions to a person are open
+        self._status_there = False
+        self._tick: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Show from now on, on a terminal, what the run is waiting for and how long."""
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._loop = asyncio.get_running_loop()
+            self._since = self._loop.time()
+            self._show_status()
+
+    def finish(self) -> None:
+        """Show no longer what is waited for."""
+        self._erase_status()
+        self._loop = None
+
+    def hold(self) -> None:
+        """Leave the terminal to a question until `release`."""
+        self._erase_status()
+        self._held += 1
+
+    def release(self) -> None:
+        """The question is answered."""
+        self._held -= 1
+        if self._loop is not None:
+            self._since = self._loop.time()
+        self._show_status()
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event.
@@ -130,6 +163,15 @@ class Shown:
             event: what happened
             seconds: how long the run took until then; None for one that is told again
         """
+        self._erase_status()
+        try:
+            self._show(event, seconds)
+        finally:
+            if self._loop is not None and self._shows(event):
+                self._since = self._loop.time()
+            self._show_status()
+
+    def _show(self, event: Event, seconds: float | None) -> None:
         if self._recorded is not None and not self._begun:
             self._begun = True
             self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
@@ -150,16 +192,21 @@ class Shown:
         elif isinstance(event, CallEnded):
             self._result(event)
         elif isinstance(event, DecisionMade):
+            self._held -= self._to_a_person
             self._decision(event)
         elif isinstance(event, ConclusionReached):
-            if not self._to_a_person:
+            if self._to_a_person:
+                self.hold()
+            else:
                 self._line(event.conclusion.summary)
         elif isinstance(event, Done):
+            self.finish()
             self._flush()
             self._end(event.reply, seconds)
 
     def interrupted(self, seconds: float) -> None:
         """Say what was done until the run was interrupted."""
+        self.finish()
         self._flush()
         self._line("")
         if self._open:
@@ -259,6 +306,31 @@ class Shown:
         for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
             # Not folded: it is there to be copied.
             self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)
+
+    # -- what is waited for ------------------------------------------------------------------------
+
+    def _show_status(self) -> None:
+        """Write the line that says what is waited for, and have it renewed in a second."""
+        if self._loop is None or self._held > 0:
+            return
+        seconds = int(self._loop.time() - self._since)
+        who = ", ".join(self._open.values()) or f"{self._model} is thinking"
+        text = escaped(f"{who}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
+        text = text[: self._console.width - 1]
+        dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
+        sys.stdout.write(f"\r\x1b[K{dim}{text}{normal}")
+        sys.stdout.flush()
+        self._status_there = True
+        self._tick = self._loop.call_later(1, self._show_status)
+
+    def _erase_status(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if self._status_there:
+            self._status_there = False
+            sys.stdout.write("\r\x1b[K")
+            sys.stdout.flush()
 
     # -- printing ----------------------------------------------------------------------------------
 

@@ -208,17 +208,21 @@ async def watched(worker: Worker, task: Any, run_id: str | None = None, **option
     from civitas.cli.run.show import exit_code
 
     began = time.monotonic()
+    screen = worker.screen
+    screen.begin()
     try:
         async with worker.agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
                 if worker.for_a_person:
                     await worker.permission.answered()
-                worker.screen.event(event, time.monotonic() - began)
+                screen.event(event, time.monotonic() - began)
                 worker.permission.shown(event)
     except asyncio.CancelledError:
         # By now what was under way has ended, a command with all of its process group.
-        worker.screen.interrupted(time.monotonic() - began)
+        screen.interrupted(time.monotonic() - began)
         raise
+    finally:
+        screen.finish()
     return exit_code(events.reply)
 
 
@@ -257,6 +261,7 @@ def made(
     permission = Permission(
         (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
         {} if confined else {"run_command": _NOT_CONFINED},
+        screen,
     )
     agent: Any = ReActAgent(
         "files",
@@ -348,6 +353,7 @@ def _screen(
         reviewed=order.review is not None,
         to_a_person=order.review == "me",
         recorded=recorded,
+        model=order.model.rpartition("#")[2],
     )
 
 
