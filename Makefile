@@ -4,8 +4,8 @@
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
 PYTHON ?=
-# pytest's workers.
-JOBS   ?= 2
+# pytest's workers: one more than the cores of a small machine, as many tests wait for a broker.
+JOBS   ?= 3
 RUN    := $(VENV)/bin/python
 SOURCE := $(wildcard src tests examples benchmarks)
 

@@ -9,6 +9,7 @@ out), never whether the model chose well. The name of another local model may be
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -45,7 +46,6 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)
 sys.stdout.reconfigure(errors="replace")
 COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-SEEDS = 10
 # One slot: each answer is then computed alone, as what else is in a batch changes the rounding.
 WAVERING: dict[str, Any] = {"temperature": 0.7, "max_tokens": 64, "slots": 1}
 LARGER = "qwen3-0.6b"
@@ -391,19 +391,19 @@ async def choices(local: Model) -> list[str]:
     return await asyncio.gather(*(chosen(task[0]) for task in [*TASKS, *OTHER_WORDS]))
 
 
-def measure(local: LocalModel) -> None:
+def measure(local: LocalModel, seeds: int) -> None:
     heading("5  How often is it right?")
     say(
-        f"The same instructions with {SEEDS} seeds each, at a temperature that lets the model "
+        f"The same instructions with {seeds} seeds each, at a temperature that lets the model "
         f"waver ({WAVERING['temperature']}). Right is the action asked for with exactly the "
         "arguments asked for. Here nothing is executed."
     )
     print()
     began = time.monotonic()
     rounds = []
-    for seed in range(1, SEEDS + 1):
+    for seed in range(1, seeds + 1):
         if COLOURS:
-            print(f"\r  seed {seed} of {SEEDS}", end="", flush=True)
+            print(f"\r  seed {seed} of {seeds}", end="", flush=True)
         with LocalModel(local.path, seed=seed, **WAVERING) as wavering:
             rounds.append(asyncio.run(choices(wavering)))
     took = time.monotonic() - began
@@ -415,14 +415,14 @@ def measure(local: LocalModel) -> None:
             print("\n  and put in other words, such as nobody chose to suit it:\n")
         wanted = call(name, args)
         wrong = Counter(chosen[place] for chosen in rounds if chosen[place] != wanted)
-        totals.append(SEEDS - wrong.total())
+        totals.append(seeds - wrong.total())
         bar = "■" * totals[-1] + "·" * wrong.total()
-        print(f"  {bar}  {totals[-1]:>2} of {SEEDS}  {instruction}")
+        print(f"  {bar}  {totals[-1]:>2} of {seeds}  {instruction}")
         for chosen, times in wrong.most_common(1):
-            print(f"  {'':<{SEEDS}}  wrong, {times} ×: {cut(chosen, WIDTH - SEEDS - 20)}")
+            print(f"  {'':<{seeds}}  wrong, {times} ×: {cut(chosen, WIDTH - seeds - 20)}")
     suited, other = sum(totals[: len(TASKS)]), sum(totals[len(TASKS) :])
     print(
-        f"\n  right: {suited} of {SEEDS * len(TASKS)}, and {other} of {SEEDS * len(OTHER_WORDS)}; "
+        f"\n  right: {suited} of {seeds * len(TASKS)}, and {other} of {seeds * len(OTHER_WORDS)}; "
         f"measured in {took:.0f} s"
     )
 
@@ -458,8 +458,12 @@ def introduce(local: LocalModel) -> None:
 
 def main() -> int:
     began = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model", nargs="?", default="local", help="such as local:qwen3-0.6b")
+    parser.add_argument("--seeds", type=int, default=10, help="how often each choice is measured")
+    given = parser.parse_args()
     try:
-        local = model(sys.argv[1] if len(sys.argv) > 1 else "local")
+        local = model(given.model)
         # Load it now: what is missing is then said in one line.
         asyncio.run(local.complete([{"role": "user", "content": "Hi"}], schema={"const": "Hi"}))
     except (ModelError, MissingExtra) as error:
@@ -469,7 +473,7 @@ def main() -> int:
     broken = 0
     parts = (
         *((talk, (local,)), (host, ()), (files, (local,))),
-        *((two_as_one, (local,)), (measure, (local,))),
+        *((two_as_one, (local,)), (measure, (local, given.seeds))),
     )
     for part, args in parts:
         try:

@@ -16,6 +16,11 @@ from faults.table import pytest_terminal_summary as pytest_terminal_summary
 # Before anything of civitas is imported, so that no adapter can have looked already. Subprocesses
 # inherit it.
 os.environ["CIVITAS_OFFLINE"] = "1"
+# A local model computes in one thread: beside another worker, two threads that wait for each other
+# at every step take four times as long. Programs of a clean environment compute in several.
+os.environ["OMP_THREAD_LIMIT"] = "1"
+# Hundreds of programs are started: none is to compile again what another has.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples in every run: a property that fails, fails for everyone. pytest's own timeout is
 # the deadline.

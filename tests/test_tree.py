@@ -6,6 +6,7 @@ The rules are functions over a directory, so that each is shown a tree that brea
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -86,8 +87,14 @@ def modules(source: Path) -> list[Module]:
         parts = path.relative_to(source).with_suffix("").parts
         if parts[-1] == "__init__":
             parts = parts[:-1]
-        found.append(Module(path, ".".join(parts), ast.parse(path.read_text(), str(path))))
+        found.append(Module(path, ".".join(parts), parsed(path.read_text(), str(path))))
     return found
+
+
+@functools.cache
+def parsed(text: str, path: str) -> ast.Module:
+    """A file's syntax, which every rule reads."""
+    return ast.parse(text, path)
 
 
 def nodes(tree: ast.AST, *, into_functions: bool = True) -> Iterator[ast.AST]:

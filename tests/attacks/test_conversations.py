@@ -120,6 +120,8 @@ def test_one_that_cannot_be_cancelled_is_waited_for() -> None:
         begun = asyncio.Event()
 
         async def stubborn() -> Any:
+            if begun.is_set():
+                return answer("again")
             begun.set()
             try:
                 await asyncio.Event().wait()
@@ -127,7 +129,7 @@ def test_one_that_cannot_be_cancelled_is_waited_for() -> None:
                 await let_go.wait()
             return answer("late")
 
-        talk = Conversation([Misbehaves("Ann", stubborn)])
+        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
         events = talk.stream("go")
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))
@@ -139,7 +141,7 @@ def test_one_that_cannot_be_cancelled_is_waited_for() -> None:
             await waiting
         begun.clear()
         let_go.clear()
-        talk = Conversation([Misbehaves("Ann", stubborn)])
+        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
         asked = asyncio.create_task(talk.reply("go"))
         await begun.wait()
         asked.cancel()

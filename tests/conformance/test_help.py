@@ -277,25 +277,6 @@ def test_without_types_in_the_signature_the_docstring_speaks(space, me):
     }
 
 
-def test_the_signature_goes_before_the_docstring(space, me):
-    class Torn(Agent):
-        @action
-        async def go(self, far: int) -> str:
-            """Go.
-
-            Args:
-                far (str): how far
-
-            Returns:
-                int: what
-            """
-            return ""
-
-    shown = help_of(space, me, Torn("torn"))["go"]
-    assert shown["args"] == {"far": {"type": "integer", "description": "how far"}}
-    assert shown["returns"] == {"type": "string", "description": "what"}
-
-
 UNPARSABLE = {
     "empty sections": "Args:\n\nReturns:\n",
     "only args": "Args:\n    far: how far",

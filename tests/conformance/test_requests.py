@@ -18,7 +18,6 @@ from civitas.errors import (
     CivitasError,
     DefinitionError,
     InvalidArguments,
-    InvalidMessage,
     MailboxFull,
     NotInSpace,
     NotPermitted,
@@ -217,15 +216,6 @@ def test_a_request_timeout_is_a_timeout_error(space: Any) -> None:
     with pytest.raises(TimeoutError) as late:
         me.request(message("server", "hold"), timeout=0.05).result(timeout=WAIT_S)
     assert isinstance(late.value, RequestTimeout)
-
-
-def test_a_request_to_everyone_is_invalid(space: Any) -> None:
-    me = space.add(Agent("me"))
-    with pytest.raises(InvalidMessage) as wrong:
-        me.request(message("*", "help"))
-    assert wrong.value.field == "to"
-    with pytest.raises(InvalidMessage):
-        me.ask("*", "help")
 
 
 def test_an_agent_in_no_space_cannot_request(space: Any) -> None:

@@ -105,7 +105,7 @@ def some_or_every(step: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("step", (every, step))
 
 
-@some_or_every(3)
+@some_or_every(5)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("when", ("before", "after"))
 def test_commits(processes: Processes, tmp_path: Path, program: str, when: str, step: int) -> None:
@@ -128,7 +128,7 @@ def test_commits(processes: Processes, tmp_path: Path, program: str, when: str, 
     assert not all(doubts)
 
 
-@some_or_every(3)
+@some_or_every(5)
 @pytest.mark.parametrize("program", ("react", "dual"))
 @pytest.mark.parametrize("repeat", (True, False))
 def test_effects(

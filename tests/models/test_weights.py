@@ -159,7 +159,7 @@ def sent(server: HubServer) -> list[int]:
     return [r.sent for r in server.bodies if r.path.endswith(".whl") and r.sent > 100_000]
 
 
-@pytest.mark.parametrize("metadata", (True, False))
+@pytest.mark.parametrize("metadata", (True, pytest.param(False, marks=pytest.mark.long)))
 def test_killed_in_the_middle_of_the_wheel_it_goes_on_there(
     wheels: HubServer, wheel: bytes, home: Path, metadata: bool
 ) -> None:
@@ -231,7 +231,7 @@ def test_a_part_that_is_whole_is_not_fetched_again(
     assert sent(wheels) == []
 
 
-@pytest.mark.parametrize("metadata", (True, False))
+@pytest.mark.parametrize("metadata", (True, pytest.param(False, marks=pytest.mark.long)))
 def test_an_index_that_gives_no_ranges(
     wheels: HubServer, wheel: bytes, home: Path, metadata: bool
 ) -> None:

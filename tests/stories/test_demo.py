@@ -32,9 +32,14 @@ def between(output: str, start: str, end: str) -> str:
     return output.partition(start)[2].partition(end)[0]
 
 
+@pytest.mark.parametrize(
+    ("args", "seeds"),
+    ((("local", "--seeds", "1"), 1), pytest.param((), 10, marks=pytest.mark.long)),
+    ids=("short", "whole"),
+)
 @pytest.mark.timeout(300)
-def test_the_demo(tmp_path: Path, weights: Path) -> None:
-    done = run(tmp_path)
+def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: int) -> None:
+    done = run(tmp_path, *args)
     output = done.stdout
     assert done.returncode == 0, output + done.stderr
     assert done.stderr == ""
@@ -96,9 +101,11 @@ def test_the_demo(tmp_path: Path, weights: Path) -> None:
 
     # The measure adds up, and the end tells how to go on.
     figures = between(output, "\n5  ", "\nWhere next")
-    rows = [int(row) for row in re.findall(r"^  [■·]{10} +(\d+) of 10  \S", figures, re.MULTILINE)]
+    row = rf"^  [■·]{{{seeds}}} +(\d+) of {seeds}  \S"
+    rows = [int(number) for number in re.findall(row, figures, re.MULTILINE)]
     assert len(rows) == 6
-    suited, other = re.findall(r"right: (\d+) of 40, and (\d+) of 20;", figures)[0]
+    right = rf"right: (\d+) of {4 * seeds}, and (\d+) of {2 * seeds};"
+    suited, other = re.findall(right, figures)[0]
     assert (int(suited), int(other)) == (sum(rows[:4]), sum(rows[4:]))
     end = output.partition("\nWhere next")[2]
     # First what README puts first, each with what it is for.

@@ -1,0 +1,134 @@
+"""`.ci/run`, on small projects: a test that fails, and passes alone, is flaky, and all is green."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).resolve().parent.parent / ".ci"
+MAKEFILE = """\
+test:
+	@.venv/bin/python -m pytest -p no:cacheprovider {options} $(ARGS)
+"""
+# A test that appends to a file, so that it knows how often it was run.
+RUNS = """\
+import os
+from pathlib import Path
+
+import pytest
+
+
+def runs(name):
+    with Path(name).open("a+") as file:
+        file.write(f"{os.getpid()}\\n")
+    return Path(name).read_text().split()
+
+"""
+FAILS_ONCE = "def test_once(): assert len(runs('once')) > 1\n"
+PASSES = "def test_fine(): pass\n"
+
+
+def ci(folder: Path, tests: str, options: str = "") -> tuple[int, list[str]]:
+    """Run it over a project of one test file: its exit status, and the lines that it prints."""
+    shutil.copytree(CI, folder / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / "Makefile").write_text(MAKEFILE.format(options=options))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = long\naddopts = -m 'not long'\n")
+    (folder / "test_it.py").write_text(RUNS + tests)
+    done = subprocess.run(
+        [".ci/run"],
+        cwd=folder,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def counts(line: str) -> str:
+    """What a closing line counts."""
+    bar, text = line.split(" ", 1)
+    assert set(bar) == {"="}
+    return text.split(" in ")[0]
+
+
+def test_the_last_line_is_that_of_pytest(tmp_path: Path) -> None:
+    status, lines = ci(tmp_path, PASSES)
+    assert (status, counts(lines[-1])) == (0, "1 passed")
+
+
+def test_a_test_that_passes_alone_is_flaky(tmp_path: Path) -> None:
+    tests = """\
+@pytest.mark.xdist_group("some")
+@pytest.mark.parametrize("name", ("a b", "c::d@e", "fine"))
+def test_once(name): assert name == "fine" or len(runs(name)) > 1
+
+@pytest.fixture
+def ends_badly():
+    yield
+    assert len(runs("ends")) > 1
+
+def test_passes_and_ends_badly(ends_badly): pass
+def test_fails_and_ends_badly(ends_badly): assert len(runs("fails")) > 1
+
+@pytest.mark.long
+def test_is_not_run(): assert False
+"""
+    status, lines = ci(tmp_path, tests, "-p xdist -n 1 --dist loadgroup")
+    assert (status, counts(lines[-1])) == (0, "5 passed, 4 flaky")
+    assert sorted(line for line in lines if line.startswith("flaky")) == [
+        "flaky test_it.py::test_fails_and_ends_badly",
+        "flaky test_it.py::test_once[a b]",
+        "flaky test_it.py::test_once[c::d@e]",
+        "flaky test_it.py::test_passes_and_ends_badly",
+    ]
+
+
+def test_a_test_that_fails_again_is_red(tmp_path: Path) -> None:
+    status, lines = ci(tmp_path, PASSES + FAILS_ONCE + "def test_never(): assert False\n")
+    assert (status, counts(lines[-1])) == (2, "2 failed, 1 passed")
+    assert not [line for line in lines if line.startswith("flaky")]
+
+
+def test_tests_that_fail_together_are_run_each_in_its_own_process(tmp_path: Path) -> None:
+    tests = """\
+@pytest.mark.parametrize("name", "ab")
+def test_once(name):
+    ran = runs("both")
+    assert len(set(ran)) > 1 and ran.count(str(os.getpid())) == 1
+"""
+    status, lines = ci(tmp_path, tests)
+    assert (status, counts(lines[-1])) == (0, "2 passed, 2 flaky")
+
+
+def test_a_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
+    tests = "def test_crash():\n    if len(runs('crash')) == 1: os._exit(1)\n"
+    status, lines = ci(tmp_path, PASSES + tests, "-p xdist -n 1")
+    assert (status, counts(lines[-1])) == (0, "2 passed, 1 flaky")
+
+
+@pytest.mark.parametrize(
+    ("tests", "counted"),
+    (
+        # More than five.
+        (
+            "@pytest.mark.parametrize('n', range(6))\n"
+            "def test_once(n): assert len(runs('once')) > 6\n",
+            "6 failed",
+        ),
+        # Not every test was run.
+        (FAILS_ONCE + "if len(runs('read')) == 1: raise OSError\n", "1 error"),
+        (FAILS_ONCE + "def test_stops(): pytest.exit('enough')\n", "1 failed"),
+    ),
+    ids=("six", "unreadable", "stopped"),
+)
+def test_what_is_not_run_again_is_red(tmp_path: Path, tests: str, counted: str) -> None:
+    status, lines = ci(tmp_path, tests)
+    assert (status, counts(lines[-1])) == (2, counted)
+    assert sum("test session starts" in line for line in lines) == 1
