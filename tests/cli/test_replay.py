@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from civitas import Journal
+from civitas.reasoning.record import APPENDED, recorded
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -112,3 +116,19 @@ def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
         f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
         f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
     )
+
+
+def test_a_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path) -> None:
+    @dataclass
+    class Count:
+        done: list[int] = field(default_factory=list, metadata=APPENDED)
+
+    async def count(journal: Journal) -> None:
+        async with recorded(journal, "r", "Counter", "me", Count, task="Count") as record:
+            record.save(Count([1, 2]))
+            await record.end("done", text="two")
+
+    with Journal(folder / JOURNAL) as journal:
+        asyncio.run(count(journal))
+    told = json.loads(replayed(folder))
+    assert (told["state"], told["over"]) == ({"done": [1, 2]}, {"reason": "done", "text": "two"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
@@ -653,7 +653,13 @@ async def recorded(
         if record.begun is None or record.begun["fingerprint"] is None:
             copied = (record.begun or {}).get("copied", [])
             record.begin(kind=kind, agent=agent, task=task, fingerprint=now, copied=copied)
-        yield record
+        try:
+            yield record
+        except BaseException:
+            with suppress(JournalError):  # what stopped the run is raised
+                record.commit_now()
+            raise
+        await record.commit()
     finally:
         part.close()
 

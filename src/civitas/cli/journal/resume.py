@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
-from civitas.cli.journal.describe import called, not_copied, refused_in_doubt
+from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
 from civitas.cli.run.worker import (
     Order,
@@ -26,23 +29,96 @@ from civitas.cli.run.worker import (
     watched,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
+from civitas.journal.describe import doubt_line
+from civitas.journal.doubt import Done
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
+    from civitas.journal.doubt import Decision
 
 __all__ = ["command"]
 
+_ALL: Final = "all"
+_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+_WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Command(click.Command):
+    """The command, whose --repeat and --skip may stand alone or before a number.
+
+    click would take whatever stands behind such an option for its value, the run's id too.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        made = list(args)
+        for n in reversed(range(end)):
+            if args[n] not in ("--repeat", "--skip"):
+                continue
+            value = args[n + 1] if n + 1 < end else ""
+            if value != _ALL and not _NUMBER.fullmatch(value):
+                made.insert(n + 1, _ALL)
+        return super().parse_args(ctx, made)
+
+
+class _Number(click.ParamType):
+    """The number of a call in doubt, or all that are left: 0."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == _ALL:
+            return 0
+        if not _NUMBER.fullmatch(str(value)):
+            self.fail(f"must be the number of a call in doubt, got {value!r}", param, ctx)
+        return int(value)
+
+
+class _Result(click.ParamType):
+    """The number of a call in doubt with its result: JSON, or a text that is not JSON."""
+
+    name = "N=RESULT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number, equals, result = str(value).partition("=")
+        if not equals:
+            self.fail(f"must be N=RESULT, got {value!r:.80}", param, ctx)
+        try:
+            made = json.loads(result)
+        except (ValueError, RecursionError):
+            made = result
+        return (_Number().convert(number or "0", param, ctx), Done(made))
+
+
+@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @journal_option("The journal.")
-@click.option("--repeat", is_flag=True, help="Execute what is in doubt again.")
-@click.option("--skip", is_flag=True, help="Do not; the model is told so.")
+@click.option(
+    "--repeat",
+    metavar="[N]",
+    type=_Number(),
+    multiple=True,
+    help="Run call N again, or all that are left.",
+)
+@click.option(
+    "--skip",
+    metavar="[N]",
+    type=_Number(),
+    multiple=True,
+    help="Skip call N, or all that are left; the model is told so.",
+)
+@click.option(
+    "--done",
+    metavar="N=RESULT",
+    type=_Result(),
+    multiple=True,
+    help="Call N took effect: its result, as JSON or text.",
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Go on with a copy if the program has changed, or although there is one.",
+    help="Go on with a copy, even if the agent changed or there is a copy already.",
 )
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
@@ -51,8 +127,9 @@ __all__ = ["command"]
 def command(
     run_id: str,
     journal: str | None,
-    repeat: bool,
-    skip: bool,
+    repeat: tuple[int, ...],
+    skip: tuple[int, ...],
+    done: tuple[tuple[int, Done], ...],
     force: bool,
     max_seconds: float | None,
     max_tokens: int | None,
@@ -61,8 +138,9 @@ def command(
 ) -> int:
     """Go on with the run of that ID where it stands.
 
-    What ended is not done again. An action that had begun when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat or --skip.
+    What ended is not done again. An action that was running when the process ended is in doubt:
+    nobody knows whether it took effect. Look, and say --repeat, --skip or --done, for all of them
+    or each by its number N in `civitas runs ID`.
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. The run of a
@@ -76,14 +154,14 @@ def command(
     Examples:
       civitas resume 79a0b5265e6033b5
       civitas resume 79a0b5265e6033b5 --repeat
+      civitas resume 79a0b5265e6033b5 --done 1=paid --skip
       civitas resume 79a0b5265e6033b5 --agent my_agents:Clerk
 
     \b
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if repeat and skip:
-        raise click.UsageError("--repeat and --skip are opposites: give one of them")
+    decisions = _decisions(repeat, skip, done)
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     with opened(journal) as found:
         outline = found.run(run_id)
@@ -120,9 +198,9 @@ def command(
             not_copied(found, recorded)
         named = None if agent is None else _named(agent, outline.kind)  # before it is decided
         decided = False
-        if repeat or skip:
-            decided = _decide(found, recorded, repeat)
-        elif refused_in_doubt(found, recorded, as_json):
+        if decisions:
+            decided = _decide(found, recorded, decisions)
+        if refused_in_doubt(found, recorded, as_json):
             return 1
         going = _Going(found, recorded, order, as_json)
         if order is None and named is None:
@@ -173,10 +251,10 @@ class _Going:
         """Say what is next where nobody was named who could go on."""
         id, of = self._recorded.run_id, escaped(agent)
         next = (
-            f"the program of agent {of} goes on with it by reply(…, run_id={id!r}), or here: "
+            f"to go on, run the program of agent {of} again with run_id={id!r}, or here: "
             f"{escaped(self._recorded.command('resume'))}"
         )
-        text = f"that is recorded; {next}" if decided else f"civitas: {next}"
+        text = f"recorded; {next}" if decided else f"civitas: {next}"
         click.echo(text, err=self._as_json or not decided)
         return 0 if decided else 1
 
@@ -235,12 +313,33 @@ def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
     return "the program has changed" if force else ""
 
 
-def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> bool:
+def _decisions(
+    repeat: Sequence[int], skip: Sequence[int], done: Sequence[tuple[int, Done]]
+) -> dict[int, Decision]:
+    """What is decided about each call by its number; 0 is for all that are left."""
+    made: dict[int, Decision] = {}
+    said: list[tuple[int, Decision]] = [*((n, "repeat") for n in repeat)]
+    said += [*((n, "skip") for n in skip), *done]
+    for number, decision in said:
+        if made.setdefault(number, decision) != decision:
+            which = f"call {number}" if number else "all calls that are left"
+            raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
+    return made
+
+
+def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Write down what a person decides; False if there was nothing to decide."""
-    doubts = journal.decide(recorded.run_id, repeat=repeat)
-    done = "is executed again" if repeat else "is not executed again"
+    run_id = recorded.run_id
+    wanted: dict[int, Decision] | Decision = {n: each for n, each in decisions.items() if n}
+    if rest := decisions.get(0):
+        left = [each.number for each in journal.in_doubt(run_id)]
+        # Where all are decided and none has a number, it is all of them that are decided anew.
+        wanted = {**dict.fromkeys(left, rest), **wanted} if left or wanted else rest
+    doubts = journal.decide(run_id, wanted)
     for doubt in doubts:
-        print(f"{called(doubt)} {done}", file=sys.stderr, flush=True)
+        decision = decisions.get(doubt.number, rest)
+        words = _WORDS[decision] if isinstance(decision, str) else "took effect"
+        print(f"{doubt_line(doubt)} {words}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)
