@@ -101,14 +101,16 @@ class PostOffice:
         """Send a message of the agent in `seat`."""
         thread = self.thread
         if get_ident() == self.thread_id:
-            if thread.ingress:
-                thread.drain()  # what the agent sent from a thread comes first
+            if seat.outside:
+                self.catch_up(seat)
             self.route(envelope, seat)
         else:
+            thread.admit()
             thread.enter(self.route, envelope, seat)
+            seat.outside = True
 
-    def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
-        """Send a message whose value is wanted."""
+    def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
+        """Send a message of the agent in `seat` whose value is wanted."""
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
         if timeout is not None and (
@@ -121,12 +123,19 @@ class PostOffice:
             delivery.wait = True
         thread = self.thread
         if get_ident() == self.thread_id:
-            if thread.ingress:
-                thread.drain()
+            if seat.outside:
+                self.catch_up(seat)
             self.dispatch(delivery)
         else:
+            thread.admit()
             thread.enter(self.dispatch, delivery)
+            seat.outside = True
         return Request(delivery, self)
+
+    def catch_up(self, seat: Seat) -> None:
+        """Take in what an agent sent from threads: it comes before what it sends on the loop."""
+        seat.outside = False  # before that: a thread sets it after it has sent
+        self.thread.drain()
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop: here if this is its thread, else in turn."""
@@ -289,7 +298,7 @@ class PostOffice:
             workers.in_no_task = True
             try:
                 seat.kick()
-            except Exception:
+            except BaseException:
                 logger.exception("a defect in civitas: the turn of agent %r failed", seat.id)
             finally:
                 workers.in_no_task = False
@@ -502,6 +511,6 @@ class PostOffice:
         for callback in self.observers:
             try:
                 callback(envelope.to_dict())
-            except Exception:
+            except BaseException:
                 logger.exception("observer %r failed and is called no more", callback)
                 self.observers = tuple(c for c in self.observers if c is not callback)

@@ -80,6 +80,7 @@ class Request:
 
     def _wait_elsewhere(self) -> Generator[Any, None, None]:
         """Wait on a loop that is not the space's."""
+        self._office.thread.check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -107,6 +108,7 @@ class Request:
         Raises:
             RequestError: what the request ended as
             TimeoutError: it has not ended in `timeout` seconds
+            SpaceClosed: it was made in the process that this one was forked from
             RuntimeError: called on the space's own loop, which it would stop
         """
         delivery = self._delivery
@@ -116,6 +118,7 @@ class Request:
                     f"result() of the request to {delivery} was called on the space's own loop, "
                     "where it would wait for ever: await the request instead"
                 )
+            self._office.thread.check_process()
             ended = threading.Event()
             on_end(delivery, ended.set)
             with waiting(CURRENT.get(), delivery):

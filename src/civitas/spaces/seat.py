@@ -56,6 +56,7 @@ class Seat:
         arriving: the `after_add` that is still to end
         leaving: what ends when the agent has left
         here: whether the loop has learnt that it has come; the ids know at once
+        outside: whether it has sent from threads what the loop may still have to take in
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class Seat:
         "offers",
         "office",
         "open",
+        "outside",
         "ready",
         "running",
         "space",
@@ -105,6 +107,7 @@ class Seat:
         self.leaving: Delivery | None = None
         self.here = False
         self.ready = False
+        self.outside = False
 
     # -- what the agent uses, in any thread --------------------------------------------------------
 
@@ -119,7 +122,7 @@ class Seat:
 
     def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
         """Send a message whose value is wanted."""
-        return self.office.request(envelope, timeout, wait)
+        return self.office.request(envelope, timeout, wait, self)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited.
@@ -254,7 +257,7 @@ class Seat:
                 return
             self._refuse(delivery, error)
             return
-        except Exception as error:  # a type's own validation may raise anything
+        except BaseException as error:  # a type's own validation may raise anything
             self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
             return
         if offer.policy != ACCESS_PERMITTED and not delivery.approved:

@@ -117,7 +117,7 @@ class Space:
 
     def ids(self) -> list[str]:
         """The ids of the agents in the space, in the order in which they were added."""
-        return [] if self._office is None else list(self._office.seats)
+        return [] if self._office is None or self._closed else list(self._office.seats)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -163,7 +163,10 @@ class Space:
             return {"agents": {}, "deadlines": 0}
         if on_a_space():
             return _statistics(office)
-        found: dict[str, Any] = self._thread.call(_statistics, office)
+        try:
+            found: dict[str, Any] = self._thread.run(_statistics, office).result()
+        except SpaceClosed:
+            return _statistics(office)
         return found
 
     def __enter__(self) -> Self:
@@ -198,6 +201,7 @@ class Space:
     def _start(self) -> PostOffice:
         with self._starting:
             if self._closed:
+                self._thread.check_process()
                 raise SpaceClosed("the space is closed; make another")
             if self._office is not None:
                 return self._office
@@ -227,7 +231,7 @@ class Space:
                     f"an agent {id!r} is in the space already, and ids are unique; "
                     f"to replace it, space.remove({id!r}) first"
                 )
-            if agent._seat is not None:
+            if agent._seat is not None and not agent._seat.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
                 # Its first handling takes every place: messages wait until it has set itself up.
@@ -351,10 +355,12 @@ class Space:
         WATCHDOG.forget(office)
 
     def _over(self) -> None:
-        # The system may give the thread's identifier to another.
+        self._closed = True
         if self._office is not None:
+            # The system may give the thread's identifier to another.
             self._office.thread_id = 0
-            self._office.workers.abandon()
+            if not self._thread.inherited:
+                self._office.workers.abandon()
 
 
 async def _ended(callbacks: list[Delivery]) -> None:

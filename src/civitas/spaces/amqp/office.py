@@ -138,11 +138,13 @@ class AMQPOffice(PostOffice):
         mail = handler_of(CURRENT.get())
         thread = self.thread
         if get_ident() == self.thread_id:
-            if thread.ingress:
-                thread.drain()
+            if seat.outside:
+                self.catch_up(seat)
             self._send(envelope, mail)
         else:
+            thread.admit()
             thread.enter(self._send, envelope, mail)
+            seat.outside = True
 
     def _send(self, envelope: Envelope, mail: Mail | None) -> None:
         if self.closed:
