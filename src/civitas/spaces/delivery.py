@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from civitas.agent import Agent
+    from civitas.spaces.lanes import Lane
     from civitas.spaces.seat import Seat
 
 __all__ = [
@@ -56,7 +57,8 @@ class Delivery:
         waits: the requests that its handler, in a thread, waits for
         under: the handler, waiting in the same agent, that it was let in on top of
         over: what was let in on top of its own
-        inner: whether it has no place of its own among what its agent handles, but its under's
+        inner: whether it takes none of its agent's places: it has its under's, or its lane's
+        lane: the lane of its agent that it waits or runs in, if any
         mail: how it came over a broker, if it did: what is to be told there when it ends
         key: what it is known by to other processes
         trail: the keys of the chain that led to it over other processes
@@ -91,6 +93,7 @@ class Delivery:
     tick: int = 0
 
     inner: bool = False
+    lane: Lane | None = None
     approved: bool = False
     shown: bool = False
     cancelling: bool = False

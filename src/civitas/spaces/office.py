@@ -73,6 +73,7 @@ class PostOffice:
         closed: whether it is closed: nothing is delivered any more
         dispatch: sends a request of an agent here on its way; on the loop
         thread_id: the identifier of the loop's thread
+        mailbox: how many messages may wait for one agent
     """
 
     def __init__(self, thread: LoopThread, mailbox: int) -> None:
@@ -85,7 +86,7 @@ class PostOffice:
         self.loop = thread.loop
         self.workers = Workers(self.loop, self.ended)
         self.deadlines = Deadlines(self.loop, self._expired)
-        self._mailbox = mailbox
+        self.mailbox = mailbox
         self._ready: deque[Seat] = deque()
         self._fresh: list[Delivery] = []
         self._pumping = False
@@ -164,7 +165,7 @@ class PostOffice:
         if self.observers:
             self._show(envelope)
         own = seat is None or seat.agent.receive_own_broadcasts
-        mailbox = self._mailbox
+        mailbox = self.mailbox
         ready = self._ready
         for receiver in list(self.seats.values()):  # agents come in any thread
             if not receiver.here or (receiver is seat and not own):
@@ -172,10 +173,13 @@ class PostOffice:
             delivery = Delivery(envelope, BROADCAST)
             delivery.seat = receiver
             box = receiver.box
-            if len(box) >= mailbox and receiver.waiting() >= mailbox:
+            if len(box) < receiver.limit:
+                box.append(delivery)
+            elif receiver.waiting() < mailbox:
+                receiver.accept(delivery)
+            else:
                 self.refuse(delivery, self._full(receiver))
                 continue
-            box.append(delivery)
             if not receiver.ready:
                 receiver.ready = True
                 ready.append(receiver)
@@ -214,7 +218,7 @@ class PostOffice:
                 ),
             )
             return
-        if len(seat.box) >= self._mailbox and seat.waiting() >= self._mailbox:
+        if len(seat.box) >= seat.limit and seat.waiting() >= self.mailbox:
             delivery.seat = seat
             self.refuse(delivery, self._full(seat))
             return
@@ -495,7 +499,7 @@ class PostOffice:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
 
     def _full(self, seat: Seat) -> MailboxFull:
-        return MailboxFull(f'the mailbox of "{seat.id}" is full: {self._mailbox} messages wait')
+        return MailboxFull(f'the mailbox of "{seat.id}" is full: {self.mailbox} messages wait')
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         answer = answers(delivery, value, error if isinstance(error, RequestError) else None)

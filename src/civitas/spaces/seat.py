@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from civitas.spaces.office import PostOffice
     from civitas.spaces.space import Space
 
-__all__ = ["Seat"]
+__all__ = ["AT_ONCE", "Seat"]
 
 T = TypeVar("T")
 
-_AT_ONCE = 100
+AT_ONCE = 100
 """How many messages one agent may handle before others have their turn."""
 
 
@@ -48,6 +48,7 @@ class Seat:
 
     Attributes:
         box: messages that wait, in the order of arrival; those that ended meanwhile lie there still
+        limit: how many in the box may be there before those that wait are counted
         dead: how many in the box have ended meanwhile
         active: what is being handled
         running: how many places that takes; what is let in takes none
@@ -74,6 +75,7 @@ class Seat:
         "here",
         "id",
         "leaving",
+        "limit",
         "offers",
         "office",
         "open",
@@ -91,6 +93,7 @@ class Seat:
         self.start = office.workers.start
         self.id = address(agent.id)
         self.box: deque[Delivery] = deque()
+        self.limit = office.mailbox
         self.dead = 0
         self.running = 0
         self.active: dict[Delivery, None] = {}
@@ -197,7 +200,7 @@ class Seat:
     def kick(self) -> None:
         """Handle what may be handled now."""
         box = self.box
-        turns = _AT_ONCE
+        turns = AT_ONCE
         while box and self.running < self.concurrency and self.leaving is None:
             delivery = box.popleft()
             if delivery.state != QUEUED:
@@ -227,6 +230,27 @@ class Seat:
             held = self.held.get(outer)
         if not held:
             self.held.pop(outer, None)
+
+    @property
+    def places(self) -> int:
+        """How many messages may be handled at a time."""
+        return self.concurrency
+
+    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
+        """Put a message back, first in its order, and begin nothing; gives what begins again."""
+        delivery.state = QUEUED
+        self._put_back(delivery)
+        places = self.concurrency
+        self.running += places
+
+        def go_on() -> None:
+            self.running -= places
+            self.office.make_ready(self)
+
+        return go_on
+
+    def _put_back(self, delivery: Delivery) -> None:
+        self.box.appendleft(delivery)
 
     def begin_awaited(self, places: int) -> None:
         """Begin what handlers of this process wait for, in so many places, and nothing else."""
@@ -346,7 +370,7 @@ class Seat:
         """How many messages wait, what is being handled, how many await approval."""
         handling = [delivery.envelope.name for delivery in list(self.active)]
         return {
-            "waiting": len(self.box) - self.dead,
+            "waiting": self.waiting() - len(self.asking),
             "handling": handling,
             "asking": len(self.asking),
         }

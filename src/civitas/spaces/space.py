@@ -23,6 +23,7 @@ from civitas.errors import (
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
 from civitas.spaces.handling import call_callback
+from civitas.spaces.lanes import LanedSeat
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
 from civitas.spaces.office import PostOffice
 from civitas.spaces.request import Request, on_end
@@ -222,7 +223,7 @@ class Space:
 
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         id = address(agent.id)
-        seat = Seat(agent, self, office)
+        seat = (LanedSeat if overrides(agent, "_lane") else Seat)(agent, self, office)
         with self._members:
             if self._closed or office.ending:
                 raise SpaceClosed("the space is closed; make another")

@@ -147,7 +147,7 @@ class Residents:
                 logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
                 self._restore(seat, registration)
 
-        await self._registrar.enter(registration, deliver, cancelled, seat.concurrency)
+        await self._registrar.enter(registration, deliver, cancelled, seat.places)
         if registration.backlog:
             self._office.loop.call_later(_BACKLOG_S, begin)
 
