@@ -5,16 +5,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from civitas.agent import Agent
 from civitas.errors import RequestError
-from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery
+from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, Router
 from civitas.spaces.seat import AT_ONCE, Seat
-
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
-    from civitas.spaces.space import Space
 
 __all__ = ["Lane", "LanedSeat"]
 
@@ -42,7 +38,7 @@ class LanedSeat(Seat):
 
     __slots__ = ("_lanes", "_line", "_paused", "_queued", "_side_by_side", "_taken")
 
-    def __init__(self, agent: Agent, space: Space, office: PostOffice) -> None:
+    def __init__(self, agent: Agent, space: Any, office: Router) -> None:
         super().__init__(agent, space, office)
         self.limit = 0  # not all that wait are in the box
         self._side_by_side = agent._lanes
@@ -93,7 +89,7 @@ class LanedSeat(Seat):
 
     def forget(self, delivery: Delivery) -> None:
         """A message that waits has ended, or was let in, before its turn."""
-        lane = delivery.lane
+        lane: Lane | None = delivery.lane
         if lane is None:
             super().forget(delivery)
             return
@@ -143,7 +139,7 @@ class LanedSeat(Seat):
 
     def finish(self, delivery: Delivery) -> None:
         """A handler has ended; the next may begin."""
-        lane = delivery.lane
+        lane: Lane | None = delivery.lane
         if lane is not None and lane.current is delivery:
             over = delivery.over
             if over is None:
@@ -156,7 +152,7 @@ class LanedSeat(Seat):
             self.office.make_ready(self)
 
     def _put_back(self, delivery: Delivery) -> None:
-        lane = delivery.lane
+        lane: Lane | None = delivery.lane
         if lane is None:
             super()._put_back(delivery)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from threading import get_ident
@@ -85,6 +85,7 @@ class PostOffice:
         self.thread_id = thread.ident
         self.loop = thread.loop
         self.workers = Workers(self.loop, self.ended)
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.workers.start
         self.deadlines = Deadlines(self.loop, self._expired)
         self.mailbox = mailbox
         self._ready: deque[Seat] = deque()
@@ -309,8 +310,7 @@ class PostOffice:
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """A handler has ended."""
-        seat = delivery.seat
-        assert seat is not None
+        seat: Any = delivery.seat
         if delivery.inner or delivery.over is not None or seat.held or seat.arriving is delivery:
             seat.finish(delivery)
         else:

@@ -7,14 +7,11 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled
-from civitas.spaces.delivery import Delivery
-
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
+from civitas.spaces.delivery import Delivery, Router
 
 __all__ = ["Request", "on_end", "waiting"]
 
@@ -28,7 +25,7 @@ class Request:
 
     __slots__ = ("__weakref__", "_delivery", "_office")
 
-    def __init__(self, delivery: Delivery, office: PostOffice) -> None:
+    def __init__(self, delivery: Delivery, office: Router) -> None:
         self._delivery = delivery
         self._office = office
 

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED
-from civitas.agent import CURRENT, Agent, overrides
+from civitas.agent import CURRENT, Agent, Pending, overrides
 from civitas.approval import Approver
 from civitas.errors import (
     ActionNotFound,
@@ -27,13 +27,10 @@ from civitas.spaces.delivery import (
     QUEUED,
     RUNNING,
     Delivery,
+    Router,
 )
 from civitas.spaces.handling import Offer, ask_permission, handle, text_of
-from civitas.spaces.request import Request, waiting
-
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
-    from civitas.spaces.space import Space
+from civitas.spaces.request import waiting
 
 __all__ = ["AT_ONCE", "Seat"]
 
@@ -86,11 +83,11 @@ class Seat:
         "start",
     )
 
-    def __init__(self, agent: Agent, space: Space, office: PostOffice) -> None:
+    def __init__(self, agent: Agent, space: Any, office: Router) -> None:
         self.agent = agent
         self.space = space
         self.office = office
-        self.start = office.workers.start
+        self.start = office.start
         self.id = address(agent.id)
         self.box: deque[Delivery] = deque()
         self.limit = office.mailbox
@@ -117,13 +114,16 @@ class Seat:
     @property
     def approver(self) -> Approver | None:
         """The space's approver."""
-        return self.space.approver
+        approver: Approver | None = self.space.approver
+        return approver
 
     def send(self, envelope: Envelope) -> None:
         """Send a message and go on."""
         self.office.send(envelope, self)
 
-    def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool = False
+    ) -> Pending[Any]:
         """Send a message whose value is wanted."""
         return self.office.request(envelope, timeout, wait, self)
 

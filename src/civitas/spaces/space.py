@@ -305,7 +305,7 @@ class Space:
 
         def begin() -> None:
             seat.active[delivery] = None
-            seat.office.workers.start(delivery, run())
+            seat.office.start(delivery, run())
 
         seat.office.enter(begin)
         return delivery
@@ -325,7 +325,8 @@ class Space:
 
     def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
         """End what an agent that leaves was doing; on the loop."""
-        office = seat.office
+        office = self._office
+        assert office is not None
         with self._members:
             if office.seats.get(seat.id) is seat:
                 del office.seats[seat.id]
