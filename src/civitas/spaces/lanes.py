@@ -10,7 +10,7 @@ from typing import Any
 from civitas.agent import Agent
 from civitas.errors import RequestError
 from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, Router
-from civitas.spaces.seat import AT_ONCE, Seat
+from civitas.spaces.mailbox import AT_ONCE, Seat
 
 __all__ = ["Lane", "LanedSeat"]
 

@@ -22,12 +22,12 @@ from civitas.errors import (
 )
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
-from civitas.spaces.handling import call_callback
+from civitas.spaces.handler import call_callback
 from civitas.spaces.lanes import LanedSeat
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
-from civitas.spaces.office import PostOffice
+from civitas.spaces.mailbox import Seat
 from civitas.spaces.request import Request, on_end
-from civitas.spaces.seat import Seat
+from civitas.spaces.router import PostOffice
 from civitas.spaces.watchdog import WATCHDOG
 
 __all__ = ["Space"]

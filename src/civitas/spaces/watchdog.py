@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.workers import Workers
+from civitas.spaces.task_pool import Workers
 
 __all__ = ["WATCHDOG", "Watchdog"]
 

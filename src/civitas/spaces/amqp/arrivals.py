@@ -19,8 +19,8 @@ from civitas.spaces.delivery import Delivery
 if TYPE_CHECKING:
     from civitas.spaces.amqp.intake import Tag
     from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.handling import Offer
-    from civitas.spaces.seat import Seat
+    from civitas.spaces.handler import Offer
+    from civitas.spaces.mailbox import Seat
 
 __all__ = ["Arrivals", "Mail"]
 

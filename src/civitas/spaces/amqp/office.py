@@ -44,10 +44,10 @@ from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
 from civitas.spaces.amqp.whereabouts import Whereabouts
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
-from civitas.spaces.handling import Offer, answers
+from civitas.spaces.handler import Offer, answers
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 
 __all__ = ["AMQPOffice"]
 

@@ -22,7 +22,7 @@ from civitas.spaces.amqp.registrar import Registrar, Registration
 if TYPE_CHECKING:
     from civitas.spaces.amqp.intake import Tag
     from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.seat import Seat
+    from civitas.spaces.mailbox import Seat
 
 __all__ = ["Residents"]
 

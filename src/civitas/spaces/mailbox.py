@@ -29,7 +29,7 @@ from civitas.spaces.delivery import (
     Delivery,
     Router,
 )
-from civitas.spaces.handling import Offer, ask_permission, handle, text_of
+from civitas.spaces.handler import Offer, ask_permission, handle, text_of
 from civitas.spaces.request import waiting
 
 __all__ = ["AT_ONCE", "Seat"]

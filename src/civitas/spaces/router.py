@@ -40,11 +40,11 @@ from civitas.spaces.delivery import (
     SEND,
     Delivery,
 )
-from civitas.spaces.handling import Offer, answers, outcome_of, returned, traceback_of
+from civitas.spaces.handler import Offer, answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
+from civitas.spaces.mailbox import Seat
 from civitas.spaces.request import Request
-from civitas.spaces.seat import Seat
-from civitas.spaces.workers import Workers
+from civitas.spaces.task_pool import Workers
 from civitas.threads import WORKERS
 
 __all__ = ["PostOffice"]
