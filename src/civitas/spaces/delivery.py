@@ -232,15 +232,3 @@ class Router(Protocol):
 
     def concluded(self, delivery: Delivery) -> None:
         """A message that came over a broker has ended."""
-
-    def begin_wait(self, handling: Any, delivery: Delivery) -> None:
-        """A handler waits outside of the loop."""
-
-    def end_wait(self, handling: Any, delivery: Delivery) -> None:
-        """It waits no longer."""
-
-    def in_thread(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> asyncio.Future[tuple[Any, BaseException | None]]:
-        """Call a function in a worker thread; the future has what it returned or raised."""
-        ...

@@ -7,6 +7,8 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
@@ -16,6 +18,7 @@ from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
+from civitas.threads import WORKERS
 
 __all__ = [
     "Offer",
@@ -154,7 +157,19 @@ async def _in_thread(
     Nothing stops a thread. Cancelled, this waits on until it has ended, and only then is cancelled:
     its agent handles one message at a time, and stays busy.
     """
-    future = office.in_thread(function, args, kwargs)
+    # What it raises is in the result: some exceptions, such as `GeneratorExit`, mean something else
+    # to the one who awaits a future.
+    future: asyncio.Future[tuple[Any, BaseException | None]] = office.loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((value, error))
+
+    def done(value: Any, error: BaseException | None) -> None:
+        # Through the one way in, so that what the thread sent is there before it has ended.
+        office.thread.enter(settle, value, error)
+
+    WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

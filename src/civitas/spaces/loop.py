@@ -10,19 +10,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from weakref import WeakSet
 
 from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled, SpaceClosed
 
 __all__ = ["LoopThread", "loop_is_running", "on_a_space"]
-
-T = TypeVar("T")
 
 logger = logging.getLogger("civitas.space")
 
@@ -277,21 +275,6 @@ class LoopThread:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run an async function on this loop, from whichever loop this is awaited.
-
-        Cancelling the one who awaits cancels it.
-
-        Raises:
-            SpaceClosed: the loop has ended, or ends before the function
-            RequestCancelled: the function was cancelled from elsewhere
-        """
-        if threading.get_ident() == self.ident:
-            return await function()
-        self.check_process()
-        value: T = await asyncio.wrap_future(self.run(function))
-        return value
 
     # -- its life ----------------------------------------------------------------------------------
 

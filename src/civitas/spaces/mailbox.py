@@ -11,12 +11,7 @@ from typing import Any, TypeVar
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED
 from civitas.agent import CURRENT, Agent, Pending, overrides
 from civitas.approval import Approver
-from civitas.errors import (
-    ActionNotFound,
-    InvalidArguments,
-    NotPermitted,
-    RequestError,
-)
+from civitas.errors import ActionNotFound, InvalidArguments, NotPermitted, RequestError
 from civitas.jsonvalue import copy_json
 from civitas.message import Envelope, Nested, address
 from civitas.spaces.delivery import (
@@ -155,7 +150,11 @@ class Seat:
                 office.settle(delivery, None, None)
 
         with waiting(handling, delivery):
-            return await office.thread.carry(run)
+            if here:
+                return await run()
+            office.thread.check_process()
+            value: T = await asyncio.wrap_future(office.thread.run(run))
+            return value
 
     def offer_changed(self) -> None:
         """Look the agent's actions up anew: they are not what they were."""

@@ -159,15 +159,31 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     office = handling.seat.office
 
     def over() -> None:
-        office.enter(office.end_wait, handling, delivery)
+        office.enter(_end_wait, handling, delivery)
 
-    office.enter(office.begin_wait, handling, delivery)
+    office.enter(_begin_wait, handling, delivery)
     on_end(delivery, over)
     try:
         yield
     finally:
         not_on_end(delivery, over)
         over()
+
+
+def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
+    handling.waiting += 1
+    if handling.waits is None:
+        handling.waits = set()
+    handling.waits.add(delivery)
+    seat = handling.seat
+    if seat is not None and seat.held:
+        seat.let_in(handling)
+
+
+def _end_wait(handling: Delivery, delivery: Delivery) -> None:
+    if handling.waits and delivery in handling.waits:
+        handling.waits.discard(delivery)
+        handling.waiting -= 1
 
 
 _guard = threading.Lock()
