@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import inspect
 import logging
 import os
@@ -95,26 +96,31 @@ class LoopThread:
 
     # -- the way in --------------------------------------------------------------------------------
 
-    def admit(self) -> None:
-        """Let a thread send, at once or when the loop has taken in what is there.
+    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+        """`enter` for what threads send: where much is on its way in, a thread waits for room.
 
         The loop of a space does not wait.
 
         Raises:
             SpaceClosed: this process is a fork of the one in which the loop runs
         """
-        if self.closed:
-            self.check_process()
-        elif (self._held_up or len(self._ingress) >= _ROOM) and not on_a_space():
-            turn = threading.Lock()
-            turn.acquire()
-            self._held_up.append(turn)
-            self._wake()  # so that somebody looks at those who are held up
-            if not turn.acquire(timeout=_PATIENCE_S):
-                try:
-                    self._held_up.remove(turn)
-                except ValueError:  # its turn came in this moment
-                    return
+        if self.closed or self._held_up or len(self._ingress) >= _ROOM:
+            self._admit()
+        self._ingress.append((function, args))
+        if self.closed or not self._woken:
+            self._wake()
+
+    def _admit(self) -> None:
+        self.check_process()
+        if self.closed or on_a_space():
+            return
+        turn = threading.Lock()
+        turn.acquire()
+        self._held_up.append(turn)
+        self._wake()  # so that somebody looks at those who are held up
+        if not turn.acquire(timeout=_PATIENCE_S):
+            with contextlib.suppress(ValueError):  # its turn came in this moment
+                self._held_up.remove(turn)
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Have a function called on the loop, after all that was entered before.
@@ -123,7 +129,8 @@ class LoopThread:
         the loop has ended, the function is called here.
         """
         self._ingress.append((function, args))
-        self._wake()
+        if self.closed or not self._woken:
+            self._wake()
 
     def _wake(self) -> None:
         if self.closed:

@@ -67,8 +67,7 @@ class PostOffice(Outcomes):
                 self.catch_up(seat)
             self.route(envelope, seat)
         else:
-            thread.admit()
-            thread.enter(self.route, envelope, seat)
+            thread.submit(self.route, envelope, seat)
             seat.outside = True
 
     def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
@@ -89,8 +88,7 @@ class PostOffice(Outcomes):
                 self.catch_up(seat)
             self.dispatch(delivery)
         else:
-            thread.admit()
-            thread.enter(self.dispatch, delivery)
+            thread.submit(self.dispatch, delivery)
             seat.outside = True
         return Request(delivery, self)
 

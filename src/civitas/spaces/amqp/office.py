@@ -142,8 +142,7 @@ class AMQPOffice(PostOffice):
                 self.catch_up(seat)
             self._send(envelope, mail)
         else:
-            thread.admit()
-            thread.enter(self._send, envelope, mail)
+            thread.submit(self._send, envelope, mail)
             seat.outside = True
 
     def _send(self, envelope: Envelope, mail: Mail | None) -> None:
