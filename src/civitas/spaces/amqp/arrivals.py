@@ -14,13 +14,13 @@ from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
-from civitas.spaces.delivery import QUEUED, Delivery
+from civitas.spaces.delivery import Delivery
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.intake import Tag
     from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.handling import Offer
-    from civitas.spaces.seat import Seat
+    from civitas.spaces.handler import Offer
+    from civitas.spaces.mailbox import Seat
 
 __all__ = ["Arrivals", "Mail"]
 
@@ -356,20 +356,11 @@ class Arrivals:
             seat.id,
             error,
         )
-        if delivery.inner:
+        if delivery.under is not None:
             # Others wait for this one, so it cannot wait.
             self._office.refuse(delivery, ActionError("InboxError", str(error)))
             return
-        delivery.state = QUEUED
-        seat.box.appendleft(delivery)
-        places = seat.concurrency
-        seat.running += places
-
-        def again() -> None:
-            seat.running -= places
-            self._office.make_ready(seat)
-
-        self._office.loop.call_later(_AGAIN_S, again)
+        self._office.loop.call_later(_AGAIN_S, seat.hold_back(delivery))
 
     def concluded(self, delivery: Delivery) -> None:
         """It has ended, as the message says that `delivery.mail.answer` is."""

@@ -44,10 +44,10 @@ from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
 from civitas.spaces.amqp.whereabouts import Whereabouts
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
-from civitas.spaces.handling import Offer, answers
+from civitas.spaces.handler import Offer, answers
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 
 __all__ = ["AMQPOffice"]
 
@@ -138,11 +138,12 @@ class AMQPOffice(PostOffice):
         mail = handler_of(CURRENT.get())
         thread = self.thread
         if get_ident() == self.thread_id:
-            if thread.ingress:
-                thread.drain()
+            if seat.outside:
+                self.catch_up(seat)
             self._send(envelope, mail)
         else:
-            thread.enter(self._send, envelope, mail)
+            thread.submit(self._send, envelope, mail)
+            seat.outside = True
 
     def _send(self, envelope: Envelope, mail: Mail | None) -> None:
         if self.closed:

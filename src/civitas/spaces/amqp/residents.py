@@ -22,7 +22,7 @@ from civitas.spaces.amqp.registrar import Registrar, Registration
 if TYPE_CHECKING:
     from civitas.spaces.amqp.intake import Tag
     from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.seat import Seat
+    from civitas.spaces.mailbox import Seat
 
 __all__ = ["Residents"]
 
@@ -147,7 +147,7 @@ class Residents:
                 logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
                 self._restore(seat, registration)
 
-        await self._registrar.enter(registration, deliver, cancelled, seat.concurrency)
+        await self._registrar.enter(registration, deliver, cancelled, seat.places)
         if registration.backlog:
             self._office.loop.call_later(_BACKLOG_S, begin)
 

@@ -17,8 +17,8 @@ from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.delivery import CALLBACK, Delivery
 from civitas.spaces.loop import on_a_space
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 from civitas.spaces.space import MAILBOX, Space
 
 if TYPE_CHECKING:

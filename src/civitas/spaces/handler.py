@@ -7,7 +7,9 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextvars import copy_context
+from functools import partial
+from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT, Context, offered
@@ -15,11 +17,8 @@ from civitas.errors import ActionError, NotPermitted, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
-from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery
-
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
-    from civitas.spaces.seat import Seat
+from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
+from civitas.threads import WORKERS
 
 __all__ = [
     "Offer",
@@ -62,7 +61,7 @@ class Offer:
     )
 
     @classmethod
-    def all_of(cls, seat: Seat) -> dict[str, Offer]:
+    def all_of(cls, seat: Receiver) -> dict[str, Offer]:
         """The actions of the agent in a seat, by name.
 
         Raises:
@@ -75,7 +74,7 @@ class Offer:
         }
 
     def __init__(
-        self, seat: Seat, where: str, function: Callable[..., Any], options: ActionOptions
+        self, seat: Receiver, where: str, function: Callable[..., Any], options: ActionOptions
     ) -> None:
         signature = Signature.of(getattr(function, "__func__", function), bound_to_self=True)
         self.where = where
@@ -104,7 +103,7 @@ class Outcome(Exception):
         self.error = error
 
 
-async def handle(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
+async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
     """The whole of it, for actions and agents that are not plain."""
     agent = seat.agent
     if seat.before:
@@ -143,7 +142,7 @@ async def handle(seat: Seat, delivery: Delivery, offer: Offer, kwargs: dict[str,
     return value
 
 
-async def call_callback(seat: Seat, callback: Callable[..., Any], *args: Any) -> Any:
+async def call_callback(seat: Receiver, callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
         return await callback(*args)
@@ -151,14 +150,26 @@ async def call_callback(seat: Seat, callback: Callable[..., Any], *args: Any) ->
 
 
 async def _in_thread(
-    office: PostOffice, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    office: Router, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a plain function in a worker thread.
 
     Nothing stops a thread. Cancelled, this waits on until it has ended, and only then is cancelled:
     its agent handles one message at a time, and stays busy.
     """
-    future = office.in_thread(function, args, kwargs)
+    # What it raises is in the result: some exceptions, such as `GeneratorExit`, mean something else
+    # to the one who awaits a future.
+    future: asyncio.Future[tuple[Any, BaseException | None]] = office.loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((value, error))
+
+    def done(value: Any, error: BaseException | None) -> None:
+        # Through the one way in, so that what the thread sent is there before it has ended.
+        office.thread.enter(settle, value, error)
+
+    WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -175,7 +186,7 @@ async def _in_thread(
     return await value if inspect.isawaitable(value) else value
 
 
-def ask_permission(seat: Seat, delivery: Delivery, offer: Offer) -> None:
+def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
     """Take a message out of the order until it is approved, or end it."""
     delivery.state = ASKING
     seat.asking.add(delivery)

@@ -6,17 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED
-from civitas.agent import CURRENT, Agent, overrides
+from civitas.agent import CURRENT, Agent, Pending, overrides
 from civitas.approval import Approver
-from civitas.errors import (
-    ActionNotFound,
-    InvalidArguments,
-    NotPermitted,
-    RequestError,
-)
+from civitas.errors import ActionNotFound, InvalidArguments, NotPermitted, RequestError
 from civitas.jsonvalue import copy_json
 from civitas.message import Envelope, Nested, address
 from civitas.spaces.delivery import (
@@ -27,19 +22,16 @@ from civitas.spaces.delivery import (
     QUEUED,
     RUNNING,
     Delivery,
+    Router,
 )
-from civitas.spaces.handling import Offer, ask_permission, handle, text_of
-from civitas.spaces.request import Request, waiting
+from civitas.spaces.handler import Offer, ask_permission, handle, text_of
+from civitas.spaces.request import waiting
 
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
-    from civitas.spaces.space import Space
-
-__all__ = ["Seat"]
+__all__ = ["AT_ONCE", "Seat"]
 
 T = TypeVar("T")
 
-_AT_ONCE = 100
+AT_ONCE = 100
 """How many messages one agent may handle before others have their turn."""
 
 
@@ -48,6 +40,7 @@ class Seat:
 
     Attributes:
         box: messages that wait, in the order of arrival; those that ended meanwhile lie there still
+        limit: how many in the box may be there before those that wait are counted
         dead: how many in the box have ended meanwhile
         active: what is being handled
         running: how many places that takes; what is let in takes none
@@ -56,6 +49,7 @@ class Seat:
         arriving: the `after_add` that is still to end
         leaving: what ends when the agent has left
         here: whether the loop has learnt that it has come; the ids know at once
+        outside: whether it has sent from threads what the loop may still have to take in
     """
 
     __slots__ = (
@@ -73,22 +67,25 @@ class Seat:
         "here",
         "id",
         "leaving",
+        "limit",
         "offers",
         "office",
         "open",
+        "outside",
         "ready",
         "running",
         "space",
         "start",
     )
 
-    def __init__(self, agent: Agent, space: Space, office: PostOffice) -> None:
+    def __init__(self, agent: Agent, space: Any, office: Router) -> None:
         self.agent = agent
         self.space = space
         self.office = office
-        self.start = office.workers.start
+        self.start = office.start
         self.id = address(agent.id)
         self.box: deque[Delivery] = deque()
+        self.limit = office.mailbox
         self.dead = 0
         self.running = 0
         self.active: dict[Delivery, None] = {}
@@ -105,21 +102,25 @@ class Seat:
         self.leaving: Delivery | None = None
         self.here = False
         self.ready = False
+        self.outside = False
 
     # -- what the agent uses, in any thread --------------------------------------------------------
 
     @property
     def approver(self) -> Approver | None:
         """The space's approver."""
-        return self.space.approver
+        approver: Approver | None = self.space.approver
+        return approver
 
     def send(self, envelope: Envelope) -> None:
         """Send a message and go on."""
         self.office.send(envelope, self)
 
-    def request(self, envelope: Envelope, timeout: float | None, wait: bool = False) -> Request:
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool = False
+    ) -> Pending[Any]:
         """Send a message whose value is wanted."""
-        return self.office.request(envelope, timeout, wait)
+        return self.office.request(envelope, timeout, wait, self)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited.
@@ -149,7 +150,11 @@ class Seat:
                 office.settle(delivery, None, None)
 
         with waiting(handling, delivery):
-            return await office.thread.carry(run)
+            if here:
+                return await run()
+            office.thread.check_process()
+            value: T = await asyncio.wrap_future(office.thread.run(run))
+            return value
 
     def offer_changed(self) -> None:
         """Look the agent's actions up anew: they are not what they were."""
@@ -194,7 +199,7 @@ class Seat:
     def kick(self) -> None:
         """Handle what may be handled now."""
         box = self.box
-        turns = _AT_ONCE
+        turns = AT_ONCE
         while box and self.running < self.concurrency and self.leaving is None:
             delivery = box.popleft()
             if delivery.state != QUEUED:
@@ -225,6 +230,27 @@ class Seat:
         if not held:
             self.held.pop(outer, None)
 
+    @property
+    def places(self) -> int:
+        """How many messages may be handled at a time."""
+        return self.concurrency
+
+    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
+        """Put a message back, first in its order, and begin nothing; gives what begins again."""
+        delivery.state = QUEUED
+        self._put_back(delivery)
+        places = self.concurrency
+        self.running += places
+
+        def go_on() -> None:
+            self.running -= places
+            self.office.make_ready(self)
+
+        return go_on
+
+    def _put_back(self, delivery: Delivery) -> None:
+        self.box.appendleft(delivery)
+
     def begin_awaited(self, places: int) -> None:
         """Begin what handlers of this process wait for, in so many places, and nothing else."""
         for delivery in list(self.box):
@@ -254,7 +280,7 @@ class Seat:
                 return
             self._refuse(delivery, error)
             return
-        except Exception as error:  # a type's own validation may raise anything
+        except BaseException as error:  # a type's own validation may raise anything
             self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
             return
         if offer.policy != ACCESS_PERMITTED and not delivery.approved:
@@ -343,7 +369,7 @@ class Seat:
         """How many messages wait, what is being handled, how many await approval."""
         handling = [delivery.envelope.name for delivery in list(self.active)]
         return {
-            "waiting": len(self.box) - self.dead,
+            "waiting": self.waiting() - len(self.asking),
             "handling": handling,
             "asking": len(self.asking),
         }
