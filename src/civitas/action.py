@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
-from civitas.schema import WrongSchema, check_schema, validator
 from civitas.signature import Signature, check_parameters
+from civitas.signature.schema import WrongSchema, check_schema, validator
 
 __all__ = [
     "ACCESS_DENIED",
