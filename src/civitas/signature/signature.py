@@ -113,6 +113,7 @@ class Signature:
         "_required",
         "_returns",
         "_schemas",
+        "_validate",
         "_validator",
         "injected",
     )
@@ -153,6 +154,7 @@ class Signature:
         # A type of which pydantic can check values may still have no schema: better known now.
         self._schemas = self._schemas_of(cut=False)
         self._validator: Any = None
+        self._validate: Callable[[dict[str, Any]], dict[str, Any]] = self._first_validate
         self._help: dict[str, Any] | None = None
         self._parameters_schema: dict[str, Any] | None = None
 
@@ -278,9 +280,20 @@ class Signature:
         Raises:
             InvalidArguments: one is missing, unexpected or of the wrong type
         """
-        if self._validator is None:
-            forms = {name: parameter.form for name, parameter in self._parameters.items()}
-            self._validator = validator_of(forms, self._required)
+        try:
+            return self._validate(args)
+        except ValueError:
+            return self._read(args, where)
+
+    def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Make the validator, which the first call does without noticing."""
+        forms = {name: parameter.form for name, parameter in self._parameters.items()}
+        self._validator = validator_of(forms, self._required)
+        self._validate = self._validator.validate_python
+        return self._validate(args)
+
+    def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        """Take whole numbers for integers, or say what is wrong."""
         try:
             return read(self._validator, args)
         except NotJSON as error:
