@@ -840,6 +840,21 @@ def test_long_values_are_not_echoed(annotation, value):
     assert len(text) < 300
 
 
+def test_of_very_many_wrong_values_not_each_is_told_of():
+    assert refused(arg(list[int]), x=[""] * 1_000_000) == (
+        'argument "x[0]" must be integer, not string'
+    )
+    assert refused(arg(list[Point]), x=[{}] * 100_001) == 'argument "…" has 100,001 wrong values'
+    text = refused(arg(dict[str, Point]), x={str(n): {} for n in range(1000)})
+    assert text == 'argument "x["0"].x" is missing'
+
+
+def test_whole_numbers_may_be_written_as_floats_everywhere():
+    assert check(arg(list[int]), x=[2.0] * 20_000) == {"x": [2] * 20_000}
+    assert check(arg(list[Point]), x=[{"x": 2.0}] * 2000) == {"x": [Point(2)] * 2000}
+    assert check(arg(int), x=1e300) == {"x": int(1e300)}
+
+
 def test_many_or_long_unexpected_names_are_not_all_echoed():
     text = refused(ADD, a=1, **{"v" * 5000 + str(n): n for n in range(100)})
     assert len(text) < 1000

@@ -57,35 +57,23 @@ class NotJSON(ValueError):
 
 
 def to_json(value: Any, where: str = "") -> Any:
-    """Return `value` as plain JSON data that shares nothing mutable with it.
+    """Return `value` as plain JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
     tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
-    strings.
-
-    Args:
-        value: anything
-        where: what the path of an error starts with
-
-    Raises:
-        NotJSON: for everything else, numbers that are not finite, keys that are not strings, text
-            with a lone surrogate, cycles, more than 100 levels, or more than about 16 MiB.
+    strings. Refused are all others, numbers that are not finite, keys that are not strings, lone
+    surrogates, cycles, more than 100 levels and more than about 16 MiB. `where` begins the path
+    that an error names.
     """
     return _copied(value, where, _DEEPEST_VALUE, widen=True)
 
 
 def copy_json(value: Any, path: str = "") -> Any:
-    """Return a copy of JSON data that shares nothing mutable with it.
+    """Return a copy of JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Subclasses of the JSON types (an `IntEnum` member, an `OrderedDict`) are reduced to the plain
-    type and tuples to lists, as `json.dumps` does it.
-
-    Args:
-        value: what should be JSON data
-        path: what the path of an error starts with, such as `action.args`
-
-    Raises:
-        NotJSON: for whatever else is in it, with the same limits as `to_json`.
+    type and tuples to lists, as `json.dumps` does it. All else is refused, by the limits of
+    `to_json`. `path` begins the path that an error names.
     """
     return _copied(value, path, _DEEPEST_COPY, widen=False)
 
@@ -119,12 +107,9 @@ class _TooLarge(_Unusual):
 
 
 def _plain_copy(value: Any, levels: int, room: list[int]) -> Any:
-    """Copy what holds plain JSON types only, as nearly all values do, in as little time as may be.
+    """Copy a dict or list of plain JSON types, as nearly all values are, as fast as may be.
 
-    Args:
-        value: a dict or list
-        levels: how deep it may be
-        room: how many bytes it may take; the number is counted down
+    It is at most `levels` deep, and takes at most `room[0]` bytes, which are counted down.
     """
     copy = value.copy()  # before looking: another thread may be changing the original
     is_object = type(copy) is dict

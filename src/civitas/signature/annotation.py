@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _MOST_TOLD = 8  # wrong values in one error
+_MOST_ERRORS = 100_000  # that are looked at: a tenth of a second
 
 
 class Form(NamedTuple):
@@ -172,9 +173,9 @@ def _simple_form(annotation: Any) -> Form | None:
     core, items = inner[0][:2]
     if origin is list:
         schema = {"type": "array", "items": items} if items else {"type": "array"}
-        return Form({"type": "list", "items_schema": core, "strict": True}, schema)
+        return Form({"type": "list", "items_schema": core, **_FIRST}, schema)
     schema = {"type": "object", "additionalProperties": items} if items else {"type": "object"}
-    return Form({"type": "dict", "values_schema": core, "strict": True}, schema)
+    return Form({"type": "dict", "values_schema": core, **_FIRST}, schema)
 
 
 def _scalar(core: str, kind: str) -> Form:
@@ -183,10 +184,22 @@ def _scalar(core: str, kind: str) -> Form:
     )
 
 
+# One fault is told of: a message of megabytes is not to make an error for each thing in it.
+_FIRST = {"strict": True, "fail_fast": True}
+# JSON has one kind of number, and some writers print every one as a float.
+_INT = {
+    "type": "union",
+    "mode": "left_to_right",
+    "custom_error_type": "int_type",
+    "choices": [
+        {"type": "int", "strict": True},
+        {"type": "chain", "steps": [{"type": "float", "strict": True}, {"type": "int"}]},
+    ],
+}
 _ANY = Form({"type": "any"}, {})
 _SCALARS: dict[Any, Form] = {
     str: _scalar("str", "string"),
-    int: _scalar("int", "integer"),
+    int: Form(_INT, {"type": "integer"}),
     float: _scalar("float", "number"),
     bool: _scalar("bool", "boolean"),
     type(None): _scalar("none", "null"),
@@ -247,14 +260,15 @@ def read(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors(error: Any) -> list[Any]:
+    if error.error_count() > _MOST_ERRORS:
+        raise Mismatch(("…", f"has {error.error_count():,} wrong values"))
     return error.errors(include_url=False)  # type: ignore[no-any-return]
 
 
 def _with_whole_numbers(values: dict[str, Any], errors: Iterable[Any]) -> dict[str, Any]:
     """Return values with integers for the floats, such as 2.0, that `errors` want to be integers.
 
-    JSON has one kind of number and some writers print every one as a float; pydantic, being strict,
-    takes none for an integer.
+    pydantic, being strict, takes none for the integer of a dataclass and the like.
     """
     result = values
     for error in errors:

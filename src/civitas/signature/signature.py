@@ -46,11 +46,6 @@ def check_parameters(
     """Return a function's parameters, or raise DefinitionError if a caller cannot name them all.
 
     No annotation is looked at: at the time of definition it may name what is not yet defined.
-
-    Args:
-        function: any callable
-        bound_to_self: leave out the first parameter, a method's `self`
-        where: how an error names the function
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -93,30 +88,11 @@ class _Parameter(NamedTuple):
 
 
 class Signature:
-    """What callers must know of a function, and the check of what they give.
+    """What callers must know of a function, which it does not hold, and the check of arguments.
 
-    It is made once per function and never changes. It does not hold the function.
-
-    Attributes:
-        injected: the parameters that the callee's side fills in, by name, with their classes: those
-            whose annotated class has `__civitas_injected__ = True`. Callers cannot give them.
+    `injected` are the parameters that the callee's side fills in, by name, with their classes:
+    those whose annotated class has `__civitas_injected__ = True`.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_docs",
-        "_docstring",
-        "_help",
-        "_name",
-        "_parameters",
-        "_parameters_schema",
-        "_required",
-        "_returns",
-        "_schemas",
-        "_validate",
-        "_validator",
-        "injected",
-    )
 
     injected: Mapping[str, type]
 
@@ -160,15 +136,9 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
-        """Return the signature of a function, made at the first call and remembered.
+        """Return the signature of a callable, made once; raises DefinitionError if it has none.
 
-        Args:
-            function: any callable; of a bound method, the parameters after `self`
-            bound_to_self: leave out the first parameter, for a method taken from its class
-
-        Raises:
-            DefinitionError: a parameter cannot be given by name, an annotation names nothing that
-                is there, or a type has no JSON form.
+        `bound_to_self` leaves out the first parameter, for a method taken from its class.
         """
         cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
         if cached is not None and cached[0]() is function:
@@ -201,7 +171,7 @@ class Signature:
             if definitions:
                 schema["$defs"] = definitions
             self._parameters_schema = schema
-        return _copy(self._parameters_schema)
+        return copy_json(self._parameters_schema)  # type: ignore[no-any-return]
 
     @property
     def help(self) -> dict[str, Any]:
@@ -215,7 +185,7 @@ class Signature:
             if returns:
                 help["returns"] = returns
             self._help = help
-        return _copy(self._help)
+        return copy_json(self._help)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Signature of {self._name}({', '.join(self._parameters)})>"
@@ -269,16 +239,10 @@ class Signature:
     # -- what callers give -------------------------------------------------------------------------
 
     def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return the keyword arguments for a call, of the annotated types.
+        """Return arguments, JSON values by name, as the annotated types, or raise InvalidArguments.
 
-        Parameters that are not given are left out: the function has their defaults.
-
-        Args:
-            args: JSON values by parameter name; none of them is changed
-            where: how an error names the function, such as `Calculator.add`
-
-        Raises:
-            InvalidArguments: one is missing, unexpected or of the wrong type
+        Parameters that are not given are left out: the function has their defaults. `where` is how
+        an error names the function, such as `Calculator.add`.
         """
         try:
             return self._validate(args)
@@ -294,19 +258,19 @@ class Signature:
 
     def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
         """Take whole numbers for integers, or say what is wrong."""
+        named = [
+            _named("missing", [name for name in self._required if name not in args]),
+            _named("unexpected", [name for name in args if name not in self._parameters]),
+        ]
+        if any(named):
+            raise InvalidArguments(f'"{where}" {", ".join(filter(None, named))}')
         try:
             return read(self._validator, args)
         except NotJSON as error:
             raise InvalidArguments(f'"{where}" argument "{error.path}": {error.reason}') from None
         except Mismatch as error:
             problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
-            text, cause = "; ".join(problems), error.__cause__
-        named = [
-            _named("missing", [name for name in self._required if name not in args]),
-            _named("unexpected", [name for name in args if name not in self._parameters]),
-        ]
-        text = ", ".join(filter(None, named)) or text
-        raise InvalidArguments(f'"{where}" {text}') from cause
+            raise InvalidArguments(f'"{where}" {"; ".join(problems)}') from error.__cause__
 
     def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(
@@ -351,11 +315,6 @@ def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[s
     if text:
         described["description"] = printable(text)
     return described | {key: item for key, item in schema.items() if key != "description"}
-
-
-def _copy(value: dict[str, Any]) -> dict[str, Any]:
-    copied: dict[str, Any] = copy_json(value)
-    return copied
 
 
 def _named(what: str, names: list[str]) -> str:
