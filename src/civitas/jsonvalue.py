@@ -65,6 +65,13 @@ def to_json(value: Any, where: str = "") -> Any:
     surrogates, cycles, more than 100 levels and more than about 16 MiB. `where` begins the path
     that an error names.
     """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value
+    if kind is str and len(value) < 4096 and value.isascii():
+        return value
     return _copied(value, where, _DEEPEST_VALUE, widen=True)
 
 
@@ -79,19 +86,14 @@ def copy_json(value: Any, path: str = "") -> Any:
 
 
 def _copied(value: Any, start: str, deepest: int, *, widen: bool) -> Any:
-    kind = type(value)
     try:
-        if kind is dict or kind is list:
+        if type(value) is dict or type(value) is list:
             try:
                 return _plain_copy(value, deepest, [_LARGEST_BYTES])
             except _TooLarge:
                 raise NotJSON(start, _TOO_LARGE) from None
             except _Unusual:
                 pass
-        elif (kind is str and len(value) < 4096 and value.isascii()) or (
-            kind is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF
-        ):
-            return value
         return _Copier(start, deepest, widen=widen).copy(value)
     except RecursionError:
         # Only where the caller's own stack is nearly used up: the depth is limited well before.

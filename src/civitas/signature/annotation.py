@@ -125,7 +125,8 @@ def form_of(annotation: Any) -> Form:
     if form is None:
         from civitas.signature.structured import structured_form
 
-        form = structured_form(annotation)
+        core, adapter = structured_form(annotation)
+        form = Form(core, None, adapter)
     return form
 
 

@@ -22,7 +22,6 @@ from pydantic_core import (
     to_json,
 )
 
-from civitas.signature.annotation import Form
 from civitas.text import error_text, printable
 
 __all__ = ["schemas", "structured_form"]
@@ -33,8 +32,8 @@ _CONFIG = ConfigDict(extra="forbid")
 _new_type: Any = NewType  # by another name: what type checkers know of it is not meant here
 
 
-def structured_form(annotation: Any) -> Form:
-    """Return the form of any annotation that pydantic can check, or raise what it raises."""
+def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
+    """Return the core schema and the adapter of an annotation, or raise what pydantic raises."""
     if sys.version_info < (3, 12):
         annotation = _converted(annotation, {})
     # A TypeAdapter of a class takes no configuration for it; one of a NewType does.
@@ -44,7 +43,7 @@ def structured_form(annotation: Any) -> Form:
     validator = SchemaValidator(_with_strict_choices(adapter.core_schema))
     read = functools.partial(_read, validator)
     core = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
-    return Form(core, None, adapter)
+    return core, adapter
 
 
 def _read(validator: SchemaValidator, value: Any) -> Any:
