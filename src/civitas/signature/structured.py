@@ -5,6 +5,7 @@ Importing this imports pydantic, so it is imported when the first such annotatio
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -64,10 +65,9 @@ def _with_strict_choices(schema: Any) -> Any:
         return [_with_strict_choices(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kind = schema.get("type")
-    if kind == "literal" and isinstance(schema.get("expected"), list):
+    if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
-    elif kind == "enum" and isinstance(schema.get("members"), list):
+    elif schema.get("type") == "enum" and isinstance(schema.get("members"), list):
         choices = [member.value for member in schema["members"]]
     else:
         return {
@@ -81,14 +81,18 @@ def _with_strict_choices(schema: Any) -> Any:
 
     def check(value: Any) -> Any:
         given = isinstance(value, bool)
-        if isinstance(value, int | float) and not any(
+        if not isinstance(value, int | float) or any(
             value == number and isinstance(number, bool) == given for number in numbers
         ):
-            raise PydanticKnownError("literal_error", {"expected": expected})
-        return value
+            with contextlib.suppress(ValueError):
+                return schema["cls"](value) if schema["type"] == "enum" else value
+        raise PydanticKnownError("literal_error", {"expected": expected})
 
-    function = {"type": "no-info", "function": check}
-    return {"type": "function-before", "function": function, "schema": schema}
+    # An enum is read here: to a validator behind a function a strict enum's value is not JSON.
+    checked: dict[str, Any] = {"function": {"type": "no-info", "function": check}}
+    if schema["type"] == "enum":
+        return checked | {"type": "function-plain"} | {k: schema[k] for k in schema if k == "ref"}
+    return checked | {"type": "function-before", "schema": schema}
 
 
 # -- schemas ---------------------------------------------------------------------------------------
@@ -114,6 +118,19 @@ def schemas(
 class _QuietSchema(GenerateJsonSchema):
     # A default without a JSON form is left out of the schema; that is nothing to warn of.
     ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return _closed(schema, super().dataclass_schema(schema))
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return _closed(schema, super().typed_dict_schema(schema))
+
+
+def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """Say that unknown keys are refused, which not every version of pydantic says by itself."""
+    if core.get("config", {}).get("extra_fields_behavior") == "forbid":
+        schema["additionalProperties"] = False
+    return schema
 
 
 def _tidy(
