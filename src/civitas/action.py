@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
@@ -39,8 +39,6 @@ ACCESS_DENIED: Final = "denied"
 """Nobody may use the action."""
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
-
-_POLICIES = (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,7 +110,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 def _check_options(where: str, options: ActionOptions) -> None:
     """Raise DefinitionError for an option that is not one of its values."""
     name, help, access_policy, _, _, timeout, _ = options
-    if not isinstance(access_policy, str) or access_policy not in _POLICIES:
+    if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
         raise DefinitionError(
             f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
             f"ACCESS_REQUESTED, not {access_policy!r}"
@@ -316,11 +314,11 @@ class Action:
             wrong = min(errors, key=lambda error: len(error.absolute_path), default=None)
         except RecursionError:
             raise InvalidArguments(f'"{where or self.name}": nested too deep') from None
-        if wrong is not None:
-            path = ".".join(map(str, wrong.absolute_path))
-            at = f' argument "{path}"' if path else ""
-            raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
-        return args
+        if wrong is None:
+            return args
+        path = ".".join(map(str, wrong.absolute_path))
+        at = f' argument "{path}"' if path else ""
+        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
 
     def execute(self, /, **args: Any) -> Any:
         """Call the function; gives a coroutine if it is `async`."""
