@@ -23,17 +23,14 @@ SOURCE = ROOT / "src" / "civitas"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "text",
     "jsonvalue",
     "forkgate",
     "sqlitefile",
     "sqlitepool",
     "message",
     "slash",
-    "docstring",
-    "annotation",
-    "structured",
     "signature",
-    "schema",
     "action",
     "goal",
     "clock",

@@ -18,6 +18,7 @@ from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsErr
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
 from civitas.models.runtime import SPIN_TURNS
+from civitas.text import one_line
 
 __all__ = ["LocalEmbedder"]
 
@@ -198,7 +199,7 @@ class _Engine:
         answer = self._server.handle_embeddings({"input": texts})
         error = answer.get("error")
         if error is not None:
-            said = _said(error)
+            said = _message(error)
             if "too large" in said or error.get("type") == "exceed_context_size_error":
                 raise _TooLong
             raise ModelError(f"{self._path.name}: {said}")
@@ -245,7 +246,7 @@ class _Engine:
         answer = server.handle_embeddings({"input": ["a"]})
         if "error" in answer:
             _abandon(server)
-            said = _said(answer["error"])
+            said = _message(answer["error"])
             if "ooling" in said:
                 said = (
                     "says nothing of how the vectors of a text's tokens become one: pass pooling="
@@ -267,8 +268,8 @@ class _Engine:
             self._lock.release()
 
 
-def _said(error: dict[str, Any]) -> str:
-    return " ".join(str(error.get("message", error)).split())[:300]
+def _message(error: dict[str, Any]) -> str:
+    return one_line(str(error.get("message", error)), 300)
 
 
 def _abandon(server: Any) -> None:

@@ -25,6 +25,7 @@ from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsErr
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.text import one_line
 
 __all__ = ["SPIN_TURNS", "Generated", "Runtime"]
 
@@ -333,7 +334,7 @@ class Runtime:
             raise self._refused(str(error)) from error
 
     def _refused(self, reason: str) -> ModelError:
-        return ModelError(f"{self._name}: {_one_line(reason)}")
+        return ModelError(f"{self._name}: {one_line(reason, 1000)}")
 
     def _failed(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
@@ -423,7 +424,3 @@ def _library() -> Any:
     except ImportError as error:
         raise MissingExtra("a model inside this process", "local") from error
     return xllamacpp
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -6,32 +6,35 @@ from the docstring, unless `Annotated[…]` gives one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Never, NoReturn
+from typing import Any, NamedTuple, Never, NoReturn
 
-from civitas.annotation import (
+from civitas.errors import DefinitionError, InvalidArguments
+from civitas.jsonvalue import NotJSON, copy_json, to_json
+from civitas.signature.annotation import (
     Form,
     Mismatch,
+    form_of,
     injected_class,
     or_none,
+    read,
     resolved_annotations,
-    simple_form,
+    schemas_of,
     spelled,
     split_annotated,
+    validator_of,
 )
-from civitas.docstring import Docstring, Entry, read_docstring, read_type
-from civitas.errors import DefinitionError, InvalidArguments
-from civitas.jsonvalue import NotJSON, copy_json, excerpt, render_path, shorten, to_json
+from civitas.signature.docstring import Docstring, Entry, read_docstring, read_type
+from civitas.text import error_text, excerpt, printable
 
 __all__ = ["Signature", "check_parameters"]
 
-# How many names, or wrong arguments, one error tells of.
-_MOST_TOLD = 8
+_MOST_TOLD = 8  # names in one error
 
 _NOTHING: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
@@ -40,18 +43,9 @@ _Defs = dict[str, Any]
 def check_parameters(
     function: Callable[..., Any], bound_to_self: bool, where: str
 ) -> list[inspect.Parameter]:
-    """Return a function's parameters, each of which a caller can give by its name.
+    """Return a function's parameters, or raise DefinitionError if a caller cannot name them all.
 
     No annotation is looked at: at the time of definition it may name what is not yet defined.
-
-    Args:
-        function: any callable
-        bound_to_self: leave out the first parameter, a method's `self`
-        where: how an error names the function
-
-    Raises:
-        DefinitionError: it has `*args`, `**kwargs` or a positional-only parameter, no `self`, or no
-            signature at all.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -86,9 +80,7 @@ def check_parameters(
     return parameters
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    name: str
+class _Parameter(NamedTuple):
     annotation: Any
     form: Form
     default: Any
@@ -96,29 +88,11 @@ class _Parameter:
 
 
 class Signature:
-    """What callers must know of a function, and the check of what they give.
+    """What callers must know of a function, which it does not hold, and the check of arguments.
 
-    It is made once per function and never changes. It does not hold the function.
-
-    Attributes:
-        injected: the parameters that the callee's side fills in, by name, with their classes: those
-            whose annotated class has `__civitas_injected__ = True`. Callers cannot give them.
+    `injected` are the parameters that the callee's side fills in, by name, with their classes:
+    those whose annotated class has `__civitas_injected__ = True`.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_docs",
-        "_docstring",
-        "_exact",
-        "_help",
-        "_name",
-        "_parameters",
-        "_parameters_schema",
-        "_required",
-        "_returns",
-        "_schemas",
-        "injected",
-    )
 
     injected: Mapping[str, type]
 
@@ -145,27 +119,26 @@ class Signature:
             if parameter.default is None:
                 # The default says that null is fine, whether or not the annotation does.
                 annotation = or_none(annotation)
-            form = self._form(name, annotation, hint)
-            known[name] = _Parameter(name, hint, form, parameter.default, description)
+            try:
+                form = form_of(annotation)
+            except Exception as error:
+                raise self._no_form(name, hint, error) from error
+            known[name] = _Parameter(hint, form, parameter.default, description)
         self.injected = types.MappingProxyType(injected)
         self._parameters = known
-        self._required = tuple(p.name for p in known.values() if p.default is _NOTHING)
-        self._exact = {name: parameter.form.exact for name, parameter in known.items()}
-        self._schemas = self._input_schemas()
+        self._required = tuple(name for name in known if known[name].default is _NOTHING)
+        # A type of which pydantic can check values may still have no schema: better known now.
+        self._schemas = self._schemas_of(cut=False)
+        self._validator: Any = None
+        self._validate: Callable[[dict[str, Any]], dict[str, Any]] = self._first_validate
         self._help: dict[str, Any] | None = None
         self._parameters_schema: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
-        """Return the signature of a function, made at the first call and remembered.
+        """Return the signature of a callable, made once; raises DefinitionError if it has none.
 
-        Args:
-            function: any callable; of a bound method, the parameters after `self`
-            bound_to_self: leave out the first parameter, for a method taken from its class
-
-        Raises:
-            DefinitionError: a parameter cannot be given by name, an annotation names nothing that
-                is there, or a type has no JSON form.
+        `bound_to_self` leaves out the first parameter, for a method taken from its class.
         """
         cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
         if cached is not None and cached[0]() is function:
@@ -188,7 +161,7 @@ class Signature:
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, for a model; each time a new copy."""
         if self._parameters_schema is None:
-            properties, definitions = self._described(cut=False)
+            properties, definitions = self._described(*self._schemas)
             schema = {
                 "type": "object",
                 "properties": properties,
@@ -198,18 +171,21 @@ class Signature:
             if definitions:
                 schema["$defs"] = definitions
             self._parameters_schema = schema
-        return _copy(self._parameters_schema)
+        return copy_json(self._parameters_schema)  # type: ignore[no-any-return]
 
     @property
     def help(self) -> dict[str, Any]:
         """What `help` shows: description, args and, if known, returns; each time a new copy."""
         if self._help is None:
-            help = {"description": self.description, "args": self._described(cut=True)[0]}
+            schemas = self._schemas
+            if schemas[1]:  # there is a recursive type, which help ends in words
+                schemas = self._schemas_of(cut=True)
+            help = {"description": self.description, "args": self._described(*schemas)[0]}
             returns = self._returned()
             if returns:
                 help["returns"] = returns
             self._help = help
-        return _copy(self._help)
+        return copy_json(self._help)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Signature of {self._name}({', '.join(self._parameters)})>"
@@ -219,51 +195,32 @@ class Signature:
             self._docs = read_docstring(self._docstring)
         return self._docs
 
-    def _input_schemas(self) -> tuple[dict[str, dict[str, Any]], _Defs]:
-        """Return the schema of each parameter by name, and the definitions these refer to.
-
-        A type of which pydantic can check values may still have no schema, so this is not put off.
-        """
-        simple, structured = {}, {}
-        for name, parameter in self._parameters.items():
-            if parameter.form.schema is None:
-                structured[name] = parameter.form
-            else:
-                simple[name] = parameter.form.schema
-        if not structured:
-            return simple, {}
-        from civitas.structured import schemas
-
+    def _schemas_of(self, *, cut: bool) -> tuple[dict[str, dict[str, Any]], _Defs]:
+        forms = {name: parameter.form for name, parameter in self._parameters.items()}
         try:
-            found, definitions = schemas(structured, "validation")
+            return schemas_of(forms, cut=cut)
         except Exception as together:
-            for name, form in structured.items():
+            for name, form in forms.items():
                 try:
-                    schemas({name: form}, "validation")
+                    schemas_of({name: form}, cut=cut)
                 except Exception as error:
-                    annotation = self._parameters[name].annotation
-                    raise self._no_form(name, annotation, error) from error
+                    raise self._no_form(name, self._parameters[name].annotation, error) from error
             raise DefinitionError(f"{self._name}: {together}") from together
-        return simple | found, definitions
 
-    def _described(self, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
+    def _described(
+        self, schemas: dict[str, dict[str, Any]], definitions: _Defs
+    ) -> tuple[dict[str, Any], _Defs]:
         """Return the parameters' schemas with description and default, and the definitions."""
         docs = self._documented()
-        schemas, definitions = self._schemas
-        described, kept = {}, {}
+        described = {}
         for name, parameter in self._parameters.items():
-            schema = schemas[name]
-            if parameter.form.schema is None:
-                schema, found = _tidy(schema, definitions, cut=cut)
-                kept.update(found)
             text = parameter.description or docs.args.get(name, Entry()).description
-            described[name] = _annotated_schema(schema, text)
+            described[name] = _annotated_schema(schemas[name], text)
             if parameter.default is not _NOTHING:
-                try:
+                # Such as a sentinel object has no JSON form; callers cannot give it anyway.
+                with contextlib.suppress(NotJSON):
                     described[name]["default"] = to_json(parameter.default)
-                except NotJSON:
-                    continue  # such as a sentinel object; callers cannot give it anyway
-        return described, kept
+        return described, definitions
 
     def _returned(self) -> dict[str, Any]:
         entry = self._documented().returns or Entry()
@@ -272,95 +229,54 @@ class Signature:
         annotation, description = split_annotated(annotation)
         if annotation is NoReturn or annotation is Never:
             return {}
-        form = simple_form(annotation)
         schema: dict[str, Any] = {}
-        if form is not None and form.schema is not None:
-            schema = form.schema
-        else:
-            from civitas.structured import schemas, structured_form
-
-            try:
-                found, definitions = schemas(
-                    {"return": structured_form(annotation)}, "serialization"
-                )
-                schema, _ = _tidy(found["return"], definitions, cut=True)
-            except Exception:  # noqa: S110 - what has no JSON form may be returned to Python
-                pass
+        # What has no JSON form may be returned to Python.
+        with contextlib.suppress(Exception):
+            form = form_of(annotation)
+            schema = schemas_of({"return": form}, returned=True, cut=True)[0]["return"]
         return _annotated_schema(schema, description or entry.description)
 
     # -- what callers give -------------------------------------------------------------------------
 
     def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return the keyword arguments for a call, of the annotated types.
+        """Return arguments, JSON values by name, as the annotated types, or raise InvalidArguments.
 
-        Parameters that are not given are left out: the function has their defaults. Where nothing
-        has to be converted, `args` itself is returned, and what is in it always passed on as it is.
-
-        Args:
-            args: JSON values by parameter name
-            where: how an error names the function, such as `Calculator.add`
-
-        Raises:
-            InvalidArguments: one is missing, unexpected or of the wrong type
+        Parameters that are not given are left out: the function has their defaults. `where` is how
+        an error names the function, such as `Calculator.add`.
         """
-        exact = self._exact
-        for name, value in args.items():
-            if name not in exact or type(value) not in exact[name]:
-                return self._convert(args, where)
-        if len(args) < len(exact):
-            for name in self._required:
-                if name not in args:
-                    return self._convert(args, where)
-        return args
-
-    def _convert(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        known = self._parameters
-        missing = [name for name in self._required if name not in args]
-        unexpected = [name for name in args if name not in known]
-        problems = []
-        if missing:
-            problems.append(_named("missing", missing))
-        if unexpected:
-            problems.append(_named("unexpected", unexpected))
-        if problems:
-            raise InvalidArguments(f'"{where}" {", ".join(problems)}')
-        kwargs = {}
-        cause: BaseException | None = None
-        for name, value in args.items():
-            form = known[name].form
-            if type(value) in form.exact:
-                kwargs[name] = value
-                continue
-            try:
-                kwargs[name] = form.convert(value)
-            except Mismatch as mismatch:
-                path = render_path(mismatch.steps[::-1], name)
-                problems.append(f'argument "{path}" {mismatch.problem}')
-                cause = cause or mismatch.__cause__
-        if problems:
-            told = "; ".join(problems[:_MOST_TOLD])
-            raise InvalidArguments(f'"{where}" {told}') from cause
-        return kwargs
-
-    # -- making ------------------------------------------------------------------------------------
-
-    def _form(self, name: str, annotation: Any, hint: Any) -> Form:
-        form = simple_form(annotation)
-        if form is not None:
-            return form
-        from civitas.structured import structured_form
-
         try:
-            return structured_form(annotation)
-        except Exception as error:
-            raise self._no_form(name, hint, error) from error
+            return self._validate(args)
+        except ValueError:
+            return self._read(args, where)
+
+    def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Make the validator, which the first call does without noticing."""
+        forms = {name: parameter.form for name, parameter in self._parameters.items()}
+        self._validator = validator_of(forms, self._required)
+        self._validate = self._validator.validate_python
+        return self._validate(args)
+
+    def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        """Take whole numbers for integers, or say what is wrong."""
+        named = [
+            _named("missing", [name for name in self._required if name not in args]),
+            _named("unexpected", [name for name in args if name not in self._parameters]),
+        ]
+        if any(named):
+            raise InvalidArguments(f'"{where}" {", ".join(filter(None, named))}')
+        try:
+            return read(self._validator, args)
+        except NotJSON as error:
+            raise InvalidArguments(f'"{where}" argument "{error.path}": {error.reason}') from None
+        except Mismatch as error:
+            problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
+            raise InvalidArguments(f'"{where}" {"; ".join(problems)}') from error.__cause__
 
     def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
-        reason = shorten(str(error).partition("\n")[0], 300)
         return DefinitionError(
             f'{self._name}: parameter "{name}" is of type {spelled(annotation)}, which has no '
             "JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
-            f"({type(error).__name__}: {reason})"
+            f"({error_text(error, 300)})"
         )
 
 
@@ -392,27 +308,18 @@ def _source(function: Callable[..., Any]) -> Any:
     return inspect.unwrap(type(function).__call__)
 
 
-def _tidy(schema: dict[str, Any], definitions: _Defs, *, cut: bool) -> tuple[dict[str, Any], _Defs]:
-    from civitas.structured import tidy
-
-    return tidy(schema, definitions, cut=cut)
-
-
 def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
     """Return a schema with a description, its own if there is no other, right after the type."""
     described = {"type": schema["type"]} if "type" in schema else {}
     text = description or schema.get("description")
     if text:
-        described["description"] = text
+        described["description"] = printable(text)
     return described | {key: item for key, item in schema.items() if key != "description"}
 
 
-def _copy(value: dict[str, Any]) -> dict[str, Any]:
-    copied: dict[str, Any] = copy_json(value)
-    return copied
-
-
 def _named(what: str, names: list[str]) -> str:
+    if not names:
+        return ""
     told = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
     more = len(names) - _MOST_TOLD
     plural = "s" if len(names) > 1 else ""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
+from civitas.text import printable
+
 __all__ = ["Docstring", "Entry", "read_docstring", "read_type"]
 
 
@@ -33,12 +35,8 @@ class Docstring:
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """Read a docstring of any style; one that no style fits is a description as a whole.
-
-    Args:
-        text: the docstring as `inspect.getdoc` gives it, without the indentation of the source
-    """
-    text = (text or "").strip()
+    """Read a docstring of any style; one that no style fits is a description as a whole."""
+    text = printable((text or "").strip())
     if not text:
         return Docstring()
     import docstring_parser
@@ -61,10 +59,9 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def read_type(text: str | None) -> Any:
-    """Return the annotation that a docstring's type stands for, such as `list[str]`.
+    """Return the annotation that a docstring's type stands for; Any for what is not understood.
 
-    The text is read, never evaluated; whatever is not understood is `Any`, also inside another
-    type.
+    The text, such as `list[str]`, is read, never evaluated.
     """
     if not text or len(text) > 200:
         return Any

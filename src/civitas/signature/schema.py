@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from civitas.jsonvalue import NotJSON, copy_json, excerpt, shorten
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.text import excerpt, shorten
 
 __all__ = ["WrongSchema", "check_schema", "validator"]
 
 _MAX_TOLD = 200
-_REFERENCES = ("$ref", "$dynamicRef")
 
 
 class WrongSchema(ValueError):
@@ -23,11 +23,7 @@ class WrongSchema(ValueError):
 
 
 def validator(schema: dict[str, Any]) -> Any:
-    """What checks values by a schema.
-
-    Args:
-        schema: one that `check_schema` has found to be usable
-    """
+    """Return what checks values by a schema that `check_schema` has found to be usable."""
     from jsonschema import Draft202012Validator
     from referencing import Registry
 
@@ -36,11 +32,7 @@ def validator(schema: dict[str, Any]) -> Any:
 
 
 def check_schema(schema: dict[str, Any]) -> None:
-    """See that values can be checked by a schema.
-
-    Raises:
-        WrongSchema: it is none, or a reference in it leads nowhere, or only back to itself
-    """
+    """Raise WrongSchema if a schema, or a reference in it, is wrong."""
     try:
         copy_json(schema)
         _check_form(schema)
@@ -79,8 +71,8 @@ def _check_references(schema: dict[str, Any]) -> None:
             for inner in DRAFT202012.subresources_of(found):
                 resource = DRAFT202012.create_resource(inner)
                 ahead.append((inner, resolver.in_subresource(resource)))
-            for reference in _references(found):
-                target = _looked_up(reference, resolver)
+            for keyword in found.keys() & {"$ref", "$dynamicRef"}:
+                target = _looked_up(found[keyword], resolver)
                 again[id(found)].append(id(target.contents))
                 ahead.append((target.contents, target.resolver))
     except WrongSchema:
@@ -88,12 +80,6 @@ def _check_references(schema: dict[str, Any]) -> None:
     except ValueError as error:  # of an $id that is no address
         raise WrongSchema(f"an $id in it cannot be read: {error}") from None
     _refuse_circles(again)
-
-
-def _references(schema: dict[str, Any]) -> Iterator[str]:
-    for keyword in _REFERENCES:
-        if keyword in schema:
-            yield schema[keyword]
 
 
 def _looked_up(reference: str, resolver: Any) -> Any:
@@ -125,20 +111,18 @@ def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def _refuse_circles(again: dict[int, list[int]]) -> None:
-    """Refuse a schema that would look at one value for ever."""
-    done: set[int] = set()
-    for start in again:
-        way = [(start, iter(again[start]))]
-        on_way = {start}
-        while way:
-            place, rest = way[-1]
-            following = next((each for each in rest if each in again and each not in done), None)
-            if following is None:
-                done.add(place)
-                on_way.discard(place)
-                way.pop()
-            elif following in on_way:
-                raise WrongSchema("a reference in it leads back to itself, and never to an end")
-            else:
-                on_way.add(following)
-                way.append((following, iter(again[following])))
+    """Refuse a schema that would look at one value for ever: take away, bit by bit, what ends."""
+    waiting = {place: sum(each in again for each in ahead) for place, ahead in again.items()}
+    before: dict[int, list[int]] = {place: [] for place in again}
+    for place, ahead in again.items():
+        for each in ahead:
+            if each in again:
+                before[each].append(place)
+    ends = [place for place, count in waiting.items() if count == 0]
+    for end in ends:
+        for place in before[end]:
+            waiting[place] -= 1
+            if waiting[place] == 0:
+                ends.append(place)
+    if len(ends) < len(again):
+        raise WrongSchema("a reference in it leads back to itself, and never to an end")
