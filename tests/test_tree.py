@@ -22,10 +22,12 @@ SOURCE = ROOT / "src" / "civitas"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "offline",
     "jsonvalue",
     "forkgate",
     "sqlitefile",
     "sqlitepool",
+    "http",
     "message",
     "slash",
     "docstring",
@@ -250,7 +252,6 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
-        "civitas.models.connections",
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (

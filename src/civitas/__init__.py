@@ -93,16 +93,9 @@ if TYPE_CHECKING:
     from civitas.memory.memory import Memory as Memory
     from civitas.memory.sqlite import SQLiteMemory as SQLiteMemory
     from civitas.memory.summarizing import SummarizingMemory as SummarizingMemory
-    from civitas.models.budgeted import BudgetedModel as BudgetedModel
-    from civitas.models.fallback import FallbackModel as FallbackModel
-    from civitas.models.limits import RateLimit as RateLimit
-    from civitas.models.litellm import LiteLLMModel as LiteLLMModel
     from civitas.models.local import LocalModel as LocalModel
     from civitas.models.local_embedder import LocalEmbedder as LocalEmbedder
     from civitas.models.names import model as model
-    from civitas.models.openai import OpenAIModel as OpenAIModel
-    from civitas.models.prices import Price as Price
-    from civitas.models.prices import Prices as Prices
     from civitas.models.protocol import Call as Call
     from civitas.models.protocol import Model as Model
     from civitas.models.protocol import ModelReply as ModelReply
@@ -110,9 +103,16 @@ if TYPE_CHECKING:
     from civitas.models.protocol import StreamingModel as StreamingModel
     from civitas.models.protocol import TextPiece as TextPiece
     from civitas.models.protocol import Usage as Usage
-    from civitas.models.recorded import RecordedModel as RecordedModel
-    from civitas.models.scripted import ScriptedModel as ScriptedModel
+    from civitas.models.remote.litellm import LiteLLMModel as LiteLLMModel
+    from civitas.models.remote.openai import OpenAIModel as OpenAIModel
     from civitas.models.transformers import TransformersModel as TransformersModel
+    from civitas.models.wrappers.budgeted import BudgetedModel as BudgetedModel
+    from civitas.models.wrappers.fallback import FallbackModel as FallbackModel
+    from civitas.models.wrappers.prices import Price as Price
+    from civitas.models.wrappers.prices import Prices as Prices
+    from civitas.models.wrappers.rate_limit import RateLimit as RateLimit
+    from civitas.models.wrappers.recorded import RecordedModel as RecordedModel
+    from civitas.models.wrappers.scripted import ScriptedModel as ScriptedModel
     from civitas.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
     from civitas.reasoning.conversation.conversation import Conversation as Conversation
     from civitas.reasoning.conversation.hand_over import HandOver as HandOver
@@ -252,15 +252,15 @@ _HOMES = {
     "civitas.memory.memory": ("Memory",),
     "civitas.memory.sqlite": ("SQLiteMemory",),
     "civitas.memory.summarizing": ("SummarizingMemory",),
-    "civitas.models.budgeted": ("BudgetedModel",),
-    "civitas.models.fallback": ("FallbackModel",),
-    "civitas.models.limits": ("RateLimit",),
-    "civitas.models.litellm": ("LiteLLMModel",),
+    "civitas.models.wrappers.budgeted": ("BudgetedModel",),
+    "civitas.models.wrappers.fallback": ("FallbackModel",),
+    "civitas.models.wrappers.rate_limit": ("RateLimit",),
+    "civitas.models.remote.litellm": ("LiteLLMModel",),
     "civitas.models.local": ("LocalModel",),
     "civitas.models.local_embedder": ("LocalEmbedder",),
     "civitas.models.names": ("model",),
-    "civitas.models.openai": ("OpenAIModel",),
-    "civitas.models.prices": (
+    "civitas.models.remote.openai": ("OpenAIModel",),
+    "civitas.models.wrappers.prices": (
         "Price",
         "Prices",
     ),
@@ -273,8 +273,8 @@ _HOMES = {
         "TextPiece",
         "Usage",
     ),
-    "civitas.models.recorded": ("RecordedModel",),
-    "civitas.models.scripted": ("ScriptedModel",),
+    "civitas.models.wrappers.recorded": ("RecordedModel",),
+    "civitas.models.wrappers.scripted": ("ScriptedModel",),
     "civitas.models.transformers": ("TransformersModel",),
     "civitas.reasoning.conversation.chosen_by": ("ChosenBy",),
     "civitas.reasoning.conversation.conversation": ("Conversation",),

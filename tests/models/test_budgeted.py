@@ -32,7 +32,7 @@ from civitas import (
 )
 from civitas.action import Action
 from civitas.models import Call, ModelReply, TextPiece, Usage
-from civitas.models.prices import LISTED
+from civitas.models.wrappers.prices import LISTED
 from civitas.models.protocol import StreamPart
 from conformance.model import ACTIONS, ModelConformance, add, never, run, user
 from models.openai_server import HANG, OpenAIServer, status, text

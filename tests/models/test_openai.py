@@ -731,7 +731,7 @@ def test_an_agent_in_a_space_may_use_it() -> None:
 def test_without_the_extra_it_says_which() -> None:
     script = (
         "import sys\n"
-        "sys.modules['openai'] = None\n"
+        "sys.modules['aiohttp'] = None\n"
         "from civitas.models import OpenAIModel\n"
         "from civitas.errors import MissingExtra\n"
         "try:\n"

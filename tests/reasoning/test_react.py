@@ -28,7 +28,7 @@ from civitas.goal import Goal
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.memory.memory import Memory
 from civitas.models.protocol import ModelReply, Usage
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use

@@ -12,8 +12,8 @@ from civitas.models import weights
 
 if TYPE_CHECKING:
     from civitas.models.local import LocalModel
-    from civitas.models.openai import OpenAIModel
     from civitas.models.protocol import Model
+    from civitas.models.remote.openai import OpenAIModel
 
 __all__ = ["SPELLINGS", "model"]
 
@@ -114,7 +114,7 @@ def _kept(name: str, rest: str, library: str) -> Model:
 
 def _made(rest: str, library: str) -> Model:
     if library == "litellm":
-        from civitas.models.litellm import LiteLLMModel
+        from civitas.models.remote.litellm import LiteLLMModel
 
         return LiteLLMModel(rest)
     from civitas.models.transformers import TransformersModel
@@ -123,7 +123,7 @@ def _made(rest: str, library: str) -> Model:
 
 
 def _connected(listed: str, url: str | None) -> Model:
-    from civitas.models.openai import OpenAIModel
+    from civitas.models.remote.openai import OpenAIModel
 
     # What the environment says is part of what a name means.
     setting = tuple(os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))

@@ -16,8 +16,8 @@ from civitas.errors import (
     StateError,
 )
 from civitas.memory.memory import Memory
+from civitas.models.base import streamed
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.models.streaming import streamed
 from civitas.reasoning.acting import execute, with_hooks
 from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
@@ -129,7 +129,7 @@ class Run:
         self.memory = memory
         self.model = model
         if agent.budget is not None:
-            from civitas.models.budgeted import BudgetedModel
+            from civitas.models.wrappers.budgeted import BudgetedModel
 
             self.model = BudgetedModel(model, agent.budget)
         self.schema: AnswerSchema | None = None

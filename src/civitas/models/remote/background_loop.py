@@ -11,24 +11,24 @@ import atexit
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from civitas.models.remote import check_allowed
+from civitas.offline import check_allowed
 
 __all__ = ["BackgroundLoop"]
 
 _T = TypeVar("_T")
 _AHEAD = 16
-"""How many pieces of a stream are held for a reader who is slower."""
+"""How many parts are held for a reader who is slower."""
 _EXIT_S = 5.0
 
 
 class BackgroundLoop:
-    """Runs coroutines of callers from any thread and event loop; it starts with the first.
+    """Runs async generators for callers of any thread and event loop; it starts with the first.
 
-    Whoever awaits is cancelled together with what it started. Under `CIVITAS_OFFLINE=1` nothing in
-    this loop connects to another machine, wherever a redirect or a proxy may lead.
+    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, wherever a redirect
+    or a proxy may lead.
 
     Args:
         name: of the thread, and for errors
@@ -44,13 +44,8 @@ class BackgroundLoop:
         self._stop = asyncio.Event()
         self._process = 0
 
-    async def run(self, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Await what `make` gives, over there. Cancelled, that is cancelled too."""
-        future = asyncio.run_coroutine_threadsafe(make(), self._started())
-        return await asyncio.wrap_future(future)
-
-    async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncIterator[_T]:
-        """Iterate over what `make` gives, over there. Closed or cancelled, that is closed too."""
+    async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
+        """Iterate over what `make` gives, over there. Closed or cancelled, that is cancelled."""
         ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue(_AHEAD)
 
         async def pump() -> None:
@@ -62,10 +57,11 @@ class BackgroundLoop:
                 end = error
             await ahead.put(end)
 
-        pumping = asyncio.run_coroutine_threadsafe(pump(), self._started())
+        loop = self._started()
+        pumping = asyncio.run_coroutine_threadsafe(pump(), loop)
         try:
             while True:
-                got = await self.run(ahead.get)
+                got = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ahead.get(), loop))
                 if isinstance(got, StopAsyncIteration):
                     return
                 if isinstance(got, BaseException):

@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
+from civitas.models.base import in_pieces, streamed
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
-from civitas.models.streaming import in_pieces, streamed
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -23,11 +23,11 @@ from civitas.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from civitas.models.fallback import FallbackModel
+from civitas.models.base import streamed
 from civitas.models.names import model as named
-from civitas.models.prices import Prices
 from civitas.models.protocol import Model, ModelReply, StreamPart
-from civitas.models.streaming import streamed
+from civitas.models.wrappers.fallback import FallbackModel
+from civitas.models.wrappers.prices import Prices
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from civitas.models.base import streamed
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, ModelReply, StreamPart
-from civitas.models.streaming import streamed
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -1,7 +1,7 @@
 """The chat format that OpenAI's server and those compatible with it speak, both ways.
 
-What goes out is made of our chat messages. What comes in is data from a stranger: every field is
-looked at before it is used, and one that is not what it should be is named.
+What goes out is made of our chat messages. What comes in is data from a stranger: it is read
+through a schema, and a field that is not what it should be is named.
 """
 
 from __future__ import annotations
@@ -11,38 +11,48 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import core_schema as schemas
+
 from civitas.errors import ContextOverflow, ModelError
 from civitas.jsonvalue import json_type
-from civitas.models.characters import whole
+from civitas.models.base import whole
 from civitas.models.protocol import Call, ModelReply, Usage
 
 if TYPE_CHECKING:
     from civitas.action import Action
 
 __all__ = [
+    "ANY",
+    "ARGUMENTS",
+    "CONTENT",
     "MAX_CALLS",
+    "TEXT",
+    "calls_in",
     "chat_messages",
+    "checked",
     "failed",
+    "fields",
+    "finished",
     "joined_content",
+    "optional",
     "overflows",
     "parsed",
     "read_answer",
     "read_calls",
-    "read_usage",
     "response_format",
     "said",
     "thought",
     "tools",
-    "withheld",
     "wrong",
 ]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MOST_TOKENS = 2**53
-_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
+_MOST_TOKENS = 2**53
+_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # What strict keeping to a schema does not know; a server refuses a schema with one of these.
 _NOT_STRICT = frozenset(
     (
@@ -146,6 +156,68 @@ def _may_be_strict(schema: Any) -> bool:
 # -- what comes in ---------------------------------------------------------------------------------
 
 
+def fields(**schema: Any) -> Any:
+    """The schema of an object; a field that is missing is null, and others are left out."""
+    given = {
+        name: schemas.typed_dict_field(
+            schemas.with_default_schema(each, default=None, validate_default=True)
+        )
+        for name, each in schema.items()
+    }
+    return schemas.typed_dict_schema(given)
+
+
+def optional(schema: Any) -> Any:
+    """The schema of what may be null."""
+    return schemas.nullable_schema(schema)
+
+
+ANY = schemas.any_schema()
+# Not a schema of strings: it would refuse half a character, which may be joined with the next.
+TEXT = schemas.is_instance_schema(str, cls_repr="text")
+CONTENT = optional(schemas.is_instance_schema((str, list), cls_repr="text"))
+# Text, as the provider wrote it, or an object: some servers parse it.
+ARGUMENTS = optional(schemas.is_instance_schema((str, dict), cls_repr="text"))
+
+_CALLS = optional(
+    schemas.list_schema(
+        fields(id=ANY, function=fields(name=TEXT, arguments=ARGUMENTS)), max_length=MAX_CALLS
+    )
+)
+_MESSAGE = fields(
+    content=CONTENT, refusal=ANY, tool_calls=_CALLS, reasoning_content=ANY, reasoning=ANY
+)
+_CHOICES = schemas.list_schema(fields(message=_MESSAGE, finish_reason=ANY), min_length=1)
+_ANSWER = SchemaValidator(fields(choices=_CHOICES, usage=ANY))
+_LISTED = SchemaValidator(fields(tool_calls=_CALLS))
+
+_WANTED = {
+    "dict_type": "an object",
+    "list_type": "a list",
+    "too_short": "a list that is not empty",
+    "int_type": "an integer",
+    "greater_than_equal": "an integer from 0 on",
+}
+
+
+def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
+    """The fields of an object that a schema knows.
+
+    Raises:
+        ModelError: one is not what it should be; the text names it
+    """
+    try:
+        return schema.validate_python(data)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    about = first.get("ctx", {})
+    if first["type"] == "too_long":
+        raise ModelError(f"{where} has {about['actual_length']} calls, more than {MAX_CALLS}")
+    wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
+    place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+    raise wrong(where, place[1:], first["input"], wanted)
+
+
 def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
     """An answer's body as a reply.
 
@@ -158,45 +230,51 @@ def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
         calls_before: how many calls the conversation had, for ids that are new in it
 
     Raises:
-        ModelError: it is no answer; the text names the field
+        ModelError: it is not an answer; the text names the field
     """
     where = f"{name}: the answer"
     answer = parsed(data, where)
-    if not isinstance(answer, dict):
-        raise ModelError(f"{where} is {_kind(answer)}, not an object")
-    if answer.get("error") and not answer.get("choices"):
+    if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
         raise failed(answer, name)
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise wrong(where, "choices", choices, "a list that is not empty")
-    choice = choices[0]
-    if not isinstance(choice, dict):
-        raise wrong(where, "choices[0]", choice, "an object")
-    message = choice.get("message")
-    if not isinstance(message, dict):
-        raise wrong(where, "choices[0].message", message, "an object")
-    text = joined_content(message.get("content"), where, "choices[0].message.content")
-    if not text:
+    answer = checked(_ANSWER, answer, where)
+    choice = answer["choices"][0]
+    message = choice["message"]
+    text = joined_content(message["content"], where, "choices[0].message.content")
+    refusal = message["refusal"]
+    if not text and isinstance(refusal, str):
         # What a provider writes instead of an answer, when it declines to give one.
-        refusal = message.get("refusal")
-        text = refusal if isinstance(refusal, str) else ""
-    calls = read_calls(
-        message.get("tool_calls"), where, "choices[0].message.tool_calls", calls_before
-    )
-    reason = choice.get("finish_reason")
+        text = refusal
+    calls = _with_ids(message["tool_calls"], calls_before)
+    thinking = whole(thought(message))
+    return finished(whole(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
+
+
+def finished(
+    text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
+) -> ModelReply:
+    """The reply of what an answer was read to be.
+
+    Raises:
+        ModelError: the provider's filter left nothing of it
+    """
     if reason == "content_filter" and not text and not calls:
-        raise withheld(name)
-    if reason != "length":
+        raise ModelError(f"{name}: the provider's content filter withheld the answer")
+    if reason not in ("length", "content_filter"):
         reason = "calls" if calls else "stop"
-    usage = read_usage(answer.get("usage"))
-    return ModelReply(whole(text), calls, usage, reason, whole(thought(message)))
+    counted = usage if isinstance(usage, dict) else {}
+    spent = Usage(_tokens(counted.get("prompt_tokens")), _tokens(counted.get("completion_tokens")))
+    return ModelReply(text, calls, spent, reason, thinking)
+
+
+def _tokens(count: Any) -> int:
+    return count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0
 
 
 def parsed(data: bytes, where: str) -> Any:
     """The JSON of a body.
 
     Raises:
-        ModelError: it is none
+        ModelError: it is not JSON
     """
     try:
         return json.loads(data)
@@ -207,27 +285,23 @@ def parsed(data: bytes, where: str) -> Any:
         raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
 
 
-def joined_content(content: Any, where: str, place: str) -> str:
+def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
     """The text of a message's content; what it may hold beside text is left out.
 
     Raises:
-        ModelError: it is neither text nor a list of blocks
+        ModelError: a block is not what it should be
     """
-    if content is None:
-        return ""
-    if isinstance(content, list):
-        parts = []
-        for n, block in enumerate(content):
-            text = block.get("text") if isinstance(block, dict) else None
-            if isinstance(block, dict) and block.get("type", "text") != "text":
-                continue  # reasoning and the like
-            if not isinstance(text, str):
-                raise wrong(where, f"{place}[{n}]", block, "a block of text")
-            parts.append(text)
-        return "".join(parts)
-    if not isinstance(content, str):
-        raise wrong(where, place, content, "text")
-    return content
+    if not isinstance(content, list):
+        return content or ""
+    parts = []
+    for n, block in enumerate(content):
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(block, dict) and block.get("type", "text") != "text":
+            continue  # reasoning and the like
+        if not isinstance(text, str):
+            raise wrong(where, f"{place}[{n}]", block, "a block of text")
+        parts.append(text)
+    return "".join(parts)
 
 
 def thought(message: Mapping[str, Any]) -> str:
@@ -249,65 +323,33 @@ def thought(message: Mapping[str, Any]) -> str:
     return "".join(found)
 
 
-def read_calls(listed: Any, where: str, place: str, before: int) -> tuple[Call, ...]:
+def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
     """The calls of an answer, each with an id of its own.
 
     Raises:
-        ModelError: one is none
+        ModelError: one is not a call
     """
-    if listed is None:
-        return ()
-    if not isinstance(listed, list):
-        raise wrong(where, place, listed, "a list")
-    if len(listed) > MAX_CALLS:
-        raise ModelError(f"{where} has {len(listed)} calls, more than {MAX_CALLS}")
+    return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
+
+
+def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, ...]:
     calls: list[Call] = []
     taken: set[str] = set()
-    for n, call in enumerate(listed):
-        at = f"{place}[{n}]"
-        if not isinstance(call, dict):
-            raise wrong(where, at, call, "an object")
-        function = call.get("function")
-        if not isinstance(function, dict):
-            raise wrong(where, f"{at}.function", function, "an object")
-        called = function.get("name")
-        if not isinstance(called, str):
-            raise wrong(where, f"{at}.function.name", called, "text")
-        # Text, as the provider wrote it, or an object: some servers parse it.
-        args = function.get("arguments", "")
-        if not isinstance(args, str | dict):
-            if args is not None:
-                raise wrong(where, f"{at}.function.arguments", args, "text")
-            args = ""
-        id = call.get("id")
+    for number, call in enumerate(listed or (), before + 1):
+        id, function = call["id"], call["function"]
         if not isinstance(id, str) or not id or id in taken:
-            id = _new_id(before + n + 1, taken)
+            # A number, not a random id: the same conversation gives the same calls.
+            while (id := f"call_{number}") in taken:
+                number += 1
         taken.add(id)
-        calls.append(Call(id, called, args))
+        args = function["arguments"]
+        calls.append(Call(id, function["name"], "" if args is None else args))
     return tuple(calls)
 
 
-def _new_id(number: int, taken: set[str]) -> str:
-    # A number, not a random id: the same conversation gives the same calls.
-    while f"call_{number}" in taken:
-        number += 1
-    return f"call_{number}"
-
-
-def read_usage(usage: Any) -> Usage:
-    """The tokens that a provider counted; none where it says no number."""
-    if not isinstance(usage, dict):
-        return Usage()
-    return Usage(_tokens(usage.get("prompt_tokens")), _tokens(usage.get("completion_tokens")))
-
-
-def _tokens(count: Any) -> int:
-    return count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0
-
-
-def withheld(name: str) -> ModelError:
-    """What is raised when a provider's filter left nothing of an answer."""
-    return ModelError(f"{name}: the provider's content filter withheld the answer")
+def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many calls a conversation has."""
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
 def failed(body: Any, name: str) -> ModelError:
@@ -341,7 +383,8 @@ def said(body: Any) -> str:
 
 def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
     """What is raised of a field that is not what it should be."""
-    return ModelError(f"{where}'s {field} is {_kind(found)}, not {wanted}")
+    of = f"'s {field}" if field else ""
+    return ModelError(f"{where}{of} is {_kind(found)}, not {wanted}")
 
 
 def _kind(value: Any) -> str:
