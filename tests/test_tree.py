@@ -22,7 +22,7 @@ SOURCE = ROOT / "src" / "civitas"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
-    "offline",
+    "network",
     "jsonvalue",
     "forkgate",
     "sqlitefile",

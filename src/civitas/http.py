@@ -16,11 +16,10 @@ from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from urllib.parse import unquote, urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import urljoin, urlsplit
 
 from civitas.errors import CivitasError, MissingExtra
-from civitas.offline import check_allowed, is_loopback
+from civitas.network import check_allowed, through_proxy
 
 if TYPE_CHECKING:
     import aiohttp
@@ -39,9 +38,7 @@ __all__ = [
 LONGEST_WAIT_S = 120.0
 """A server that asks for a longer wait is not waited for."""
 
-_CONNECT_S = 10.0
-_DRAIN_S = 0.1
-_LONGEST_BACKOFF_S = 8.0
+_CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
 
@@ -64,7 +61,7 @@ def may_pass(status: int) -> bool:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long a server asks to be left alone; None if it does not say."""
+    """How long a server asks to wait; None if it does not say."""
     for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         given = headers.get(field) or ""
         try:
@@ -83,7 +80,7 @@ class Response:
     """An answer: its head, and its body, whole or as it comes.
 
     Attributes:
-        status: such as 200, or 304 for what has not changed (conditional requests)
+        status: such as 200, or 304 for what has not changed
         headers: by their names, in capitals or not
         url: where it came from, after redirects
         content: the body; empty if it is streamed, and then `read` gives it
@@ -189,12 +186,11 @@ class Client:
     the server has closed is no attempt: another one is opened.
 
     It may be used from several event loops and threads; each loop has its own connections, closed
-    when the loop ends, or by `aclose`, or when the client is collected. No cookies are kept. The
-    proxies that the environment names are for other machines only.
+    when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
+    of the environment are for other machines only.
 
     Args:
-        name: what calls, for errors
-        where: what errors call the server; the URL if left out
+        name: what calls, and `where`: what errors call the server; the URL if left out
         timeout_s: how long one attempt may take, from its connection to the end of the answer
         connections: how many there may be at once, in each event loop; other requests wait, and
             their time does not run
@@ -231,8 +227,8 @@ class Client:
         self._lock = threading.Lock()
         # Connections belong to the loop that opened them.
         self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
-        # Collected with the client, a session would complain that it is open. So it is held until
-        # then, and its keeper, dropped, is closed by its loop.
+        # A session collected with the client would complain that it is open: dropped just after,
+        # its keeper is closed by its loop.
         weakref.finalize(self, self._held.clear).atexit = False
 
     async def request(
@@ -248,8 +244,7 @@ class Client:
         """Send a request. Cancelled, it closes the connection.
 
         Args:
-            method: such as `GET`
-            url: where
+            method: such as `GET`; `url`: where
             headers: of the request; a redirect to another server goes without keys and cookies
             body: of the request; 303, and 301 or 302 of a POST, are followed without it
             redirects: how many are followed; the next is handed back as the answer
@@ -278,10 +273,9 @@ class Client:
                 wait_s = retry_after_s(response.headers)
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
                     break
-            if wait_s is None:
-                # Not all at the same moment, where many failed together.
-                wait_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
-            await asyncio.sleep(wait_s)
+            # Not all at the same moment, where many failed together.
+            own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
+            await asyncio.sleep(own_s if wait_s is None else wait_s)
         return response
 
     async def aclose(self) -> None:
@@ -297,7 +291,7 @@ class Client:
         loop = asyncio.get_running_loop()
         session, slots, _ = self._held.get(loop) or await self._open(loop)
         await slots.acquire()
-        response, done = None, False
+        response, left_open = None, False
         try:
             async with asyncio.timeout(self.timeout_s) as limit:
                 while True:
@@ -314,15 +308,17 @@ class Client:
             if stream:
                 response._slots = slots
                 response._left_s = (limit.when() or 0.0) - loop.time()
-                done = True
+                left_open = True
             return response
+        except CivitasError:
+            raise  # also one that is an OSError: what an address was refused with
         except (aiohttp.ClientError, OSError, ValueError) as error:
             where = self._where or request.url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise TooLate(f"{where} gave no answer within {self.timeout_s:g} s") from None
             raise HTTPError(f"no answer from {where}: {_reason(error)}") from None
         finally:
-            if not done:
+            if not left_open:
                 if response is not None:
                     response.close()
                 slots.release()
@@ -333,7 +329,9 @@ class Client:
         import aiohttp
 
         check_allowed(request.url, self.name)
-        proxy, login = (None, None) if self._check_address else _proxy(request.url)
+        more = {"headers": request.headers}
+        if self._check_address is None:
+            more |= through_proxy(request.url, request.headers)
         opened: list[CivitasError | None] = []
         _connecting.set((urlsplit(request.url).hostname or "", opened))
         while True:
@@ -341,11 +339,9 @@ class Client:
                 return await session.request(
                     request.method,
                     request.url,
-                    headers=request.headers,
                     data=request.body,
                     allow_redirects=False,
-                    proxy=proxy,
-                    proxy_auth=login,
+                    **more,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):
@@ -386,20 +382,6 @@ def _socket(check: Callable[[str, str], None] | None, address: Any) -> socket.so
             raise OSError(str(error)) from None  # as such, the next address is tried
     opened.append(None)
     return socket.socket(*address[:3])
-
-
-def _proxy(url: str) -> tuple[str | None, aiohttp.BasicAuth | None]:
-    """The proxy that the environment names for a URL, and how to log in there."""
-    import aiohttp
-
-    parts = urlsplit(url)
-    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
-        return None, None
-    proxy = urlsplit(getproxies().get(parts.scheme, ""))
-    if not proxy.username:
-        return proxy.geturl() or None, None
-    login = aiohttp.BasicAuth(unquote(proxy.username), unquote(proxy.password or ""))
-    return proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl(), login
 
 
 def _reason(error: BaseException) -> str:

@@ -32,8 +32,8 @@ from civitas import (
 )
 from civitas.action import Action
 from civitas.models import Call, ModelReply, TextPiece, Usage
-from civitas.models.wrappers.prices import LISTED
 from civitas.models.protocol import StreamPart
+from civitas.models.wrappers.prices import LISTED
 from conformance.model import ACTIONS, ModelConformance, add, never, run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 from standing_clock import StandingClock

@@ -241,7 +241,11 @@ def test_a_streamed_refusal_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), (("stop", "stop"), ("length", "length"), ("tool_calls", "stop"))
+    ("given", "meant"),
+    (
+        *(("stop", "stop"), ("length", "length"), ("tool_calls", "stop")),
+        ("content_filter", "content_filter"),
+    ),
 )
 def test_finish_reasons_of_streams_are_ours(given: str, meant: str) -> None:
     assert stream(events(delta("x"), delta(finish_reason=given), DONE))[-1].finish_reason == meant

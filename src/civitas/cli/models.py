@@ -17,7 +17,7 @@ import click
 
 from civitas.cli.suggested import weights_of
 from civitas.models import fetching, weights
-from civitas.offline import is_loopback, is_offline
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["command"]
 

@@ -18,7 +18,7 @@ from civitas.models.downloads import (
     digest_of,
 )
 from civitas.models.weights import HubFile, check_gguf
-from civitas.offline import is_loopback, is_offline
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["from_hub"]
 

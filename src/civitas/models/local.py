@@ -32,6 +32,7 @@ __all__ = ["LocalModel"]
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
+_MOST_SLOTS, _MOST_THREADS = 256, 512  # llama.cpp's own limits, beyond which it aborts
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
@@ -78,16 +79,15 @@ class LocalModel:
         threads: int | None = None,
         deterministic: bool = False,
     ) -> None:
-        for what, value in (
-            ("context_tokens", context_tokens),
-            ("max_tokens", max_tokens),
-            ("slots", slots),
-            ("threads", threads),
+        for what, value, most in (
+            ("context_tokens", context_tokens, None),
+            ("max_tokens", max_tokens, None),
+            ("slots", slots, _MOST_SLOTS),
+            ("threads", threads, _MOST_THREADS),
         ):
-            if value is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < 1
-            ):
-                raise DefinitionError(f"LocalModel: {what}= is a positive integer, not {value!r}")
+            if value is not None and (type(value) is not int or not 1 <= value <= (most or value)):
+                to = f"an integer from 1 to {most}" if most else "a positive integer"
+                raise DefinitionError(f"LocalModel: {what}= must be {to}, got {value!r}")
         if (
             not isinstance(temperature, int | float)
             or isinstance(temperature, bool)

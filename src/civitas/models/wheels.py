@@ -32,7 +32,7 @@ from civitas.models.downloads import (
     pieces,
 )
 from civitas.models.weights import WheelFile
-from civitas.offline import is_offline
+from civitas.network import is_offline
 
 __all__ = ["from_wheel"]
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from civitas.offline import check_allowed
+from civitas.network import check_allowed
 
 __all__ = ["BackgroundLoop"]
 

@@ -34,7 +34,7 @@ from civitas.models.remote.chat_format import (
     tools,
 )
 from civitas.models.remote.options import check_base_url, check_key, check_options
-from civitas.offline import check_allowed, is_offline
+from civitas.network import check_allowed, is_offline
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -25,7 +25,7 @@ from civitas.models.remote.chat_format import (
 )
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.options import check_base_url, check_key, check_options
-from civitas.offline import check_allowed
+from civitas.network import check_allowed
 
 if TYPE_CHECKING:
     from civitas.action import Action
