@@ -99,7 +99,8 @@ def answer_of(
 
 
 async def _completed(model: Model, *request: Any) -> AsyncGenerator[StreamPart, None]:
-    yield await model.complete(*request)
+    reply: Any = model.complete(*request)
+    yield await reply if inspect.isawaitable(reply) else reply
 
 
 def streamed(

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
-from civitas.models.base import in_pieces, streamed
+from civitas.models.base import Answering, answer_of, in_pieces
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
 
@@ -33,7 +33,7 @@ _FORMAT = "civitas recorded model"
 _VERSION = 1
 
 
-class RecordedModel:
+class RecordedModel(Answering):
     """Asks a model once for each request, and gives the recorded answer from then on.
 
     A request is its content: messages, actions (name, description and parameters), schema. With
@@ -103,55 +103,24 @@ class RecordedModel:
     ) -> None:
         self.close()
 
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation from the file, or by the model.
-
-        Raises:
-            ModelError: it is not recorded and there is no model, the model failed, or the file
-                was closed or cannot be read or written
-        """
-        key = self._key(messages, actions, schema)
-        asking = await self._turn(key, messages, actions, schema)
-        if isinstance(asking, ModelReply):
-            return asking
-        error: ModelError | None = None
-        try:
-            reply = await self._asked().complete(messages, actions, schema)
-            self._add(key, reply, messages, actions, schema)
-            return reply
-        except ModelError as raised:
-            error = raised
-            raise
-        finally:
-            self._end(key, asking, error)
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
-        """Answer a conversation piece by piece, and then whole, from the file or by the model.
-
-        Raises:
-            ModelError: it is not recorded and there is no model, the model failed or broke off, or
-                the file was closed or cannot be read or written
-        """
         key = self._key(messages, actions, schema)
         asking = await self._turn(key, messages, actions, schema)
         if isinstance(asking, ModelReply):
-            for part in in_pieces(asking):
+            for part in in_pieces(asking) if stream else (asking,):
                 yield part
             return
         error: ModelError | None = None
         reply: ModelReply | None = None
         try:
-            async with aclosing(streamed(self._asked(), messages, actions, schema)) as parts:
+            parts = answer_of(self._asked(), messages, actions, schema, stream)
+            async with aclosing(parts):
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -221,8 +190,6 @@ class RecordedModel:
         actions: list[Action] | None,
         schema: dict[str, Any] | None,
     ) -> str:
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         offered = [[each.name, each.description, each.parameters] for each in actions or ()]
         try:
             content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
