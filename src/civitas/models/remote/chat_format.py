@@ -218,14 +218,14 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
     raise wrong(where, place[1:], first["input"], wanted)
 
 
-def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
+def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
     """An answer's body as a reply.
 
     Usage is what the provider says, and zero where that is no number of tokens. A call without an
     id of its own gets one. What a model reasoned is kept apart from its answer.
 
     Args:
-        data: the body
+        data: the body, or what its JSON is
         name: what errors call the model
         calls_before: how many calls the conversation had, for ids that are new in it
 
@@ -233,7 +233,7 @@ def read_answer(data: bytes, name: str, calls_before: int) -> ModelReply:
         ModelError: it is not an answer; the text names the field
     """
     where = f"{name}: the answer"
-    answer = parsed(data, where)
+    answer = parsed(data, where) if isinstance(data, bytes) else data
     if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
         raise failed(answer, name)
     answer = checked(_ANSWER, answer, where)

@@ -129,7 +129,7 @@ class AnswerStream:
                     return
                 line = bytes(self._line)
                 self._line.clear()
-            yield from self._take(line.rstrip(b"\r\n"))
+            yield from self._line_of(line.rstrip(b"\r\n"))
             if self.over:
                 return
 
@@ -146,7 +146,7 @@ class AnswerStream:
             self._plain = bytearray()
         return start
 
-    def _take(self, line: bytes) -> Iterator[StreamPart]:
+    def _line_of(self, line: bytes) -> Iterator[StreamPart]:
         self._lines += 1
         if self._lines > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
@@ -175,9 +175,17 @@ class AnswerStream:
             self.over = self.whole = True
         if self.over or not data:
             return
+        yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
+
+    def take(self, chunk: Any) -> Iterator[StreamPart]:
+        """The pieces of the answer that an event brings, which `feed` reads of bytes.
+
+        Raises:
+            ModelError: it is not what it should be; the text names the field
+        """
+        self._begun = True
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
-        chunk = parsed(data, where)
         given = chunk if isinstance(chunk, dict) else {}
         if self._failed or (given.get("error") and not given.get("choices")):
             raise failed(chunk, self._name)

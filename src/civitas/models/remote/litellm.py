@@ -8,10 +8,8 @@ import json
 import logging
 import os
 import re
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import (
@@ -22,9 +20,8 @@ from civitas.errors import (
     RemoteForbidden,
 )
 from civitas.http import LONGEST_WAIT_S, may_pass, retry_after_s
-from civitas.models.base import Answering, whole
-from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
-from civitas.models.remote.background_loop import BackgroundLoop
+from civitas.models.base import Answering
+from civitas.models.protocol import ModelReply, StreamPart
 from civitas.models.remote.chat_format import (
     calls_in,
     chat_messages,
@@ -33,6 +30,8 @@ from civitas.models.remote.chat_format import (
     said,
     tools,
 )
+from civitas.models.remote.chat_stream import AnswerStream
+from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.options import check_base_url, check_key, check_options
 from civitas.network import check_allowed, is_offline
 
@@ -170,14 +169,14 @@ class LiteLLMModel(Answering):
         stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
         request, estimate = self._request(messages, actions, schema)
-        litellm = await asyncio.to_thread(_imported)  # it takes some seconds
+        litellm = await asyncio.to_thread(imported)  # it takes some seconds
         reserved = await self.rate_limit.acquire(estimate) if self.rate_limit else None
         if stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
 
         async def ask() -> AsyncIterator[StreamPart]:
             for attempt in range(self._max_retries + 1):
-                pieces = _Pieces()
+                answer = AnswerStream(self.name, calls_in(messages))
                 begun = False
                 response = None
                 try:
@@ -185,7 +184,7 @@ class LiteLLMModel(Answering):
                         response = await litellm.acompletion(**request)
                         if stream:
                             async for chunk in response:
-                                for piece in pieces.take(chunk.model_dump()):
+                                for piece in answer.take(chunk.model_dump()):
                                     begun = True
                                     yield piece
                     break
@@ -201,9 +200,15 @@ class LiteLLMModel(Answering):
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise self._broke_off(None)
-            yield self._read(pieces.answer() if stream else response.model_dump(), messages)
+            if stream:
+                left, reply = answer.end()
+                for part in left:
+                    yield part
+            else:
+                reply = read_answer(response.model_dump(), self.name, calls_in(messages))
+            yield reply
 
-        async with aclosing(_LOOP.stream(ask)) as parts:
+        async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:
                 if isinstance(part, ModelReply) and reserved is not None:
                     reserved.settle_by(part.usage)
@@ -251,12 +256,6 @@ class LiteLLMModel(Answering):
                 )
 
     # -- what comes back ---------------------------------------------------------------------------
-
-    def _read(self, answer: Any, messages: list[dict[str, Any]]) -> ModelReply:
-        data = json.dumps(answer, default=str).encode()
-        reply = read_answer(data, self.name, calls_in(messages))
-        reasoning = answer["choices"][0]["message"].get("reasoning_content")
-        return replace(reply, reasoning=whole(reasoning if isinstance(reasoning, str) else ""))
 
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise what this one failed with."""
@@ -324,51 +323,6 @@ class LiteLLMModel(Answering):
         return text
 
 
-class _Pieces:
-    """The pieces of a stream as one answer, of the form that is not streamed."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[Any, dict[str, Any]] = {}
-        self._finish_reason: Any = None
-        self._usage: Any = None
-
-    def take(self, chunk: dict[str, Any]) -> list[TextPiece | ReasoningPiece]:
-        pieces: list[TextPiece | ReasoningPiece] = []
-        self._usage = chunk.get("usage") or self._usage
-        for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or {}
-            reasoning, text = delta.get("reasoning_content"), delta.get("content")
-            if isinstance(reasoning, str) and reasoning:
-                self._reasoning.append(reasoning)
-                pieces.append(ReasoningPiece(reasoning))
-            if isinstance(text, str) and text:
-                # JSON can write half a character, which nothing after us could encode.
-                text = whole(text)
-                self._text.append(text)
-                pieces.append(TextPiece(text))
-            for call in delta.get("tool_calls") or ():
-                function = call.get("function") or {}
-                known = self._calls.setdefault(
-                    call.get("index"),
-                    {"id": None, "function": {"name": None, "arguments": ""}},
-                )
-                known["id"] = known["id"] or call.get("id")
-                known["function"]["name"] = known["function"]["name"] or function.get("name")
-                known["function"]["arguments"] += function.get("arguments") or ""
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        return pieces
-
-    def answer(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
-        message["reasoning_content"] = "".join(self._reasoning)
-        if self._calls:
-            message["tool_calls"] = list(self._calls.values())
-        choice = {"message": message, "finish_reason": self._finish_reason}
-        return {"choices": [choice], "usage": self._usage}
-
-
 def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
     about = {"description": "", "parameters": {"type": "object", "properties": {}}}
@@ -412,38 +366,3 @@ async def _closed(close: Any) -> None:
         await close()
     except Exception:
         logging.getLogger(__name__).debug("a stream could not be closed", exc_info=True)
-
-
-# -- the library -----------------------------------------------------------------------------------
-
-
-def _imported() -> Any:
-    with _IMPORTING:
-        # It would fetch these lists from the network; those that it brings do.
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-        # Otherwise it reads the `.env` of whatever folder it runs in into the environment.
-        chosen = os.environ.get("LITELLM_MODE")
-        os.environ["LITELLM_MODE"] = chosen or "PRODUCTION"
-        try:
-            import litellm
-        finally:
-            if chosen is None:
-                del os.environ["LITELLM_MODE"]
-        litellm.suppress_debug_info = True  # which it prints with every error
-        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-            logger = logging.getLogger(name)
-            for handler in list(logger.handlers):
-                logger.removeHandler(handler)  # to standard error, with all of the prompt
-            logger.propagate = False
-        return litellm
-
-
-async def _close_connections() -> None:
-    from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
-
-    await close_litellm_async_clients()
-
-
-_IMPORTING = threading.Lock()
-_LOOP = BackgroundLoop("litellm", _close_connections)
