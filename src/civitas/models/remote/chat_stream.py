@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic_core import SchemaValidator
-from pydantic_core import core_schema as schemas
-
 from civitas.errors import ModelError
 from civitas.models.base import Characters, in_pieces
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
-from civitas.models.remote.chat_format import (
-    ANY,
-    ARGUMENTS,
-    CONTENT,
+from civitas.models.remote.chat_answer import (
+    CHUNK,
     MAX_CALLS,
-    TEXT,
     checked,
     failed,
-    fields,
     finished,
     joined_content,
-    optional,
     parsed,
     read_answer,
     read_calls,
@@ -35,26 +27,6 @@ from civitas.models.remote.chat_format import (
 )
 
 __all__ = ["AnswerStream"]
-
-_PIECE = fields(
-    index=optional(schemas.int_schema(strict=True, ge=0)),
-    id=ANY,
-    function=optional(fields(name=optional(TEXT), arguments=ARGUMENTS)),
-)
-_DELTA = fields(
-    content=CONTENT,
-    refusal=ANY,
-    tool_calls=optional(schemas.list_schema(_PIECE)),
-    reasoning_content=ANY,
-    reasoning=ANY,
-)
-_CHOICE = fields(
-    index=optional(schemas.int_schema(strict=True)),
-    finish_reason=optional(TEXT),
-    delta=optional(_DELTA),
-    message=optional(_DELTA),
-)
-_CHUNK = SchemaValidator(fields(choices=schemas.list_schema(_CHOICE)))
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
@@ -193,7 +165,7 @@ class AnswerStream:
             self._usage = given["usage"]
             if given.get("choices") is None:
                 return
-        for n, choice in enumerate(checked(_CHUNK, chunk, where)["choices"]):
+        for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
             if not choice["index"]:
                 yield from self._choice(choice, where, f"choices[{n}]")
 

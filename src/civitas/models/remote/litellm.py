@@ -22,14 +22,8 @@ from civitas.errors import (
 from civitas.http import LONGEST_WAIT_S, may_pass, retry_after_s
 from civitas.models.base import Answering
 from civitas.models.protocol import ModelReply, StreamPart
-from civitas.models.remote.chat_format import (
-    calls_in,
-    chat_messages,
-    read_answer,
-    response_format,
-    said,
-    tools,
-)
+from civitas.models.remote.chat_answer import calls_in, read_answer, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.options import check_base_url, check_key, check_options

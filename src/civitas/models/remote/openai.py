@@ -14,15 +14,8 @@ from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.base import Answering
 from civitas.models.protocol import ModelReply, StreamPart
-from civitas.models.remote.chat_format import (
-    calls_in,
-    chat_messages,
-    overflows,
-    read_answer,
-    response_format,
-    said,
-    tools,
-)
+from civitas.models.remote.chat_answer import calls_in, overflows, read_answer, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.options import check_base_url, check_key, check_options
 from civitas.network import check_allowed
