@@ -329,7 +329,7 @@ class Client:
         import aiohttp
 
         check_allowed(request.url, self.name)
-        more = {"headers": request.headers}
+        more: dict[str, Any] = {"headers": request.headers}
         if self._check_address is None:
             more |= through_proxy(request.url, request.headers)
         opened: list[CivitasError | None] = []

@@ -172,7 +172,7 @@ class LiteLLMModel(Answering):
             for attempt in range(self._max_retries + 1):
                 answer = AnswerStream(self.name, calls_in(messages))
                 begun = False
-                response = None
+                response: Any = None
                 try:
                     async with asyncio.timeout(self.timeout):
                         response = await litellm.acompletion(**request)
