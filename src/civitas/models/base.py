@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from civitas.errors import ModelError
 from civitas.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
@@ -14,7 +14,7 @@ from civitas.models.protocol import Model, ModelReply, ReasoningPiece, StreamPar
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["Answering", "Characters", "answer_of", "in_pieces", "streamed", "whole"]
+__all__ = ["Answering", "Characters", "Closing", "answer_of", "in_pieces", "streamed", "whole"]
 
 _WORD = re.compile(r"\s*\S+|\s+")
 
@@ -83,6 +83,20 @@ class Answering:
     def _check(self, messages: list[dict[str, Any]]) -> None:
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
+
+
+class Closing:
+    """What is closed at the end of a `with`."""
+
+    def close(self) -> None:
+        """Close it; more than once does no harm."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def answer_of(

@@ -7,11 +7,11 @@ import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import choice, weights
+from civitas.models.base import Closing
 from civitas.models.plain_chat import calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
@@ -37,7 +37,7 @@ _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
 
-class LocalModel:
+class LocalModel(Closing):
     """llama.cpp in this process, with any GGUF file.
 
     It loads when it is first used. Callers at the same time share its slots and are computed in one
@@ -137,17 +137,6 @@ class LocalModel:
         """End what is being generated and give the memory back; then it answers no more."""
         if self._finalizer.detach():
             self._runtime.close()
-
-    def __enter__(self) -> LocalModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     async def complete(
         self,

@@ -14,11 +14,10 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from civitas.errors import ModelError
-from civitas.models.base import Answering, answer_of, in_pieces
+from civitas.models.base import Answering, Closing, answer_of, in_pieces
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
 
@@ -33,7 +32,7 @@ _FORMAT = "civitas recorded model"
 _VERSION = 1
 
 
-class RecordedModel(Answering):
+class RecordedModel(Answering, Closing):
     """Asks a model once for each request, and gives the recorded answer from then on.
 
     A request is its content: messages, actions (name, description and parameters), schema. With
@@ -92,17 +91,6 @@ class RecordedModel(Answering):
         """Close the file; then it answers no more."""
         with self._lock:
             self._finalizer()
-
-    def __enter__(self) -> RecordedModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     async def _answer(
         self,
