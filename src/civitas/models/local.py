@@ -32,7 +32,7 @@ __all__ = ["LocalModel"]
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
-_MOST_SLOTS, _MOST_THREADS = 256, 512  # llama.cpp's own limits, beyond which it aborts
+_MOST_SLOTS, _MOST_THREADS = 256, 512  # of llama.cpp itself
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 

@@ -190,7 +190,7 @@ class OpenAIModel(Answering):
                     reserved.settle_by(reply.usage)
                 yield reply
         except HTTPError as error:
-            raise ModelError(f"{self.name}: {error}") from None
+            raise ModelError(f"{self.name}: {self._hidden(str(error))}") from None
         except ModelError as error:
             hidden = self._hidden(str(error))
             if hidden == str(error):
