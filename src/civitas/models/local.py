@@ -21,7 +21,7 @@ from civitas.models.protocol import (
     TextPiece,
     Usage,
 )
-from civitas.models.runtime import Generated, Runtime
+from civitas.models.runtime import BATCH_TOKENS, Generated, Runtime
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -32,7 +32,7 @@ __all__ = ["LocalModel"]
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
-_MOST_SLOTS, _MOST_THREADS = 256, 512  # of llama.cpp itself
+_MOST_THREADS = 512  # of llama.cpp itself
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
@@ -57,8 +57,8 @@ class LocalModel(Closing):
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
         seed: of the draws at a temperature above 0
-        slots: how many prompts are computed at once
-        threads: how many of the processor's cores to use; llama.cpp chooses if left out
+        slots: how many prompts are computed at once, up to 128
+        threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
             because what else is in a batch changes the rounding
 
@@ -82,7 +82,7 @@ class LocalModel(Closing):
         for what, value, most in (
             ("context_tokens", context_tokens, None),
             ("max_tokens", max_tokens, None),
-            ("slots", slots, _MOST_SLOTS),
+            ("slots", slots, BATCH_TOKENS),  # with fewer tokens than slots it aborts
             ("threads", threads, _MOST_THREADS),
         ):
             if value is not None and (type(value) is not int or not 1 <= value <= (most or value)):
