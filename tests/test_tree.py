@@ -24,10 +24,12 @@ SOURCE = ROOT / "src" / "civitas"
 ORDER = (
     "errors",
     "text",
+    "network",
     "jsonvalue",
     "forkgate",
     "sqlitefile",
     "sqlitepool",
+    "http",
     "message",
     "slash",
     "signature",
@@ -254,7 +256,6 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
-        "civitas.models.connections",
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (

@@ -39,18 +39,18 @@ memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
-models.budgeted: BudgetedModel
-models.fallback: FallbackModel
-models.limits: RateLimit
-models.litellm: LiteLLMModel
+models.wrappers.budgeted: BudgetedModel
+models.wrappers.fallback: FallbackModel
+models.wrappers.rate_limit: RateLimit
+models.remote.litellm: LiteLLMModel
 models.local: LocalModel
 models.local_embedder: LocalEmbedder
 models.names: model
-models.openai: OpenAIModel
-models.prices: Price Prices
+models.remote.openai: OpenAIModel
+models.wrappers.prices: Price Prices
 models.protocol: Call Model ModelReply ReasoningPiece StreamingModel TextPiece Usage
-models.recorded: RecordedModel
-models.scripted: ScriptedModel
+models.wrappers.recorded: RecordedModel
+models.wrappers.scripted: ScriptedModel
 models.transformers: TransformersModel
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation

@@ -11,8 +11,8 @@ from civitas.action import action
 from civitas.agent import Agent
 from civitas.errors import ContextOverflow
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from civitas.models.base import streamed
 from civitas.models.protocol import ModelReply
-from civitas.models.streaming import streamed
 from civitas.reasoning.memories import Memories
 from civitas.reasoning.watched import Watched
 

@@ -11,11 +11,11 @@ import tempfile
 import threading
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
+from civitas.models.base import Closing
 from civitas.models.patient_threads import patient_threads
 from civitas.models.runtime import SPIN_TURNS
 from civitas.text import one_line
@@ -29,7 +29,7 @@ _READ_BYTES = 1 << 22
 _EXIT_S = 20.0
 
 
-class LocalEmbedder:
+class LocalEmbedder(Closing):
     """Embeds with llama.cpp in this process, with any GGUF file that is made for it.
 
     A text that is longer than the context is embedded in halves, or halves of these, and its vector
@@ -120,17 +120,6 @@ class LocalEmbedder:
     def close(self) -> None:
         """Give the memory back; then it embeds no more."""
         self._finalizer()
-
-    def __enter__(self) -> LocalEmbedder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _TooLong(Exception):

@@ -121,6 +121,10 @@ class ReActAgent(ConversationalAgent):
             check_part(environment, ("execute_action",), "environment", id)
             self.environment = environment
         if system_prompt is not None:
+            if not isinstance(system_prompt, str):
+                raise DefinitionError(
+                    f"agent {id!r}: system_prompt= must be text, got {system_prompt!r:.80}"
+                )
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
             self.max_iterations = _positive(max_iterations, "max_iterations", id)

@@ -16,8 +16,8 @@ from civitas.errors import (
     StateError,
 )
 from civitas.memory.memory import Memory
+from civitas.models.base import streamed
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.models.streaming import streamed
 from civitas.reasoning.acting import execute, with_hooks
 from civitas.reasoning.acts import Act, Acts
 from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
@@ -51,7 +51,10 @@ SAME_CALLS = 3
 """So many answers in a row with the same calls and the same results are no progress."""
 _LEAST_CHARS = 200
 """How much of each result is shown in however small a context."""
-_AT_LIMIT = "cut at the model's length limit"
+_CUT = {
+    "length": "cut at the model's length limit",
+    "content_filter": "cut by the provider's content filter",
+}
 _CUT_OFF = "cancelled before it ended; whether it had an effect is not known"
 
 
@@ -129,7 +132,7 @@ class Run:
         self.memory = memory
         self.model = model
         if agent.budget is not None:
-            from civitas.models.budgeted import BudgetedModel
+            from civitas.models.wrappers.budgeted import BudgetedModel
 
             self.model = BudgetedModel(model, agent.budget)
         self.schema: AnswerSchema | None = None
@@ -237,14 +240,14 @@ class Run:
         if answer.text:
             self.text = answer.text
         value: Any = answer.text
-        limited = getattr(given, "finish_reason", None) == "length"
+        cut = _CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.faulty:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
                 answer.fault, answer.faulty = str(error), True
-                if limited:
-                    answer.fault += f" (It was {_AT_LIMIT}.)"
+                if cut:
+                    answer.fault += f" (It was {cut}.)"
         if answer.faulty:
             if resumed and recording is not None and recording.past.under_way:
                 # The model must not be told that nothing was executed.
@@ -263,7 +266,7 @@ class Run:
                 recording.turned(self.iteration, self.text)
             if self._told:
                 return None  # the user has said something since
-            return self.end("done", value=value, detail=_AT_LIMIT if limited else "")
+            return self.end("done", value=value, detail=cut)
         contents = await self.act(answer, resumed)
         if self._told:
             return None

@@ -1,6 +1,6 @@
 """An answer of OpenAI's chat interface that comes in pieces, as server-sent events.
 
-Like a whole answer, it is data from a stranger: bounded, and looked at field by field. Nothing here
+Like a whole answer, it is data from a stranger: bounded, and read through a schema. Nothing here
 reads from a network; bytes go in as they came, and parts come out.
 """
 
@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from civitas.errors import ModelError
-from civitas.models.characters import Characters
-from civitas.models.chat_format import (
+from civitas.models.base import Characters, in_pieces
+from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
+from civitas.models.remote.chat_answer import (
+    CHUNK,
     MAX_CALLS,
+    checked,
     failed,
+    finished,
     joined_content,
     parsed,
     read_answer,
     read_calls,
-    read_usage,
     thought,
-    withheld,
     wrong,
 )
-from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 
 __all__ = ["AnswerStream"]
 
@@ -100,7 +101,7 @@ class AnswerStream:
                     return
                 line = bytes(self._line)
                 self._line.clear()
-            yield from self._take(line.rstrip(b"\r\n"))
+            yield from self._line_of(line.rstrip(b"\r\n"))
             if self.over:
                 return
 
@@ -117,7 +118,7 @@ class AnswerStream:
             self._plain = bytearray()
         return start
 
-    def _take(self, line: bytes) -> Iterator[StreamPart]:
+    def _line_of(self, line: bytes) -> Iterator[StreamPart]:
         self._lines += 1
         if self._lines > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
@@ -139,95 +140,64 @@ class AnswerStream:
         return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")
 
     def _event(self) -> Iterator[StreamPart]:
-        data = b"\n".join(self._data)
+        data = b"\n".join(self._data).strip()
         self._data.clear()
         self._size = 0
-        sign = data.strip()
-        if sign == b"[DONE]":
+        if data == b"[DONE]":
             self.over = self.whole = True
-        if self.over or not sign:
+        if self.over or not data:
             return
+        yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
+
+    def take(self, chunk: Any) -> Iterator[StreamPart]:
+        """The pieces of the answer that an event brings, which `feed` reads of bytes.
+
+        Raises:
+            ModelError: it is not what it should be; the text names the field
+        """
+        self._begun = True
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
-        chunk = parsed(data, where)
-        if not isinstance(chunk, dict):
-            raise wrong(where, "data", chunk, "an object")
-        choices = chunk.get("choices")
-        if self._failed or (chunk.get("error") and not choices):
+        given = chunk if isinstance(chunk, dict) else {}
+        if self._failed or (given.get("error") and not given.get("choices")):
             raise failed(chunk, self._name)
-        usage = chunk.get("usage")
-        if isinstance(usage, dict):
-            self._usage = usage
-            if choices is None:
+        if isinstance(given.get("usage"), dict):
+            self._usage = given["usage"]
+            if given.get("choices") is None:
                 return
-        if not isinstance(choices, list):
-            raise wrong(where, "choices", choices, "a list")
-        for n, choice in enumerate(choices):
-            place = f"choices[{n}]"
-            if not isinstance(choice, dict):
-                raise wrong(where, place, choice, "an object")
-            index = choice.get("index")
-            if index is not None and type(index) is not int:
-                raise wrong(where, f"{place}.index", index, "an integer")
-            if not index:
-                yield from self._choice(choice, where, place)
+        for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
+            if not choice["index"]:
+                yield from self._choice(choice, where, f"choices[{n}]")
 
     def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
-        reason = choice.get("finish_reason")
-        if reason is not None and not isinstance(reason, str):
-            raise wrong(where, f"{place}.finish_reason", reason, "text")
-        at = f"{place}.delta"
-        delta = choice.get("delta")
-        if delta is None and "message" in choice:
-            # A whole answer in one event.
-            at = f"{place}.message"
-            delta = choice["message"]
-        if not isinstance(delta, dict):
-            if delta is not None or not reason:
-                raise wrong(where, at, delta, "an object")
-            delta = {}
+        # Some servers have a reason in every event, and nothing in it until the last; some give a
+        # whole answer in one event.
+        reason, delta = choice["finish_reason"], choice["delta"] or choice["message"]
+        if delta is None:
+            if not reason:
+                raise wrong(where, f"{place}.delta", None, "an object")
+            delta = {"content": None, "refusal": None, "tool_calls": None}
         self._choices = True
-        # Some servers have the field in every event, and nothing in it until the last.
         if reason:
-            self._reason = reason
-            self.whole = True
+            self._reason, self.whole = reason, True
         if thinking := self._reasoning.add(thought(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
-        text = self._text.add(joined_content(delta.get("content"), where, f"{at}.content"))
-        if text:
+        text = joined_content(delta["content"], where, f"{place}.delta.content")
+        if text := self._text.add(text):
             self._said.append(text)
             yield TextPiece(text)
-        refusal = delta.get("refusal")
-        if isinstance(refusal, str):
-            self._refusal.append(refusal)
-        listed = delta.get("tool_calls")
-        if listed is None:
-            return
-        if not isinstance(listed, list):
-            raise wrong(where, f"{at}.tool_calls", listed, "a list")
-        for n, call in enumerate(listed):
-            self._call(call, where, f"{at}.tool_calls[{n}]")
+        if isinstance(delta["refusal"], str):
+            self._refusal.append(delta["refusal"])
+        for n, piece in enumerate(delta["tool_calls"] or ()):
+            self._call(piece, where, f"{place}.delta.tool_calls[{n}]")
 
-    def _call(self, piece: Any, where: str, place: str) -> None:
-        if not isinstance(piece, dict):
-            raise wrong(where, place, piece, "an object")
-        index = piece.get("index")
-        if index is not None and (type(index) is not int or index < 0):
-            raise wrong(where, f"{place}.index", index, "an integer from 0 on")
-        function = piece.get("function")
-        if function is None:
-            function = {}
-        if not isinstance(function, dict):
-            raise wrong(where, f"{place}.function", function, "an object")
-        name, args, id = function.get("name"), function.get("arguments"), piece.get("id")
-        if name is not None and not isinstance(name, str):
-            raise wrong(where, f"{place}.function.name", name, "text")
-        if args is not None and not isinstance(args, str | dict):
-            raise wrong(where, f"{place}.function.arguments", args, "text")
+    def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
+        function = piece["function"] or {"name": None, "arguments": None}
+        name, args, id = function["name"], function["arguments"], piece["id"]
         if not isinstance(id, str):
             id = ""
-        call = self._which(index, id, name)
+        call = self._which(piece["index"], id, name)
         call.id = call.id or id
         if name and name != call.name:
             call.name = (call.name or "") + name
@@ -263,12 +233,7 @@ class AnswerStream:
             if not body.strip():
                 raise ModelError(f"{self._name}: the answer is empty")
             reply = read_answer(body, self._name, self._before)
-            parts: list[StreamPart] = []
-            if reply.reasoning:
-                parts.append(ReasoningPiece(reply.reasoning))
-            if reply.text:
-                parts.append(TextPiece(reply.text))
-            return parts, reply
+            return [*in_pieces(reply, by_word=False)][:-1], reply
         # The last line of the last event is all that may lack its end.
         last = bytes(self._line).strip() or b"\n".join(self._data).strip()
         if last.removeprefix(b"data:").strip() == b"[DONE]":
@@ -294,17 +259,10 @@ class AnswerStream:
         if left:
             self._said.append(left)
             parts.append(TextPiece(left))
-        text = "".join(self._said)
-        where = f"{self._name}: the answer"
         listed = [call.message() for call in sorted(self._calls, key=lambda call: call.index or 0)]
-        calls = read_calls(listed, where, "tool_calls", self._before)
-        reason = self._reason
-        if reason == "content_filter" and not text and not calls:
-            raise withheld(self._name)
-        if reason != "length":
-            reason = "calls" if calls else "stop"
-        usage = read_usage(self._usage) if self._usage is not None else Usage()
-        return parts, ModelReply(text, calls, usage, reason, "".join(self._thought))
+        calls = read_calls(listed, f"{self._name}: the answer", self._before)
+        text, thinking = "".join(self._said), "".join(self._thought)
+        return parts, finished(text, calls, self._usage, self._reason, thinking, self._name)
 
 
 class _Call:

@@ -8,8 +8,8 @@ import json
 import logging
 import os
 import re
-import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import (
@@ -19,15 +19,19 @@ from civitas.errors import (
     ModelError,
     RemoteForbidden,
 )
-from civitas.models.background_loop import BackgroundLoop
-from civitas.models.chat_format import chat_messages, read_answer, response_format, said, tools
-from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
-from civitas.models.remote import check_allowed, check_url
-from civitas.models.weights import is_offline
+from civitas.http import LONGEST_WAIT_S, may_pass, retry_after_s
+from civitas.models.base import Answering
+from civitas.models.protocol import ModelReply, StreamPart
+from civitas.models.remote.chat_answer import calls_in, read_answer, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.remote.chat_stream import AnswerStream
+from civitas.models.remote.litellm_loop import LOOP, imported
+from civitas.models.remote.options import check_base_url, check_key, check_options
+from civitas.network import check_allowed, is_offline
 
 if TYPE_CHECKING:
     from civitas.action import Action
-    from civitas.models.limits import RateLimit
+    from civitas.models.wrappers.rate_limit import RateLimit
 
 __all__ = ["LiteLLMModel"]
 
@@ -49,15 +53,13 @@ _SPEAKS_TO_ITS_URL_ONLY = frozenset(
 )
 # Those that take no conversation with calls in it unless they are told what could be called.
 _WANTS_TOOLS = frozenset(("anthropic", "bedrock", "vertex_ai"))
-_MAY_PASS = frozenset((408, 409, 429))
-_LONGEST_WAIT_S = 120.0
 _OVERFLOWS = ("context_length_exceeded", "exceed_context_size_error", "prompt is too long")
 # What litellm puts around what a server said.
 _AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:-] )+")
 _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
 
 
-class LiteLLMModel:
+class LiteLLMModel(Answering):
     """A model of any provider that `litellm` knows, in the provider's own form.
 
     Keys come from the provider's environment variable, such as `ANTHROPIC_API_KEY`, if none is
@@ -115,30 +117,15 @@ class LiteLLMModel:
         provider, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not provider or not slash or not rest or not name.isprintable():
             raise DefinitionError(f"LiteLLMModel: a name is PROVIDER/NAME, not {name!r:.80}")
-        for what, value, least in (
-            ("context_tokens", context_tokens, 1),
-            ("max_tokens", max_tokens, 1),
-            ("max_retries", max_retries, 0),
-        ):
-            if value is None and what == "context_tokens":
-                continue
-            if type(value) is not int or value < least:
-                raise DefinitionError(
-                    f"LiteLLMModel: {what}= is an integer from {least} on, not {value!r}"
-                )
-        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-            raise DefinitionError(f"LiteLLMModel: timeout= is a number of seconds, not {timeout!r}")
-        wrong = sorted(_OWN_FIELDS & (options or {}).keys())
-        if wrong:
-            raise DefinitionError(f"LiteLLMModel: options= cannot set {', '.join(wrong)}")
+        counts = {"max_tokens": (max_tokens, 1), "max_retries": (max_retries, 0)}
+        if context_tokens is not None:
+            counts["context_tokens"] = context_tokens, 1
+        check_options("LiteLLMModel", counts, timeout, options, _OWN_FIELDS)
         self.model = name
         self.name = f"litellm:{name}"
         self.provider = provider
-        self.base_url = check_url(base_url, "LiteLLMModel") if base_url else None
-        if api_key is not None and (not api_key.isascii() or not api_key.isprintable()):
-            raise ModelError(
-                f"{self.name}: the key holds a character that no key has, such as a line break"
-            )
+        self.base_url = None if base_url is None else check_base_url(base_url, "LiteLLMModel")
+        check_key(api_key, self.name)
         self.context_tokens: int | None = context_tokens
         self.max_tokens = max_tokens
         self.rate_limit = rate_limit
@@ -168,74 +155,32 @@ class LiteLLMModel:
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.model!r}, base_url={self.base_url!r})"
 
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation.
-
-        The arguments of calls are the provider's text, unparsed. Cancelled, the connection is
-        closed.
-
-        Raises:
-            RemoteForbidden: `CIVITAS_OFFLINE=1`, and something might leave this machine
-            ContextOverflow: the provider says that the prompt does not fit
-            ModelError: there is no answer, or what came is none
-        """
-        request, about = self._request(messages, actions, schema)
-        litellm = await _library()
-        reserved = await self.rate_limit.acquire(about) if self.rate_limit else None
-
-        async def ask() -> ModelReply:
-            for attempt in range(self._max_retries + 1):
-                try:
-                    async with asyncio.timeout(self.timeout):
-                        response = await litellm.acompletion(**request)
-                    break
-                except Exception as error:
-                    await self._after(error, attempt)
-            return self._read(response.model_dump(), messages)
-
-        reply = await _LOOP.run(ask)
-        spent = reply.usage.input_tokens + reply.usage.output_tokens
-        if reserved is not None and spent:
-            reserved.settle(spent)
-        return reply
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> AsyncIterator[StreamPart]:
-        """Answer a conversation piece by piece; the whole answer comes last.
-
-        Closed or cancelled before, the connection is closed.
-
-        Raises:
-            RemoteForbidden: `CIVITAS_OFFLINE=1`, and something might leave this machine
-            ContextOverflow: the provider says that the prompt does not fit
-            ModelError: there is no answer, or it broke off
-        """
-        request, about = self._request(messages, actions, schema)
-        litellm = await _library()
-        reserved = await self.rate_limit.acquire(about) if self.rate_limit else None
-        request |= {"stream": True, "stream_options": {"include_usage": True}}
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        request, estimate = self._request(messages, actions, schema)
+        litellm = await asyncio.to_thread(imported)  # it takes some seconds
+        reserved = await self.rate_limit.acquire(estimate) if self.rate_limit else None
+        if stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
 
         async def ask() -> AsyncIterator[StreamPart]:
             for attempt in range(self._max_retries + 1):
-                put_together = _PutTogether()
+                answer = AnswerStream(self.name, calls_in(messages))
                 begun = False
-                response = None
+                response: Any = None
                 try:
                     async with asyncio.timeout(self.timeout):
                         response = await litellm.acompletion(**request)
-                        async for chunk in response:
-                            for piece in put_together.take(chunk.model_dump()):
-                                begun = True
-                                yield piece
+                        if stream:
+                            async for chunk in response:
+                                for piece in answer.take(chunk.model_dump()):
+                                    begun = True
+                                    yield piece
                     break
                 except Exception as error:
                     if begun:
@@ -244,23 +189,24 @@ class LiteLLMModel:
                 finally:
                     close = getattr(getattr(response, "completion_stream", None), "close", None)
                     close = close or getattr(response, "aclose", None)
-                    if close is not None:
+                    if stream and close is not None:
                         await _closed(close)
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise self._broke_off(None)
-            yield self._read(put_together.answer(), messages)
+            if stream:
+                left, reply = answer.end()
+                for part in left:
+                    yield part
+            else:
+                reply = read_answer(response.model_dump(), self.name, calls_in(messages))
+            yield reply
 
-        parts = _LOOP.stream(ask)
-        try:
+        async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:
                 if isinstance(part, ModelReply) and reserved is not None:
-                    spent = part.usage.input_tokens + part.usage.output_tokens
-                    if spent:
-                        reserved.settle(spent)
+                    reserved.settle_by(part.usage)
                 yield part
-        finally:
-            await parts.aclose()  # type: ignore[attr-defined]
 
     # -- what goes out -----------------------------------------------------------------------------
 
@@ -271,8 +217,6 @@ class LiteLLMModel:
         schema: dict[str, Any] | None,
     ) -> tuple[dict[str, Any], int]:
         """The arguments of the call, and about how many tokens it takes."""
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         self._check_allowed(messages)
         try:
             body: dict[str, Any] = {"messages": chat_messages(messages, self.name)}
@@ -307,25 +251,15 @@ class LiteLLMModel:
 
     # -- what comes back ---------------------------------------------------------------------------
 
-    def _read(self, answer: Any, messages: list[dict[str, Any]]) -> ModelReply:
-        calls = sum(len(message.get("tool_calls") or ()) for message in messages)
-        data = json.dumps(answer, default=str).encode()
-        reply = read_answer(data, self.name, calls)
-        reasoning = answer["choices"][0]["message"].get("reasoning_content")
-        if not isinstance(reasoning, str) or not reasoning:
-            return reply
-        reasoning = reasoning.encode("utf-8", "replace").decode()
-        return ModelReply(reply.text, reply.calls, reply.usage, reply.finish_reason, reasoning)
-
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise what this one failed with."""
         status = _status(error)
         headers = getattr(error, "litellm_response_headers", None) or {}
-        may_pass = isinstance(error, TimeoutError) or status in _MAY_PASS or status >= 500
-        if attempt < self._max_retries and may_pass and _forbidden(error) is None:
-            wait_s = _asked_wait_s(headers)
-            wait_s = 0.5 * 2**attempt if wait_s is None else wait_s
-            if wait_s <= _LONGEST_WAIT_S:
+        again = isinstance(error, TimeoutError) or may_pass(status)
+        if attempt < self._max_retries and again and _forbidden(error) is None:
+            asked_s = retry_after_s(headers)
+            wait_s = 0.5 * 2**attempt if asked_s is None else asked_s
+            if wait_s <= LONGEST_WAIT_S:
                 await asyncio.sleep(wait_s)
                 return
         raise self._failed(error, status, headers, attempt) from error
@@ -383,51 +317,6 @@ class LiteLLMModel:
         return text
 
 
-class _PutTogether:
-    """The pieces of a stream as one answer, of the form that is not streamed."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[Any, dict[str, Any]] = {}
-        self._finish_reason: Any = None
-        self._usage: Any = None
-
-    def take(self, chunk: dict[str, Any]) -> list[TextPiece | ReasoningPiece]:
-        pieces: list[TextPiece | ReasoningPiece] = []
-        self._usage = chunk.get("usage") or self._usage
-        for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or {}
-            reasoning, text = delta.get("reasoning_content"), delta.get("content")
-            if isinstance(reasoning, str) and reasoning:
-                self._reasoning.append(reasoning)
-                pieces.append(ReasoningPiece(reasoning))
-            if isinstance(text, str) and text:
-                # JSON can write half a character, which nothing after us could encode.
-                text = text.encode("utf-8", "replace").decode()
-                self._text.append(text)
-                pieces.append(TextPiece(text))
-            for call in delta.get("tool_calls") or ():
-                function = call.get("function") or {}
-                known = self._calls.setdefault(
-                    call.get("index"),
-                    {"id": None, "function": {"name": None, "arguments": ""}},
-                )
-                known["id"] = known["id"] or call.get("id")
-                known["function"]["name"] = known["function"]["name"] or function.get("name")
-                known["function"]["arguments"] += function.get("arguments") or ""
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
-        return pieces
-
-    def answer(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
-        message["reasoning_content"] = "".join(self._reasoning)
-        if self._calls:
-            message["tool_calls"] = list(self._calls.values())
-        choice = {"message": message, "finish_reason": self._finish_reason}
-        return {"choices": [choice], "usage": self._usage}
-
-
 def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
     about = {"description": "", "parameters": {"type": "object", "properties": {}}}
@@ -459,17 +348,6 @@ def _forbidden(error: BaseException) -> RemoteForbidden | None:
     return next((each for each in _chain(error) if isinstance(each, RemoteForbidden)), None)
 
 
-def _asked_wait_s(headers: Mapping[str, str]) -> float | None:
-    for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        try:
-            wait_s = float(headers.get(field) or "") * unit_s
-        except ValueError:
-            continue
-        if wait_s >= 0:
-            return wait_s
-    return None
-
-
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
@@ -482,43 +360,3 @@ async def _closed(close: Any) -> None:
         await close()
     except Exception:
         logging.getLogger(__name__).debug("a stream could not be closed", exc_info=True)
-
-
-# -- the library -----------------------------------------------------------------------------------
-
-
-async def _library() -> Any:
-    """Import litellm, in a thread: it takes some seconds."""
-    return await asyncio.to_thread(_imported)
-
-
-def _imported() -> Any:
-    with _IMPORTING:
-        # It would fetch these lists from the network; those that it brings do.
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-        # Otherwise it reads the `.env` of whatever folder it runs in into the environment.
-        chosen = os.environ.get("LITELLM_MODE")
-        os.environ["LITELLM_MODE"] = chosen or "PRODUCTION"
-        try:
-            import litellm
-        finally:
-            if chosen is None:
-                del os.environ["LITELLM_MODE"]
-        litellm.suppress_debug_info = True  # which it prints with every error
-        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-            logger = logging.getLogger(name)
-            for handler in list(logger.handlers):
-                logger.removeHandler(handler)  # to standard error, with all of the prompt
-            logger.propagate = False
-        return litellm
-
-
-async def _close_connections() -> None:
-    from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
-
-    await close_litellm_async_clients()
-
-
-_IMPORTING = threading.Lock()
-_LOOP = BackgroundLoop("litellm", _close_connections)

@@ -1,56 +1,70 @@
-"""An event loop in a thread of its own, for a library that does not keep to its caller's.
+"""The `litellm` library: how it is loaded, and an event loop in a thread of its own for it.
 
-Such a library holds connections and tasks beyond the call that made them, and leaves them open in
-a loop that ends. Here they have a loop that lasts as long as the process.
+The library holds connections and tasks beyond the call that made them, and leaves them open in a
+loop that ends. Here they have a loop that lasts as long as the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from civitas.models.remote import check_allowed
+from civitas.network import check_allowed
 
-__all__ = ["BackgroundLoop"]
+__all__ = ["LOOP", "imported"]
 
 _T = TypeVar("_T")
 _AHEAD = 16
-"""How many pieces of a stream are held for a reader who is slower."""
+"""How many parts are held for a reader who is slower."""
 _EXIT_S = 5.0
+_IMPORTING = threading.Lock()
+
+
+def imported() -> Any:
+    """The library, which takes some seconds to load."""
+    with _IMPORTING:
+        # It would fetch these lists from the network; those that it brings do.
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+        # Otherwise it reads the `.env` of whatever folder it runs in into the environment.
+        chosen = os.environ.get("LITELLM_MODE")
+        os.environ["LITELLM_MODE"] = chosen or "PRODUCTION"
+        try:
+            import litellm
+        finally:
+            if chosen is None:
+                del os.environ["LITELLM_MODE"]
+        litellm.suppress_debug_info = True  # which it prints with every error
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            for handler in list(logger.handlers):
+                logger.removeHandler(handler)  # to standard error, with all of the prompt
+            logger.propagate = False
+        return litellm
 
 
 class BackgroundLoop:
-    """Runs coroutines of callers from any thread and event loop; it starts with the first.
+    """Runs async generators for callers of any thread and event loop; it starts with the first.
 
-    Whoever awaits is cancelled together with what it started. Under `CIVITAS_OFFLINE=1` nothing in
-    this loop connects to another machine, wherever a redirect or a proxy may lead.
-
-    Args:
-        name: of the thread, and for errors
-        closing: run in the loop before it ends, which it does with the process
+    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, wherever a redirect
+    or a proxy may lead.
     """
 
-    def __init__(self, name: str, closing: Callable[[], Awaitable[None]]) -> None:
-        self._name = name
-        self._closing = closing
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop = asyncio.Event()
         self._process = 0
 
-    async def run(self, make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Await what `make` gives, over there. Cancelled, that is cancelled too."""
-        future = asyncio.run_coroutine_threadsafe(make(), self._started())
-        return await asyncio.wrap_future(future)
-
-    async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncIterator[_T]:
-        """Iterate over what `make` gives, over there. Closed or cancelled, that is closed too."""
+    async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
+        """Iterate over what `make` gives, over there. Closed or cancelled, that is cancelled."""
         ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue(_AHEAD)
 
         async def pump() -> None:
@@ -62,10 +76,11 @@ class BackgroundLoop:
                 end = error
             await ahead.put(end)
 
-        pumping = asyncio.run_coroutine_threadsafe(pump(), self._started())
+        loop = self._started()
+        pumping = asyncio.run_coroutine_threadsafe(pump(), loop)
         try:
             while True:
-                got = await self.run(ahead.get)
+                got = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ahead.get(), loop))
                 if isinstance(got, StopAsyncIteration):
                     return
                 if isinstance(got, BaseException):
@@ -80,9 +95,9 @@ class BackgroundLoop:
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._stop = asyncio.Event()
-                self._loop = _Loop(self._name)
+                self._loop = _Loop()
                 self._thread = threading.Thread(
-                    target=self._serve, args=(self._loop,), name=self._name, daemon=True
+                    target=self._serve, args=(self._loop,), name="litellm", daemon=True
                 )
                 self._thread.start()
                 # Last in, first out: before what the library itself does at the end.
@@ -99,7 +114,9 @@ class BackgroundLoop:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await self._closing()
+        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+        await close_litellm_async_clients()
 
     def _end(self) -> None:
         if self._loop is not None and self._thread is not None and self._process == os.getpid():
@@ -110,12 +127,11 @@ class BackgroundLoop:
 class _Loop(asyncio.SelectorEventLoop):
     """A loop that asks, before each connection, whether it is allowed."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            check_allowed(f"tcp://{host}", self._name)
+            check_allowed(f"tcp://{host}", "litellm")
         await super().sock_connect(sock, address)
+
+
+LOOP = BackgroundLoop()

@@ -9,8 +9,8 @@ from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError
+from civitas.models.base import in_pieces
 from civitas.models.protocol import Call, ModelReply, StreamPart, TextPiece
-from civitas.models.streaming import in_pieces
 
 if TYPE_CHECKING:
     from civitas.action import Action

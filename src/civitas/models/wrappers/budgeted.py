@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,11 +23,11 @@ from civitas.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from civitas.models.fallback import FallbackModel
+from civitas.models.base import Answering, answer_of
 from civitas.models.names import model as named
-from civitas.models.prices import Prices
 from civitas.models.protocol import Model, ModelReply, StreamPart
-from civitas.models.streaming import streamed
+from civitas.models.wrappers.fallback import FallbackModel
+from civitas.models.wrappers.prices import Prices
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -53,7 +53,7 @@ class _Bound:
     output: int | None
 
 
-class BudgetedModel:
+class BudgetedModel(Answering):
     """Asks a model within a budget, and only if it reaches.
 
     Before each call it reserves one model call, the most tokens that it can take, and what these
@@ -127,56 +127,21 @@ class BudgetedModel:
     def __repr__(self) -> str:
         return f"BudgetedModel({self.model!r}, {self.budget!r})"
 
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation.
-
-        Raises:
-            BudgetExceeded: the budget does not reach; the model was not asked
-            DeadlineExceeded: the seconds are over, or were before the answer came
-            UnknownPrice: nobody has stated what the model costs
-            ModelError: the model cannot answer
-        """
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            return await self._obeying.complete(messages, actions, schema)
-        bound, held = self._reserve(messages, actions, schema)
-        with held:
-            try:
-                reply: Any = await self._in_time(
-                    lambda: self.model.complete(messages, actions, schema)
-                )
-            except Exception as error:
-                _give_back(held, error)
-                raise
-            self._settle(held, bound, reply)
-        return reply  # type: ignore[no-any-return]
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> AsyncIterator[StreamPart]:
-        """Answer a conversation piece by piece; a model that cannot stream, in one piece.
-
-        Raises:
-            BudgetExceeded: the budget does not reach; the model was not asked
-            DeadlineExceeded: the seconds are over, or were before the answer was whole
-            UnknownPrice: nobody has stated what the model costs
-            ModelError: the model cannot answer, or broke off
-        """
-        if self._obeying is not None:
-            whole: Any = streamed(self._obeying, messages, actions, schema)
+            whole = answer_of(self._obeying, messages, actions, schema, stream)
             async with aclosing(whole):
                 async for part in whole:
                     yield part
             return
         bound, held = self._reserve(messages, actions, schema)
-        parts: Any = streamed(self.model, messages, actions, schema)
+        parts: Any = answer_of(self.model, messages, actions, schema, stream)
         began = False
         with held:
             async with aclosing(parts):
@@ -191,7 +156,8 @@ class BudgetedModel:
                     if part is _END:
                         return
                     began = True
-                    if isinstance(part, ModelReply) and held.open:
+                    # A plain answer may be anything that a user's own model gives.
+                    if (isinstance(part, ModelReply) or not stream) and held.open:
                         self._settle(held, bound, part)
                     yield part
 
@@ -245,8 +211,6 @@ class BudgetedModel:
         actions: list[Action] | None,
         schema: dict[str, Any] | None,
     ) -> tuple[_Bound, Reservation]:
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         bound, tokens, usd = self._bound(messages, actions, schema)
         try:
             if bound.input is not None and bound.output is not None:

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from civitas.models.base import Answering, answer_of
 from civitas.models.names import model as named
-from civitas.models.protocol import Model, ModelReply, StreamPart
-from civitas.models.streaming import streamed
+from civitas.models.protocol import Model, StreamPart
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -20,13 +20,13 @@ __all__ = ["FallbackModel"]
 logger = logging.getLogger("civitas.models")
 
 
-class FallbackModel:
+class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
     The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
     prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids. Each time a warning is logged.
     Cancelling ends it, and any other exception passes through: it is a fault of the program, which
-    another model would only hide.
+    another model would only hide. Streamed, the next is asked only as long as nothing was given.
 
     Its `context_tokens` is the smallest of those that are known, so that what an agent remembers
     fits whichever answers. Its `max_tokens` is the largest, and None if one's is not known, so that
@@ -52,61 +52,27 @@ class FallbackModel:
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
 
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation.
-
-        Raises:
-            ContextOverflow: it fits the context of none of the models
-            ModelError: none answered; the text has the reason of each
-        """
-        self._check(messages)
-        errors: list[Exception] = []
-        for each in self.models:
-            try:
-                return await each.complete(messages, actions, schema)
-            except (ModelError, MissingExtra) as error:
-                self._next(errors, error)
-        raise self._none(errors) from errors[-1]
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
-        """Answer a conversation piece by piece, and then whole.
-
-        Once a piece was given, the next model is not asked: its answer would be another. An error
-        passes through then.
-
-        Raises:
-            ContextOverflow: it fits the context of none of the models
-            ModelError: none answered, or one that had begun broke off
-        """
-        self._check(messages)
         errors: list[Exception] = []
         for each in self.models:
             begun = False
             try:
-                async with aclosing(streamed(each, messages, actions, schema)) as parts:
+                async with aclosing(answer_of(each, messages, actions, schema, stream)) as parts:
                     async for part in parts:
                         begun = True
                         yield part
                 return
             except (ModelError, MissingExtra) as error:
                 if begun:
-                    raise
+                    raise  # the next one's answer would be another
                 self._next(errors, error)
         raise self._none(errors) from errors[-1]
-
-    def _check(self, messages: list[dict[str, Any]]) -> None:
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
 
     def _next(self, errors: list[Exception], error: Exception) -> None:
         errors.append(error)

@@ -6,9 +6,12 @@ import asyncio
 import threading
 import time
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from civitas.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from civitas.models.protocol import Usage
 
 __all__ = ["Clock", "RateLimit", "Reservation"]
 
@@ -49,6 +52,11 @@ class Reservation:
     def settle(self, tokens: int) -> None:
         """Say how many tokens it was in the end, in place of the estimate."""
         self._limit._settle(self, tokens)
+
+    def settle_by(self, usage: Usage) -> None:
+        """Settle with what a provider counted; the estimate stands where it counted nothing."""
+        if spent := usage.input_tokens + usage.output_tokens:
+            self.settle(spent)
 
 
 class RateLimit:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from civitas.errors import DefinitionError, UnknownPrice
 from civitas.jsonvalue import excerpt, shorten
-from civitas.models.weights import is_loopback
+from civitas.network import is_loopback
 
 __all__ = ["FREE", "LISTED", "LISTED_ON", "Price", "Prices"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import errno
 import hashlib
 import json
 import logging
@@ -11,16 +11,15 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import dataclass
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from civitas.errors import ModelError
+from civitas.models.base import Answering, Closing, answer_of, in_pieces
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
-from civitas.models.streaming import in_pieces, streamed
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -33,15 +32,16 @@ _FORMAT = "civitas recorded model"
 _VERSION = 1
 
 
-class RecordedModel:
+class RecordedModel(Answering, Closing):
     """Asks a model once for each request, and gives the recorded answer from then on.
 
     A request is its content: messages, actions (name, description and parameters), schema. With
     `None` for the model it only replays, and never calls out: a request that is not in the file is
     a `ModelError` that says what it was. Errors are not recorded.
 
-    Callers at the same time with the same request cause one call. The file is only added to, a
-    line at a time, so a process that is killed leaves all but the line that it was writing.
+    Callers at the same time with the same request cause one call. The answers are in memory; the
+    file is only added to, a line at a time, so a process that is killed leaves all but the line
+    that it was writing. It is for one process at a time: what another adds is not seen.
 
     What is recorded is streamed word by word. A stream is recorded when it has come to its end; one
     that broke off, or was closed before, is not.
@@ -82,7 +82,7 @@ class RecordedModel:
 
     def __len__(self) -> int:
         """How many answers are recorded."""
-        return len(self._file.places)
+        return len(self._file.replies)
 
     def __repr__(self) -> str:
         return f"RecordedModel({self.name!r}, {str(self.path)!r})"
@@ -92,66 +92,24 @@ class RecordedModel:
         with self._lock:
             self._finalizer()
 
-    def __enter__(self) -> RecordedModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation from the file, or by the model.
-
-        Raises:
-            ModelError: it is not recorded and there is no model, the model failed, or the file
-                was closed or cannot be read or written
-        """
-        key = self._key(messages, actions, schema)
-        asking = await self._turn(key, messages, actions, schema)
-        if isinstance(asking, ModelReply):
-            return asking
-        error: ModelError | None = None
-        try:
-            reply = await self._asked().complete(messages, actions, schema)
-            self._add(key, reply, messages, actions, schema)
-            return reply
-        except ModelError as raised:
-            error = raised
-            raise
-        finally:
-            self._end(key, asking, error)
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
-        """Answer a conversation piece by piece, and then whole, from the file or by the model.
-
-        Raises:
-            ModelError: it is not recorded and there is no model, the model failed or broke off, or
-                the file was closed or cannot be read or written
-        """
         key = self._key(messages, actions, schema)
         asking = await self._turn(key, messages, actions, schema)
         if isinstance(asking, ModelReply):
-            for part in in_pieces(asking):
+            for part in in_pieces(asking) if stream else (asking,):
                 yield part
             return
         error: ModelError | None = None
         reply: ModelReply | None = None
         try:
-            async with aclosing(streamed(self._asked(), messages, actions, schema)) as parts:
+            parts = answer_of(self._asked(), messages, actions, schema, stream)
+            async with aclosing(parts):
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -179,8 +137,8 @@ class RecordedModel:
             with self._lock:
                 if not self._finalizer.alive:
                     raise ModelError(f"{self.name}: the recording {self.path} is closed")
-                if key in self._file.places:
-                    return self._file.read(key)
+                if (known := self._file.replies.get(key)) is not None:
+                    return known
                 if self.model is None:
                     raise ModelError(
                         f"{self.name}: {self.path} has no answer to this request: "
@@ -221,8 +179,6 @@ class RecordedModel:
         actions: list[Action] | None,
         schema: dict[str, Any] | None,
     ) -> str:
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         offered = [[each.name, each.description, each.parameters] for each in actions or ()]
         try:
             content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
@@ -255,63 +211,50 @@ class _Asking:
     """A request that is being asked, and those who wait for its outcome, on any event loops."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiting: list[Future[None]] = []
 
     def wait(self) -> asyncio.Future[None]:
         """Called under the lock."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((loop, future))
-        return future
+        self._waiting.append(Future())
+        return asyncio.wrap_future(self._waiting[-1])
 
     def end(self, error: ModelError | None) -> None:
         """Called when nobody can begin to wait any more."""
-        for loop, future in self._waiting:
-            try:
-                loop.call_soon_threadsafe(_settle, future, error)
-            except RuntimeError:
-                pass  # its loop is closed, and with it whoever waited
-
-
-def _settle(future: asyncio.Future[None], error: ModelError | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the line of an answer is in the file."""
-
-    start: int
-    size: int
+        for future in self._waiting:
+            if not future.set_running_or_notify_cancel():
+                continue
+            with suppress(RuntimeError):  # its loop was closed just now
+                future.set_exception(error) if error else future.set_result(None)
 
 
 class _File:
     """The lines of a recording: a head that names the model, then an answer in each.
 
-    Only where each answer is stays in memory.
+    Attributes:
+        replies: the answers, by their requests
     """
 
     def __init__(self, path: Path, model: Model | None) -> None:
         self.path = path
-        self.places: dict[str, _Place] = {}
-        self._fd = -1
-        writing = model is not None
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND if writing else os.O_RDONLY
+        self.replies: dict[str, ModelReply] = {}
+        self._out: BinaryIO | None = None
         try:
-            if writing:
+            if model is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
-            # Another process may be about to begin the same file.
-            fcntl.flock(self._fd, fcntl.LOCK_EX if writing else fcntl.LOCK_SH)
-            try:
-                self._load(model)
-            finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                # Unbuffered, a line is one write: another's line does not come into its midst.
+                self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
+            head = self._load()
+            if model is None:
+                if head is None:
+                    raise ModelError(f"{path} is empty: nothing was recorded")
+            elif head is None:
+                head = {"format": _FORMAT, "version": _VERSION}
+                head |= {"model": model.name, "context_tokens": model.context_tokens}
+                head["max_tokens"] = getattr(model, "max_tokens", None)
+                self._write(head)
+            elif head["model"] != model.name:
+                raise ModelError(f"{path} is a recording of {head['model']}, not of {model.name}")
         except FileNotFoundError:
             raise ModelError(f"there is no recording {path}") from None
         except OSError as error:
@@ -321,122 +264,74 @@ class _File:
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def _load(self, model: Model | None) -> None:
-        head: dict[str, Any] | None = None
-        end = 0
-        with open(self._fd, "rb", closefd=False) as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    logger.warning("the recording %s ends with an unfinished line", self.path)
-                    break
-                record = self._record(line, number)
-                if head is None:
-                    head = self._head(record)
-                else:
-                    key = record.get("key")
-                    if not isinstance(key, str) or record.get("sum") != _sum(record):
-                        raise self._damaged(number)
-                    _reply(record["reply"], lambda number=number: self._damaged(number))
-                    self.places.setdefault(key, _Place(end, len(line)))
-                end += len(line)
-        if model is None:
-            if head is None:
-                raise ModelError(f"{self.path} is empty: nothing was recorded")
-        else:
-            # What was being written when a process was killed would damage what is added to it.
-            os.ftruncate(self._fd, end)
-            if head is None:
-                head = {"format": _FORMAT, "version": _VERSION}
-                head |= {"model": model.name, "context_tokens": model.context_tokens}
-                head["max_tokens"] = getattr(model, "max_tokens", None)
-                self._write(_line(head))
-            elif head["model"] != model.name:
-                raise ModelError(
-                    f"{self.path} is a recording of {head['model']}, not of {model.name}"
-                )
         self.model: str = head["model"]
         self.context_tokens: int | None = head["context_tokens"]
         self.max_tokens: int | None = head.get("max_tokens")
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            raise self._damaged(number) from None
-        if not isinstance(record, dict):
-            raise self._damaged(number)
-        return record
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
 
-    def _head(self, record: dict[str, Any]) -> dict[str, Any]:
-        if record.get("format") != _FORMAT:
+    def _load(self) -> dict[str, Any] | None:
+        """Read the answers; gives the head, or None if there is nothing."""
+        head: dict[str, Any] | None = None
+        end = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("the recording %s ends with an unfinished line", self.path)
+                    if self._out is not None:
+                        # A process was killed as it wrote it: it would damage what is added.
+                        self._out.truncate(end)
+                    break
+                try:
+                    record = json.loads(line)
+                    if head is None:
+                        head = self._head(record)
+                    elif record["sum"] != _sum(record):
+                        raise ValueError
+                    else:
+                        self.replies.setdefault(record["key"], _reply(record["reply"]))
+                except (KeyError, TypeError, ValueError, RecursionError):
+                    raise ModelError(
+                        f"{self.path}: line {number} is damaged; delete it to record it anew"
+                    ) from None
+                end += len(line)
+        return head
+
+    def _head(self, record: Any) -> dict[str, Any]:
+        if not isinstance(record, dict) or record.get("format") != _FORMAT:
             raise ModelError(f"{self.path} is not a recording of a model")
         if record.get("version") != _VERSION:
             raise ModelError(
                 f"{self.path} is of version {record.get('version')!r:.40} of the format, and only "
                 f"version {_VERSION} is known"
             )
+        counts = [record.get(field) for field in ("context_tokens", "max_tokens")]
         if not isinstance(record.get("model"), str) or not record["model"]:
-            raise self._damaged(1)
-        for field in ("context_tokens", "max_tokens"):
-            count = record.get(field)
-            if count is not None and (type(count) is not int or count < 1):
-                raise self._damaged(1)
+            raise ValueError
+        if not all(count is None or (type(count) is int and count > 0) for count in counts):
+            raise ValueError
         return record
-
-    def _damaged(self, number: int) -> ModelError:
-        return ModelError(f"{self.path}: line {number} is damaged; delete it to record it anew")
-
-    def read(self, key: str) -> ModelReply:
-        place = self.places[key]
-        damaged = ModelError(f"{self.path} was changed by something else; open it anew")
-        try:
-            line = os.pread(self._fd, place.size, place.start)
-            record = json.loads(line)
-        except (OSError, ValueError):
-            raise damaged from None
-        if not isinstance(record, dict) or record.get("key") != key:
-            raise damaged
-        return _reply(record.get("reply"), lambda: damaged)
 
     def add(self, key: str, reply: ModelReply, about: str) -> None:
         record: dict[str, Any] = {"key": key, "about": about, "reply": _data(reply)}
         try:
             record["sum"] = _sum(record)
-            line = _line(record)
+            self._write(record)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ModelError(f"{self.path}: cannot be written: {reason}") from error
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.path}: an answer is not JSON: {error}") from error
-        self.places[key] = self._write(line)
+        self.replies[key] = reply
 
-    def _write(self, line: bytes) -> _Place:
-        try:
-            # Other processes may add to the file too: the place is the end as it is now.
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-            try:
-                start = os.lseek(self._fd, 0, os.SEEK_END)
-                written = 0
-                try:
-                    while written < len(line):
-                        written += os.write(self._fd, line[written:])
-                except OSError:
-                    os.ftruncate(self._fd, start)  # the disk is full: half a line helps nobody
-                    raise
-            finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-        except OSError as error:
-            raise ModelError(
-                f"{self.path}: cannot be written: {error.strerror or error}"
-            ) from error
-        return _Place(start, len(line))
-
-
-def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, allow_nan=False).encode() + b"\n"
+    def _write(self, record: dict[str, Any]) -> None:
+        assert self._out is not None  # only what has a model records
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        if (written := self._out.write(line)) != len(line):
+            self._out.truncate(self._out.tell() - (written or 0))  # half a line helps nobody
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _sum(record: dict[str, Any]) -> str:
@@ -455,25 +350,11 @@ def _data(reply: ModelReply) -> dict[str, Any]:
     }
 
 
-def _reply(data: Any, fault: Any) -> ModelReply:
-    """The answer of a record; `fault` gives what to raise if it is none."""
-    try:
-        calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
-        taken, given = data["usage"]
-        reply = ModelReply(
-            data["text"],
-            calls,
-            Usage(taken, given),
-            data["finish_reason"],
-            data.get("reasoning", ""),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise fault() from None
-    texts = (reply.text, reply.reasoning)
-    if (
-        not all(isinstance(text, str) for text in texts)
-        or type(taken) is not int
-        or type(given) is not int
-    ):
-        raise fault()
-    return reply
+def _reply(data: Any) -> ModelReply:
+    """The answer of a record; a `KeyError`, `TypeError` or `ValueError` if it is not one."""
+    calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
+    taken, given = data["usage"]
+    texts = data["text"], data.get("reasoning", "")
+    if not all(isinstance(text, str) for text in texts) or {type(taken), type(given)} != {int}:
+        raise ValueError
+    return ModelReply(texts[0], calls, Usage(taken, given), data["finish_reason"], texts[1])
