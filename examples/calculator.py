@@ -15,8 +15,9 @@ class Calculator(Agent):
         return a + b
 
 
-with NativeSpace() as space:
-    space.add(Calculator("Calculator"))
-    me = space.add(Agent("me"))
-    print(me.ask("Calculator", "help").result(timeout=5))
-    print("1 + 2 =", me.ask("Calculator", "add", a=1, b=2).result(timeout=5))
+if __name__ == "__main__":
+    with NativeSpace() as space:
+        space.add(Calculator("Calculator"))
+        me = space.add(Agent("me"))
+        print(me.ask("Calculator", "help").result(timeout=5))
+        print("1 + 2 =", me.ask("Calculator", "add", a=1, b=2).result(timeout=5))

@@ -432,12 +432,13 @@ def next_commands() -> None:
     python = Path(sys.executable)
     if python.is_relative_to(ROOT):
         python = python.relative_to(ROOT)
+    civitas = python.parent / "civitas"
     for command, about in (
-        (f"{python.parent / 'civitas'} models", "which models there are"),
-        (f"{python.parent / 'civitas'} models fetch {LARGER}", "a larger one: 0.6 GB"),
+        (f"{civitas} act 'List the files'", "an agent works on your files"),
+        (f"{civitas} chat", "talk with the agents"),
+        (f"{civitas} models fetch {LARGER}", "a larger model: 0.6 GB"),
         (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
         (f"{python} examples/calculator.py", "twenty lines of your own"),
-        (f"{python} examples/two_chat_agents.py", "one asks the other"),
     ):
         print(f"  {styled(command, '36')}{' ' * max(51 - len(command), 1)} {about}")
     print("\n  To read: README.md, docs/spaces.md, docs/replies.md, docs/dual-act.md")

@@ -169,6 +169,16 @@ def test_more_than_reserved_is_recorded_and_nothing_further_starts(
     ]
 
 
+def test_the_first_of_two_faults_is_told() -> None:
+    budget = Budget(tokens=1000, usd=1)
+    tokens, usd = budget.reserve(tokens=100), budget.reserve(usd=0.1)
+    usd.settle(usd=0.2)
+    tokens.settle(tokens=130)
+    with pytest.raises(BudgetExceeded, match=r"0\.1 US dollars more were spent") as caught:
+        budget.check()
+    assert caught.value.limit == "usd"
+
+
 def test_where_nothing_limits_it_more_than_reserved_is_only_recorded() -> None:
     parent = Budget(usd=1)
     child = parent.child(tokens=1000)
@@ -182,6 +192,34 @@ def test_where_nothing_limits_it_more_than_reserved_is_only_recorded() -> None:
     with pytest.raises(BudgetExceeded) as caught:
         parent.child().reserve(actions=1)
     assert caught.value.limit == "usd"
+
+
+# -- what was spent in another process -------------------------------------------------------------
+
+
+def test_what_was_spent_elsewhere_counts_in_all_of_its_line() -> None:
+    parent = Budget(tokens=100, usd=1)
+    child = parent.child(model_calls=3)
+    child.charge(tokens=40, usd=0.5, model_calls=2, actions=1)
+    for each in (parent, child):
+        spent = each.spent
+        assert (spent.tokens, spent.usd, spent.model_calls, spent.actions) == (40, 0.5, 2, 1)
+    assert child.left == Left(60, 0.5, 1, None, None)
+    assert parent.over == Spent()
+
+
+def test_more_than_a_limit_counts_all_the_same(clock: SetClock) -> None:
+    budget = Budget(tokens=100, seconds=10, name="run", clock=clock)
+    with pytest.raises(BudgetExceeded, match="budget 'run': 130 tokens of 100 are spent") as caught:
+        budget.charge(tokens=130, actions=1)
+    assert caught.value.limit == "tokens"
+    assert (budget.spent.tokens, budget.spent.actions, budget.left.tokens) == (130, 1, 0)
+    with pytest.raises(BudgetExceeded):
+        budget.reserve(tokens=1)
+    clock.time += 10
+    with pytest.raises(DeadlineExceeded):
+        budget.charge(actions=1)
+    assert budget.spent.actions == 2
 
 
 # -- children --------------------------------------------------------------------------------------
@@ -292,6 +330,14 @@ def test_start_has_the_seconds_begin_once(clock: SetClock) -> None:
     assert budget.spent.seconds == 10
 
 
+def test_a_clock_that_goes_back_gives_no_seconds_back(clock: SetClock) -> None:
+    budget = Budget(seconds=30, clock=clock)
+    budget.start()
+    clock.time -= 50
+    assert budget.spent.seconds == 0
+    assert budget.remaining_seconds() == 30
+
+
 def test_what_began_before_the_deadline_is_settled_after_it(clock: SetClock) -> None:
     budget = Budget(seconds=30, tokens=10, clock=clock)
     held = budget.reserve(tokens=10)
@@ -397,23 +443,22 @@ def test_all_that_is_left_has_to_be_something_and_enough() -> None:
 # -- dropped, paused, shown ------------------------------------------------------------------------
 
 
-def test_a_reservation_that_is_dropped_counts_as_spent_in_full(
+def test_a_reservation_that_is_dropped_stays_reserved_and_is_logged_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     budget = Budget(tokens=100, name="run")
-    budget.reserve(tokens=60, model_calls=1)
+    budget.child().reserve(tokens=60, model_calls=1)
+    budget.reserve(tokens=10).settle()
     gc.collect()
-    assert budget.spent.tokens == 60
-    assert budget.reserved == Spent()
-    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (
-            logging.WARNING,
-            "budget 'run': a reservation was dropped; it counts as spent in full: 60 tokens, "
-            "0 US dollars, 1 model calls, 0 actions",
-        )
-    ]
+    assert budget.reserved.tokens == 60
     with pytest.raises(BudgetExceeded):
         budget.reserve(tokens=50)
+    assert not caplog.records
+    del budget
+    gc.collect()
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, "budget 'run': 1 reservations were neither settled nor released")
+    ]
 
 
 def test_the_collector_may_end_reservations_at_any_moment() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,36 @@ def test_the_example_runs(example: Path, tmp_path: Path, weights: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip(), "an example shows something"
+
+
+def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:
+    readme = (ROOT / "README.md").read_text()
+    (name,) = re.findall(r"civitas serve (\S+)", readme)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "civitas",
+            "chat",
+            "--agent",
+            name,
+            "--model",
+            "http://127.0.0.1:9#m",
+        ],
+        cwd=ROOT,
+        input="/Calculator.add a:1 b:2\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("Calculator → You  response  data:3\n")
+
+
+def test_the_demo_installs_what_the_readmes_commands_need() -> None:
+    (extras,) = re.findall(r"scripts/install (\S+) \$@\n", (ROOT / "Makefile").read_text())[:1]
+    # The commands' screens, the model in the box, serve and chat --amqp.
+    assert set(extras.split(",")) == {"cli", "local", "amqp"}
 
 
 def test_the_application_answers_lines_and_ends(tmp_path: Path, weights: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+import json
 import logging
 import os
 import signal
@@ -10,8 +10,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,37 +165,153 @@ def test_all_that_is_left_is_reserved_once(journal: Journal) -> None:
     assert yours.left.tokens == 60
 
 
-def test_seconds_count_from_the_first_of_all(journal: Journal) -> None:
+# -- seconds ---------------------------------------------------------------------------------------
+
+
+def begun(path: Path, **change: Any) -> dict[str, Any]:
+    """When the one budget of a journal began, as it is kept there, after a change."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
+        kept = state["begun"]
+        for name, value in change.items():
+            kept[name] = value(kept[name]) if callable(value) else value
+        db.execute("UPDATE budgets SET account = ?", (json.dumps(state),))
+    assert isinstance(kept, dict)
+    return kept
+
+
+def ago(seconds: float) -> dict[str, Any]:
+    """What makes it so many seconds older."""
+    return dict.fromkeys(("at", "since"), lambda value: value - seconds)
+
+
+class SetClock:
+    """Time that stands still until a test moves it."""
+
+    time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_seconds_count_from_the_first_of_all(path: Path, journal: Journal) -> None:
     first = Budget(seconds=60, journal=journal, name="a")
-    second = Budget(seconds=0, journal=journal, name="a")
+    second = Budget(seconds=60, journal=journal, name="a")
+    second.check()
     assert first.spent.seconds == 0
     first.start()
-    with pytest.raises(DeadlineExceeded, match="its 0 seconds are over"):
+    began = begun(path, **ago(100))
+    with pytest.raises(DeadlineExceeded, match="its 60 seconds are over"):
         second.check()
-    left = Budget(seconds=60, journal=journal, name="a").remaining_seconds()
-    assert left is not None
-    assert 0 < left < 60
+    # They run on, whatever is reserved meanwhile.
+    longer = Budget(seconds=1000, journal=journal, name="a")
+    for _ in range(3):
+        longer.reserve(actions=1).settle()
+    kept = begun(path)
+    assert (kept["at"], kept["since"]) == (began["at"], began["since"])
+    assert 100 <= longer.spent.seconds < 1000
+    with pytest.raises(DeadlineExceeded):
+        Budget(seconds=60, journal=journal, name="a").reserve(actions=1)
 
 
-def test_one_that_is_dropped_counts_as_spent(
-    journal: Journal, caplog: pytest.LogCaptureFixture
+def test_the_systems_clock_may_be_set(path: Path, journal: Journal) -> None:
+    """Processes of one boot tell the time by a clock that nobody sets."""
+    Budget(seconds=1000, journal=journal, name="a").start()
+    for hours in (1, -1):
+        kept = begun(path, **ago(100)) | begun(path, at=lambda at, h=hours: at + h * 3600)
+        assert kept["boot"]
+        passed = Budget(seconds=1000, journal=journal, name="a").spent.seconds
+        assert 100 <= passed < 400
+
+
+def test_no_seconds_are_given_back_after_another_boot(path: Path, journal: Journal) -> None:
+    """Nor to another host: what is common there is the system's clock, which may be set."""
+    Budget(seconds=1000, journal=journal, name="a").start()
+    begun(path, boot="another", **ago(100))
+    budget = Budget(seconds=1000, journal=journal, name="a")
+    budget.reserve(actions=1).settle()
+    begun(path, at=lambda at: at + 3600)
+    for each in (budget, Budget(seconds=1000, journal=journal, name="a")):
+        each.reserve(actions=1).settle()
+        assert 100 <= each.spent.seconds < 400
+
+
+def test_seconds_that_another_host_has_not_come_to_yet_begin_now(
+    path: Path, journal: Journal
 ) -> None:
+    Budget(seconds=60, journal=journal, name="a").start()
+    begun(path, boot="another", at=lambda at: at + 3600)
+    clock = SetClock()
+    budget = Budget(seconds=60, journal=journal, name="a", clock=clock)
+    assert (budget.spent.seconds, budget.remaining_seconds()) == (0, 60)
+    clock.time += 60  # it does not stand still until the system's clock is there
+    with pytest.raises(DeadlineExceeded):
+        budget.check()
+
+
+def test_a_budget_of_an_older_civitas_goes_on(path: Path, journal: Journal) -> None:
+    Budget(seconds=1000, journal=journal, name="a").start()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
+        state["begun"] = state["begun"]["at"] - 100
+        db.execute("UPDATE budgets SET account = ?", (json.dumps(state),))
+    budget = Budget(seconds=1000, journal=journal, name="a")
+    budget.reserve(actions=1).settle()
+    assert 100 <= budget.spent.seconds < 400
+
+
+# -- what cannot be written ------------------------------------------------------------------------
+
+
+def test_one_that_is_dropped_stays_reserved(journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
-    with caplog.at_level(logging.WARNING, "civitas.budget"):
-        budget.reserve(actions=2)  # and nothing keeps it
-        assert budget.spent.actions == 2
-    assert "a reservation was dropped" in caplog.text
-    assert Budget(actions=3, journal=journal, name="a").spent.actions == 2
+    budget.reserve(actions=2)  # and nothing keeps it
+    assert budget.reserved.actions == 2
+    assert Budget(actions=3, journal=journal, name="a").left.actions == 1
+
+
+class FullDisk:
+    """A journal that does what it is told, and then cannot write it down."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.full = False
+
+    def account(self, name: str) -> dict[str, Any] | None:
+        return self._journal.account(name)
+
+    def change_account(self, name: str, change: Callable[[Any], dict[str, Any]]) -> None:
+        def changed(state: Any) -> dict[str, Any]:
+            after = change(state)
+            if self.full:
+                raise JournalError(self._journal.path, "the disk is full")
+            return after
+
+        self._journal.change_account(name, changed)
 
 
 def test_what_cannot_be_written_was_not_reserved(path: Path, journal: Journal) -> None:
-    budget = Budget(actions=3, journal=journal, name="a")
-    child = budget.child(actions=3)
+    disk = FullDisk(journal)
+    budget = Budget(tokens=10, actions=3, journal=disk, name="a")
+    child = budget.child(tokens=5, actions=3)
+    child.reserve(tokens=1, actions=1).settle()
+    disk.full = True
+    reserves: tuple[Callable[[], object], ...] = (
+        lambda: child.reserve(actions=1),
+        lambda: child.reserve_rest(tokens=1, actions=1),
+        lambda: budget.reserve(actions=1),
+    )
+    for reserve in reserves:
+        with pytest.raises(JournalError, match="the disk is full"):
+            reserve()
+        assert (child.left.tokens, child.left.actions) == (4, 2)
+        assert (budget.left.tokens, budget.left.actions) == (9, 2)
+        assert child.reserved.actions == budget.reserved.actions == 0
+    disk.full = False
+    child.reserve(tokens=4, actions=2).settle()
     journal.close()
     with pytest.raises(JournalError, match="it was closed"):
-        child.reserve(actions=1)
-    with Journal(path) as again:
-        assert Budget(actions=3, journal=again, name="a").left.actions == 3
+        child.reserve(tokens=0)
 
 
 def test_what_cannot_be_settled_stays_reserved_and_is_logged(
@@ -233,14 +351,14 @@ def test_a_damaged_account_is_named(path: Path, journal: Journal, account: str) 
         Budget(actions=3, journal=journal, name="a")
 
 
-def test_a_forked_child_shares_it(path: Path, journal: Journal) -> None:
+def test_a_forked_child_that_opens_it_again_shares_it(path: Path, journal: Journal) -> None:
     budget = Budget(actions=3, journal=journal, name="a")
     budget.reserve(actions=1).settle()
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            budget.reserve(actions=1).settle()
+            Budget(actions=3, journal=Journal(path), name="a").reserve(actions=1).settle()
             code = 0
         finally:
             os._exit(code)
@@ -248,36 +366,66 @@ def test_a_forked_child_shares_it(path: Path, journal: Journal) -> None:
     assert budget.spent.actions == 2
 
 
-def test_the_collector_may_settle_in_the_midst_of_writing(journal: Journal) -> None:
-    """Generators that are dropped in cycles settle wherever the collector happens to run."""
-    budget = Budget(tokens=10**9, actions=10**6, journal=journal, name="a")
-    left = 3000
+class Announcing:
+    """A journal that says when somebody is about to change an account of it."""
 
-    def spends() -> Iterator[None]:
-        with budget.reserve(tokens=1, actions=1) as held:
-            cycle = [held]
-            cycle.append(cycle)  # type: ignore[arg-type]
-            yield
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.changing = threading.Event()
 
-    def dropped() -> None:
-        generator = spends()
-        next(generator)
-        frame: list[object] = [generator]
-        frame.append(frame)
+    def account(self, name: str) -> dict[str, Any] | None:
+        return self._journal.account(name)
 
-    before = gc.get_threshold()
-    gc.set_threshold(1, 1, 1)
-    try:
-        threads = [
-            threading.Thread(target=lambda: [dropped() for _ in range(left // 3)]) for _ in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert not any(thread.is_alive() for thread in threads)
-    finally:
-        gc.set_threshold(*before)
-    gc.collect()
-    assert budget.spent.actions == left
-    assert Budget(actions=1, journal=journal, name="a").spent.tokens == left
+    def change_account(self, name: str, change: Callable[[Any], dict[str, Any]]) -> None:
+        self.changing.set()
+        self._journal.change_account(name, change)
+
+
+def test_who_settles_in_the_midst_of_writing_waits_for_nobody(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when the collector ends a generator there, which has a reservation open."""
+    books = Announcing(journal)
+    budget = Budget(tokens=30, actions=3, journal=books, name="a")
+    held = budget.reserve(tokens=20)
+    books.changing.clear()
+    other = threading.Thread(target=lambda: budget.child().reserve(actions=1).settle(), daemon=True)
+
+    def settles(state: dict[str, Any] | None) -> dict[str, Any]:
+        other.start()
+        assert books.changing.wait(30)  # and now it waits for the journal
+        held.settle(tokens=1)
+        return {}
+
+    caplog.set_level(logging.ERROR, "civitas.budget")
+    writing = threading.Thread(
+        target=journal.change_account, args=("another", settles), daemon=True
+    )
+    writing.start()
+    for thread in (writing, other):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert "what was spent cannot be written" in caplog.text
+    assert not held.open
+    assert Budget(tokens=30, actions=3, journal=journal, name="a").left == budget.left
+    assert (budget.left.tokens, budget.left.actions) == (10, 2)
+
+
+def test_what_another_object_did_is_seen_by_a_check(journal: Journal) -> None:
+    mine = Budget(tokens=100, journal=journal, name="a")
+    yours = Budget(tokens=100, journal=journal, name="a")
+    yours.check()
+    mine.reserve(tokens=10).settle(tokens=13)
+    with pytest.raises(BudgetExceeded, match="3 tokens more were spent"):
+        yours.check()
+
+
+def test_what_was_spent_elsewhere_counts_in_its_children_only(journal: Journal) -> None:
+    """What a shared budget was charged stands in its journal already."""
+    team = Budget(tokens=100, journal=journal, name="a")
+    child = team.child(tokens=50)
+    child.child().charge(tokens=40)
+    assert (child.spent.tokens, team.spent.tokens) == (40, 0)
+    assert child.left.tokens == 10
+    team.charge(tokens=10)
+    assert team.spent.tokens == 0

@@ -79,6 +79,11 @@ class Handling(Protocol):
         """What it is known by to other processes, if it came over a broker."""
         ...
 
+    @property
+    def original_id(self) -> str | None:
+        """The id of the message that it answers, if it is an answer."""
+        ...
+
     def message(self) -> dict[str, Any] | None:
         """The message; None while it is no message that is handled."""
         ...
@@ -133,31 +138,42 @@ class Context(Generic[T]):
     Attributes:
         agent: the agent whose action is running
         message: the message being handled, or None where the agent's own loop called the action
-        run: the id of the run that the call belongs to, or None
-        budget: what the agent may spend, or None where nothing limits it
-        deps: what the agent was given as `deps=`
+        run_id: the id of the run that the call belongs to, or None
+        thread: the id of the conversation that it belongs to; None for the agent's own
+        sender: the id of the agent whose message led to the call, or None where none did
+        budget: what may be spent, or None where nothing limits it
+        deps: what the reply, or else the agent, was given as `deps=`
     """
 
     __civitas_injected__ = True
-    __slots__ = ("_loop", "agent", "budget", "deps", "message", "run")
+    __slots__ = ("_loop", "agent", "budget", "deps", "message", "run_id", "sender", "thread")
 
     def __init__(
         self,
         agent: Any,
         *,
         message: dict[str, Any] | None = None,
-        run: str | None = None,
+        run_id: str | None = None,
+        thread: str | None = None,
+        sender: str | None = None,
         budget: Any = None,
         deps: Any = None,
     ) -> None:
         self.agent = agent
         self.message = message
-        self.run = run
+        self.run_id = run_id
+        self.thread = thread
+        self.sender = message["from"] if sender is None and message is not None else sender
         self.budget = budget
         self.deps = deps
         self._loop: asyncio.AbstractEventLoop | None = None
         with contextlib.suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
+
+    @property
+    def run(self) -> str | None:
+        """The id of the run that the call belongs to, or None; the same as `run_id`."""
+        return self.run_id
 
     def ask_person(self, question: str) -> Asked:
         """Ask the person behind the agent's approver, or its space's.
@@ -174,7 +190,7 @@ class Context(Generic[T]):
         """
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, not {type(question).__name__}")
-        return Asked(self.agent, Question(str(self.agent.id), question, self.run), self._loop)
+        return Asked(self.agent, Question(str(self.agent.id), question, self.run_id), self._loop)
 
 
 class Asked:
@@ -461,7 +477,15 @@ class Agent:
                 "approver=",
                 self.id,
             )
-        return await approve(approver, ApprovalRequest.of(proposed_message))
+        run_id, thread = self._asked_by(proposed_message)
+        return await approve(approver, ApprovalRequest.of(proposed_message, run_id, thread))
+
+    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        """The run and the thread that a proposed message belongs to: its sender's, of no run."""
+        return None, message.get("from")
+
+    def _before_add(self) -> None:
+        """Refuse to be added to a space, by raising `DefinitionError`."""
 
     def _approver(self) -> Approver | None:
         """Its own approver, or its space's."""

@@ -54,6 +54,9 @@ class ApprovalRequest:
         args: its exact arguments
         sender: the id of the agent that asks for it
         message: the whole proposed message
+        run_id: the id of the run that the call belongs to, or None
+        thread: the conversation that it belongs to: in a space its sender's; None for the agent's
+            own
     """
 
     agent: str
@@ -61,10 +64,14 @@ class ApprovalRequest:
     args: dict[str, Any]
     sender: str
     message: dict[str, Any]
+    run_id: str | None = None
+    thread: str | None = None
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> ApprovalRequest:
-        """The request that a proposed message makes."""
+    def of(
+        cls, message: Mapping[str, Any], run_id: str | None = None, thread: str | None = None
+    ) -> ApprovalRequest:
+        """The request that a proposed message makes, of a run and a thread."""
         action = message["action"]
         return cls(
             str(message["to"]),
@@ -72,6 +79,8 @@ class ApprovalRequest:
             dict(action.get("args", {})),
             str(message.get("from", "")),
             dict(message),
+            run_id,
+            thread,
         )
 
     @property
@@ -355,8 +364,9 @@ class RuleApprover:
 class TerminalApprover:
     """Asks the person at the terminal, one question at a time; only `y` or `yes` permits.
 
-    So do `a` and `always`, and then exactly this call, the same agent, action and arguments, is not
-    asked for again while the approver lives. Questions of actions are answered by a line.
+    So do `a` and `always`, and then exactly this call, the same agent, action and arguments in the
+    same thread, is not asked for again while the approver lives. Questions of actions are answered
+    by a line.
 
     Args:
         stdin: where answers come from; the process's if left out
@@ -367,14 +377,15 @@ class TerminalApprover:
         self._stdin = stdin
         self._stdout = stdout
         self._one_at_a_time = threading.Lock()
-        self._always: set[str] = set()
+        self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:
         """Whether the person said yes. A closed terminal refuses."""
         stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
         stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
-            if request.fingerprint in self._always:
+            exact = (request.thread, request.fingerprint)
+            if exact in self._always:
                 return True
             print(f"{escaped(request.sender)} proposes: {request}", file=stdout)
             print("Permit this? [y/N/always] ", end="", file=stdout, flush=True)
@@ -386,7 +397,7 @@ class TerminalApprover:
                 print("\n(no answer: refused)", file=stdout, flush=True)
             said = line.strip().lower()
             if said in ("a", "always"):
-                self._always.add(request.fingerprint)
+                self._always.add(exact)
                 return True
             return said in ("y", "yes")
 

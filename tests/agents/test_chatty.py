@@ -56,7 +56,7 @@ def test_a_request_gets_the_answer_as_its_value() -> None:
         assert me.ask("Chatty", "say", content="Hi").result(timeout=10) == "Hello!"
     system, user = said(model, 0)
     assert system[0] == "system"
-    assert "You are Chatty" in system[1]
+    assert "helpful assistant" in system[1]
     assert user == ("user", "Hi")
 
 

@@ -1,4 +1,6 @@
-"""Commands that mean harm, or do not want to end: none outlives its request, all say what happened.
+"""Commands that mean harm, or do not want to end: each ends with its request and says how.
+
+In bubblewrap that holds for every process that a command begins, elsewhere for its process group.
 
 A process of a test is known by a mark of that test in its arguments or its environment.
 """
@@ -53,6 +55,12 @@ class Marked:
                     found.append(int(name))
         return found
 
+    def end(self) -> None:
+        """Wait until all have ended: killed, they may take a moment."""
+        while others := self.pids():
+            for pid in others:
+                wait_for_the_end(pid)
+
 
 def wait_for_the_end(pid: int) -> None:
     """Wait until a process has ended."""
@@ -93,7 +101,7 @@ class Machine:
 
     def is_well(self) -> None:
         """Nothing is left, and a good command works."""
-        assert self.marked.pids() == []
+        self.marked.end()
         assert self("echo good") == "good\n"
 
 
@@ -145,9 +153,15 @@ time.sleep(1000)
 """
 BOMB_OF_ONE_GROUP = BOMB.replace("os.setsid()", "pass")
 
-LEFT_BEHIND = {
+IN_ITS_GROUP = {
     "background": "sleep 1000 &",
     "output open": "(sleep 1000; echo late) &",
+    "deaf": "(trap '' TERM INT HUP QUIT USR1; while :; do sleep 1; done) &",
+    "stopped": "sh -c 'kill -STOP $$; sleep 1000' &",
+    "many deep": "deep() { [ $1 -eq 0 ] || (deep $(($1-1)) & exec sleep 1000); }; deep 30 &",
+    "bomb": f"{PYTHON} '{BOMB_OF_ONE_GROUP}' >/dev/null 2>&1 &",
+}
+LEFT_BEHIND = {
     "session": "setsid sleep 1000 &",
     "double fork": "(setsid sh -c 'sleep 1000 & sleep 1000' &)",
     "daemon": f"{PYTHON} '{DAEMON}'",
@@ -158,7 +172,6 @@ LEFT_BEHIND = {
     "group of its own": "set -m 2>/dev/null; (sleep 1000 & sleep 1000 | sleep 1000) &",
     "no environment": "env -i $(command -v setsid) /bin/sh -c 'sleep 1000; : '$MARK &",
     "many": "i=0; while [ $i -lt 60 ]; do setsid sleep 1000 & i=$((i+1)); done",
-    "many deep": "deep() { [ $1 -eq 0 ] || (deep $(($1-1)) & exec sleep 1000); }; deep 30 &",
     "hopper": f"{PYTHON} '{HOPPER}' &",
     "bomb": f"{PYTHON} '{BOMB}' >/dev/null 2>&1 &",
     "on exit": "trap 'setsid sleep 1000 &' EXIT",
@@ -167,12 +180,21 @@ LEFT_BEHIND = {
 
 
 @either
-@pytest.mark.parametrize("command", LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
+@pytest.mark.parametrize("command", IN_ITS_GROUP.values(), ids=IN_ITS_GROUP.keys())
 def test_what_is_left_behind_ends_with_the_command(
     machine: Machine, sandbox: str, command: str
 ) -> None:
     assert machine(f"{command}\necho done", sandbox=sandbox) == "done\n"
     machine.is_well()
+
+
+@pytest.mark.parametrize("command", LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
+def test_in_bubblewrap_what_leaves_its_group_ends_too(
+    machine: Machine, bwrap: bool, command: str
+) -> None:
+    if bwrap:
+        assert machine(f"{command}\necho done", sandbox="bwrap") == "done\n"
+        machine.is_well()
 
 
 # -- what does not end -----------------------------------------------------------------------------
@@ -182,15 +204,15 @@ ENDLESS = {
     "spin": "while :; do :; done",
     "deaf": "trap '' TERM INT HUP; while :; do sleep 1; done",
     "stops itself": "kill -STOP $$",
-    "stops its parent": "kill -STOP $PPID; sleep 1000",
     "closes its output": "exec >&- 2>&-; sleep 1000",
+    "bomb of one group": f"{PYTHON} '{BOMB_OF_ONE_GROUP}'; sleep 1000",
+    "pipe": "mkfifo pipe; cat pipe",
+}
+ENDLESS_ELSEWHERE = {
     "in a session": "setsid -w sleep 1000",
     "session, stopped, and deaf": "trap '' TERM; setsid -w sh -c 'kill -STOP $$'",
     "waits for a daemon": f"{PYTHON} '{DAEMON}'; sleep 1000",
     "bomb": f"{PYTHON} '{BOMB}'; sleep 1000",
-    "bomb of one group": f"{PYTHON} '{BOMB_OF_ONE_GROUP}'; sleep 1000",
-    "pipe": "mkfifo pipe; cat pipe",
-    "tells the supervisor to go": "kill -TERM $PPID; kill -HUP $PPID; kill -INT $PPID; sleep 1000",
     "terminal": "(: </dev/tty); setsid -w sh -c '(: </dev/tty); sleep 1000'",
 }
 
@@ -205,6 +227,16 @@ def test_what_does_not_end_is_killed_at_its_time_limit(
     machine.is_well()
 
 
+@pytest.mark.parametrize("command", ENDLESS_ELSEWHERE.values(), ids=ENDLESS_ELSEWHERE.keys())
+def test_in_bubblewrap_what_left_its_group_is_killed_at_the_time_limit(
+    machine: Machine, bwrap: bool, command: str
+) -> None:
+    if bwrap:
+        text = "the command was killed after 0.7 s"
+        machine.fails(command, "CommandTimeout", text, sandbox="bwrap", command_timeout=0.7)
+        machine.is_well()
+
+
 @either
 def test_what_prints_for_ever_is_cut(machine: Machine, sandbox: str) -> None:
     command = "yes & cat /dev/zero & while :; do echo x >&2; done"
@@ -214,12 +246,21 @@ def test_what_prints_for_ever_is_cut(machine: Machine, sandbox: str) -> None:
     machine.is_well()
 
 
-@either
-@pytest.mark.parametrize("kind", ("daemon", "double fork", "bomb", "hopper", "stopped"))
+WAYS = (
+    ("none", IN_ITS_GROUP["background"]),
+    ("none", IN_ITS_GROUP["stopped"]),
+    ("auto", IN_ITS_GROUP["background"]),
+    *(("auto", LEFT_BEHIND[kind]) for kind in ("daemon", "double fork", "bomb", "hopper")),
+)
+
+
+@pytest.mark.parametrize(("sandbox", "left"), WAYS)
 @pytest.mark.parametrize("how", ("cancel", "close"))
-def test_what_left_ends_with_its_request(
-    machine: Machine, sandbox: Any, kind: str, how: str
+def test_what_is_left_ends_with_its_request(
+    machine: Machine, bwrap: bool, sandbox: Any, left: str, how: str
 ) -> None:
+    if sandbox == "auto" and not bwrap:
+        return
     over = threading.Event()
 
     class Told(Host):
@@ -228,7 +269,7 @@ def test_what_left_ends_with_its_request(
 
     os.mkfifo(machine.root / "begun")
     machine.space.add(Told("Told", machine.root, YES, sandbox=sandbox))
-    command = f"export MARK={machine.marked.mark}\n{LEFT_BEHIND[kind]}\necho >begun; sleep 1000"
+    command = f"export MARK={machine.marked.mark}\n{left}\necho >begun; sleep 1000"
     asked = machine.agent.ask("Told", "shell_command", command=command)
     assert (machine.root / "begun").read_text() == "\n"
     assert machine.marked.pids() != []
@@ -239,7 +280,7 @@ def test_what_left_ends_with_its_request(
     else:
         machine.space.close()
     assert over.wait(30)
-    assert machine.marked.pids() == []
+    machine.marked.end()
     if how == "cancel":
         machine.is_well()
 
@@ -256,61 +297,34 @@ with NativeSpace() as space:
     asked = space.add(Agent("me")).ask("Host", "shell_command", command=command)
     with open(os.path.join(root, "begun")) as begun:
         begun.read()
-    # A fork holds every handle that the program held.
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        sys.stdin.read()
-        os._exit(0)
+    print("begun", flush=True)
     asked.result(timeout=300)
 """
 
 
-@either
-@pytest.mark.parametrize("kind", ("background", "daemon", "double fork", "bomb", "hopper"))
+@pytest.mark.parametrize(("sandbox", "left"), WAYS)
 def test_nothing_outlives_a_program_that_is_killed(
-    machine: Machine, sandbox: str, kind: str
+    machine: Machine, bwrap: bool, sandbox: str, left: str
 ) -> None:
+    if sandbox == "auto" and not bwrap:
+        return
     os.mkfifo(machine.root / "begun")
-    command = f"export MARK={machine.marked.mark}\n{LEFT_BEHIND[kind]}\necho >begun; sleep 1000"
+    command = f"export MARK={machine.marked.mark}\n{left}\necho >begun; sleep 1000"
     # The command is the program's argument too: the program is one of those that must go.
     program = subprocess.Popen(
         (sys.executable, "-W", "ignore", "-c", PROGRAM, machine.root, sandbox, command),
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert program.stdin
     assert program.stdout
-    fork = int(program.stdout.readline())
-    assert {program.pid, fork} < set(machine.marked.pids())
+    assert program.stdout.readline() == b"begun\n"
+    assert program.pid in machine.marked.pids()
     program.kill()
     program.wait()
-    # While the fork lives, which still holds every pipe.
-    while others := {*machine.marked.pids()} - {fork}:
-        for pid in others:
-            wait_for_the_end(pid)
-    assert machine.marked.pids() == [fork]
-    program.stdin.close()
     program.stdout.close()
-    wait_for_the_end(fork)
     machine.is_well()
 
 
-# -- what is done to those who watch ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ("background", "daemon", "double fork", "bomb", "hopper"))
-def test_who_kills_the_parent_gains_nothing(machine: Machine, kind: str) -> None:
-    command = f"{LEFT_BEHIND[kind]}\nkill -KILL $PPID; sleep 1000"
-    text = "the command killed the process that waits for its end"
-    machine.fails(command, "CommandError", text, sandbox="none")
-    machine.is_well()
-
-
-def test_who_stops_all_that_watch_is_killed_all_the_same(machine: Machine) -> None:
-    command = "kill -STOP $(ps -o ppid= -p $PPID) $PPID; sleep 1000"
-    text = "the command was killed after 0.7 s"
-    machine.fails(command, "CommandTimeout", text, sandbox="none", command_timeout=0.7)
-    machine.is_well()
+# -- what a command is given -----------------------------------------------------------------------
 
 
 @either
@@ -338,29 +352,6 @@ def test_signals_are_as_a_program_expects_them(machine: Machine, sandbox: str) -
     # left them.
     libc = 0b11 << 31
     assert [int(mask, 16) & ~libc for mask in blocked[1::2]] == [0, 0]
-    machine.is_well()
-
-
-BLOCKED = """
-import asyncio, signal, sys
-from civitas.agents.host import run
-
-signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
-print(asyncio.run(run("grep SigBlk /proc/self/status", ".", 30)), end="")
-print(asyncio.run(run("setsid sleep 1000 & echo good", ".", 30)), end="")
-"""
-
-
-def test_a_program_that_blocks_every_signal(machine: Machine) -> None:
-    ended = subprocess.run(
-        (sys.executable, "-c", BLOCKED, machine.marked.mark),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        cwd=machine.root,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert ended.stdout == "SigBlk:\t0000000000000000\ngood\n"
     machine.is_well()
 
 
@@ -418,13 +409,22 @@ def test_a_file_grows_to_its_limit_and_no_further(machine: Machine, sandbox: str
     machine.is_well()
 
 
-def test_a_folder_that_is_gone(machine: Machine) -> None:
-    for sandbox in ("none", "auto"):
-        host = machine.host(sandbox=sandbox)
-        machine.root.rename(machine.root.with_name("moved"))
-        text = "the command could not be started: no such file or directory"
-        machine.fails("echo", "CommandError", text, host=host)
-        machine.root.with_name("moved").rename(machine.root)
+@either
+def test_a_root_that_another_has_replaced(machine: Machine, sandbox: str) -> None:
+    host = machine.host(sandbox=sandbox)
+    other = machine.root.parent / "other"
+    other.mkdir()
+    command = "echo changed >secret"
+    machine.root.rename(machine.root.with_name("moved"))
+    machine.fails(command, "FileError", "is gone", host=host)
+    machine.root.symlink_to("other")
+    machine.fails(command, "FileError", "is gone", host=host)
+    machine.root.unlink()
+    other.rename(machine.root)
+    machine.fails(command, "FileError", "another folder has the place of", host=host)
+    assert [*machine.root.iterdir()] == []
+    machine.root.rename(other)
+    machine.root.with_name("moved").rename(machine.root)
     machine.is_well()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,55 +90,51 @@ def refused(root: Path, do: Operation, name: str, error: type[FileError], text: 
     assert Folder(root).read("good") == "good\n"
 
 
-@pytest.mark.parametrize("do", OPERATIONS)
+NOWHERE = (
+    ("..", OutsideFolder, '".." leads out of the folder'),
+    ("../secret", OutsideFolder, '"../secret" leads out of the folder'),
+    ("sub/../../secret", OutsideFolder, "leads out of the folder"),
+    ("sub/../../root/good", OutsideFolder, "leads out of the folder"),
+    ("./.././../etc/passwd", OutsideFolder, "leads out of the folder"),
+    ("out_folder/secret", OutsideFolder, "leads out of the folder"),
+    ("out_folder/beside/secret", OutsideFolder, "leads out of the folder"),
+    ("/etc/passwd", OutsideFolder, '"/etc/passwd" is an absolute path'),
+    ("//etc/passwd", OutsideFolder, "is an absolute path"),
+    ("", FileError, "a file's name is not empty"),
+    ("a\0b", FileError, '"a\\x00b" has a NUL character'),
+    ("good\0.txt", FileError, "has a NUL character"),
+    ("x" * 256, FileError, "is longer than a file's name can be"),
+    ("é" * 128, FileError, "is longer than a file's name can be"),
+    ("a/" * 2049, FileError, "is longer than a file's name can be"),
+    ("\ud800", FileError, '"\\ud800" has characters that no file\'s name has'),
+    ("good/x", NotAFile, '"good" on the way is no folder'),
+    ("good/../good", NotAFile, '"good" on the way is no folder'),
+    ("pipe/x", NotAFile, '"pipe" on the way is no folder'),
+    ("nowhere/x", NoSuchFile, '"nowhere" is not there'),
+    ("loop/x", FileError, "goes through too many symbolic links"),
+)
+NO_PLAIN_FILE = (
+    ("out", OutsideFolder, '"out" leads out of the folder'),
+    ("out_later", OutsideFolder, "leads out of the folder"),
+    ("sub/out", OutsideFolder, "leads out of the folder"),
+    ("out_absolute", OutsideFolder, "a symbolic link on the way is absolute"),
+    ("in_absolute", OutsideFolder, "a symbolic link on the way is absolute"),
+    ("device", OutsideFolder, "a symbolic link on the way is absolute"),
+    ("loop", FileError, "goes through too many symbolic links"),
+    ("there", FileError, "goes through too many symbolic links"),
+    ("pipe", NotAFile, '"pipe" is a named pipe'),
+)
+
+
 @pytest.mark.parametrize(
-    ("name", "error", "text"),
+    ("do", "name", "error", "text"),
     (
-        ("..", OutsideFolder, '".." leads out of the folder'),
-        ("../secret", OutsideFolder, '"../secret" leads out of the folder'),
-        ("sub/../../secret", OutsideFolder, "leads out of the folder"),
-        ("sub/../../root/good", OutsideFolder, "leads out of the folder"),
-        ("./.././../etc/passwd", OutsideFolder, "leads out of the folder"),
-        ("out_folder/secret", OutsideFolder, "leads out of the folder"),
-        ("out_folder/beside/secret", OutsideFolder, "leads out of the folder"),
-        ("/etc/passwd", OutsideFolder, '"/etc/passwd" is an absolute path'),
-        ("//etc/passwd", OutsideFolder, "is an absolute path"),
-        ("", FileError, "a file's name is not empty"),
-        ("a\0b", FileError, '"a\\x00b" has a NUL character'),
-        ("good\0.txt", FileError, "has a NUL character"),
-        ("x" * 256, FileError, "is longer than a file's name can be"),
-        ("é" * 128, FileError, "is longer than a file's name can be"),
-        ("a/" * 2049, FileError, "is longer than a file's name can be"),
-        ("\ud800", FileError, '"\\ud800" has characters that no file\'s name has'),
-        ("good/x", NotAFile, '"good" on the way is no folder'),
-        ("good/../good", NotAFile, '"good" on the way is no folder'),
-        ("pipe/x", NotAFile, '"pipe" on the way is no folder'),
-        ("nowhere/x", NoSuchFile, '"nowhere" is not there'),
-        ("loop/x", FileError, "goes through too many symbolic links"),
+        *((do, *row) for do in OPERATIONS for row in NOWHERE),
+        # A link that leads nowhere good is deleted itself, and so is a pipe.
+        *((do, *row) for do in OPERATIONS if do is not delete for row in NO_PLAIN_FILE),
     ),
 )
 def test_a_name_that_leads_nowhere_good(
-    root: Path, do: Operation, name: str, error: type[FileError], text: str
-) -> None:
-    refused(root, do, name, error, text)
-
-
-@pytest.mark.parametrize("do", tuple(do for do in OPERATIONS if do is not delete))
-@pytest.mark.parametrize(
-    ("name", "error", "text"),
-    (
-        ("out", OutsideFolder, '"out" leads out of the folder'),
-        ("out_later", OutsideFolder, "leads out of the folder"),
-        ("sub/out", OutsideFolder, "leads out of the folder"),
-        ("out_absolute", OutsideFolder, "a symbolic link on the way is absolute"),
-        ("in_absolute", OutsideFolder, "a symbolic link on the way is absolute"),
-        ("device", OutsideFolder, "a symbolic link on the way is absolute"),
-        ("loop", FileError, "goes through too many symbolic links"),
-        ("there", FileError, "goes through too many symbolic links"),
-        ("pipe", NotAFile, '"pipe" is a named pipe'),
-    ),
-)
-def test_what_is_no_plain_file_of_the_folder(
     root: Path, do: Operation, name: str, error: type[FileError], text: str
 ) -> None:
     refused(root, do, name, error, text)
@@ -258,15 +256,34 @@ def test_a_file_that_may_not_be_read(root: Path) -> None:
         assert Folder(root).read("good") == "good\n"
 
 
+def test_an_empty_text_is_no_root() -> None:
+    with pytest.raises(FileError, match='the root folder must be a path, got ""'):
+        Folder("")
+
+
 def test_a_root_that_is_gone(root: Path) -> None:
     folder = Folder(root / "sub")
     (root / "sub").rename(root / "moved")
-    with pytest.raises(FileError, match='"good": the root folder is gone'):
+    with pytest.raises(FileError, match=r"^the root folder is gone"):
         folder.read("good")
     (root / "sub").symlink_to("../beside")
-    with pytest.raises(FileError, match='"secret": the root folder is gone'):
+    with pytest.raises(FileError, match=r"^the root folder is gone"):
         folder.read("secret")
     assert Folder(root).read("good") == "good\n"
+
+
+def test_a_folder_in_the_place_of_the_root_is_not_the_root(root: Path) -> None:
+    folder = Folder(root / "sub")
+    (root / "sub").rename(root / "moved")
+    (root / "sub").mkdir()
+    (root / "sub" / "secret").write_text("secret")
+    for look in (folder.names, lambda: folder.read("secret")):
+        with pytest.raises(FileError, match="another folder has the place of the root folder"):
+            look()
+    (root / "sub" / "secret").unlink()
+    (root / "sub").rmdir()
+    (root / "moved").rename(root / "sub")
+    folder.names()
 
 
 def test_folders_too_deep_to_follow(root: Path) -> None:
@@ -350,6 +367,73 @@ def test_a_pipe_put_in_a_files_place_keeps_nobody_waiting(root: Path) -> None:
         thread.join()
     assert {"inside", "NotAFile"} <= outcomes <= {"inside", "NotAFile", "NoSuchFile"}
     assert folder.read("good") == "good\n"
+
+
+def test_a_pipe_that_takes_a_files_place_between_look_and_opening(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def opens(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if path == "good" and (root / "good").is_file():
+            (root / "good").unlink()
+            os.mkfifo(root / "good")
+        return real(path, flags, *args, **options)
+
+    folder = Folder(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", opens)
+        with pytest.raises(NotAFile, match='"good" is a named pipe'):
+            folder.read("good")
+
+
+def test_a_file_that_grows_over_the_limit_while_it_is_read_is_not_cut(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.read
+
+    def reads(handle: int, count: int) -> bytes:
+        with (root / "good").open("a") as file:
+            file.write("more and more")
+        return real(handle, count)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", reads)
+        with pytest.raises(FileTooLarge, match=r'"good" has 1. bytes, and at most 10 bytes'):
+            Folder(root, max_bytes=10).read("good")
+
+
+def test_a_write_that_fails_leaves_the_folder_as_it_was(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = sorted(os.listdir(root))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(FileError, match='"good": no space left on device'):
+            Folder(root).write("good", "other")
+    assert sorted(os.listdir(root)) == before
+    assert Folder(root).read("good") == "good\n"
+
+
+def test_what_replaces_a_private_file_is_private_from_the_beginning(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = []
+    real = os.write
+
+    def writes(handle: int, data: Any) -> int:
+        modes.append(os.fstat(handle).st_mode & 0o777)
+        return real(handle, data)
+
+    (root / "good").chmod(0o600)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", writes)
+        Folder(root).write("good", "other")
+    assert modes == [0o600]
+    assert (root / "good").stat().st_mode & 0o777 == 0o600
 
 
 def test_no_handle_is_left_open(root: Path) -> None:

@@ -126,12 +126,12 @@ def chat(
 
 
 def answers(**by: Any) -> Callable[[Request], Any]:
-    """Answers of a server to each agent, by its id in the system prompt."""
+    """Answers of a server to each agent: FunctionAI is told its id, Chatty is not."""
     left = {id: [*given] if isinstance(given, list) else [given] for id, given in by.items()}
 
     def answer(request: Request) -> Any:
         system = request.body["messages"][0]["content"]
-        (id,) = (id for id in left if f"You are {id}" in system or f"You are '{id}'" in system)
+        id = "FunctionAI" if "You are 'FunctionAI'" in system else "Chatty"
         return left[id].pop(0)
 
     return answer
@@ -509,6 +509,25 @@ def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
         assert terminal.leave() == 0
 
 
+def test_the_model_in_the_box_answers_a_greeting_and_does_not_go_round_in_circles(
+    folder: Path, weights: Path
+) -> None:
+    done = piped(
+        folder, "Hi\nTell me of a chatty chatty chatty chatty parrot\nbye\n", "--model", "local"
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [
+        line.partition("response  ")[2]
+        for line in done.stdout.splitlines()
+        if line.startswith("Chatty → You")
+    ]
+    assert len(answers) == 3
+    assert 1 <= len(answers[0].split()) <= 40
+    for answer in answers:
+        words = answer.lower().split()
+        assert not any(len(set(words[n : n + 6])) == 1 for n in range(len(words) - 5)), answer
+
+
 # -- history ---------------------------------------------------------------------------------------
 
 UP = "\x1b[A"
@@ -773,6 +792,16 @@ def test_a_failure_is_shown_and_is_exit_code_1(folder: Path) -> None:
     done = piped(folder, "/Nobody.at_home\n")
     assert done.returncode == 1
     assert 'Nobody → You  error  no agent "Nobody" in this space\n' in done.stdout
+
+
+def test_a_server_that_is_down_is_one_line_for_each_agent(folder: Path) -> None:
+    done = piped(folder, "Hi")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for agent in ("Chatty", "FunctionAI"):
+        (line,) = [x for x in done.stdout.splitlines() if x.startswith(f"{agent} → You  error  ")]
+        assert "no answer from http://127.0.0.1:9/v1" in line
+    assert len(done.stderr.splitlines()) <= 2
 
 
 @pytest.mark.parametrize("closed", ("<&-", "</dev/null"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from civitas.approval import escaped
-from civitas.cli.transcript import Transcript
+from civitas.cli.chat.transcript import Transcript
 
 # What the tests look for in what was written is not among them.
 TEXTS = st.text(st.characters(exclude_characters="…<>#"), min_size=1, max_size=6)

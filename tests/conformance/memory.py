@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from civitas import ReActAgent, ScriptedModel
+from civitas.errors import DefinitionError
 from civitas.memory import Memory
 
 Item = dict[str, Any]
@@ -195,6 +196,42 @@ class MemoryConformance:
         for name in "abcd":
             mine = [text for text in texts if text.startswith(name)]
             assert mine == [f"{name} {number}" for number in range(25)]
+
+    def test_each_thread_has_a_memory_of_its_own(self, memory: Any) -> None:
+        memory.add_memory(user("in none"))
+        ada, bob = memory.thread("ada"), memory.thread("bob")
+        assert type(ada) is type(memory)
+        ada.add_memory(user("I am Ada"))
+        bob.add_memory(user("I am Bob"))
+        assert memory.get_memories() == [user("in none")]
+        assert ada.get_memories() == memory.thread("ada").get_memories() == [user("I am Ada")]
+        assert bob.thread("ada").get_memories() == [user("I am Ada")]
+        memory.thread("ada").add_memory(said("Hello Ada"))
+        assert ada.get_memories(1) == [said("Hello Ada")]
+
+    @pytest.mark.parametrize("id", ("", None, 7, b"ada"))
+    def test_what_is_no_id_of_a_thread_is_refused(self, memory: Any, id: Any) -> None:
+        with pytest.raises(DefinitionError, match="a thread's id is a text"):
+            memory.thread(id)
+
+    def test_a_thread_has_the_same_settings(self) -> None:
+        whole = self.make(self.kind, 60)
+        thread = whole.thread("ada")
+        for number in range(50):
+            for each in (whole, thread):
+                each.add_memory(user(f"message {number}"))
+        assert len(thread.get_memories()) == len(whole.get_memories())
+        assert thread.get_memories(1) == [user("message 49")]
+
+    def test_a_message_of_a_run_is_added_once(self, memory: Any) -> None:
+        for _ in range(2):
+            for place, text in enumerate("abc"):
+                memory.add_once(user(text), "run", place)
+        memory.add_once(user("a"), "another", 0)
+        memory.add_memory(user("a"))
+        memory.thread("ada").add_once(user("d"), "run", 0)
+        assert memory.get_memories() == [user(text) for text in "abcaa"]
+        assert memory.thread("ada").get_memories() == [user("d")]
 
     def test_an_agent_remembers_with_it(self, memory: Any) -> None:
         model = ScriptedModel([{"name": "look", "args": {"where": "attic"}}, "Nothing.", "Ada."])

@@ -12,9 +12,8 @@ from civitas.models.protocol import Call
 
 def hold() -> None:
     """Hold it."""
-    child = os.fork() if "fork" in sys.argv else os.getpid()
-    if child:
-        print(child, flush=True)
+    if "fork" not in sys.argv or os.fork() == 0:
+        print(os.getpid(), flush=True)  # of a child, when it has let go of what it inherited
     while True:
         signal.pause()
 

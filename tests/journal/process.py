@@ -19,9 +19,9 @@ KILLED = -9
 class Processes:
     """Starts a process for each job, and waits until it has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "journal.program") -> None:
         self._starter = subprocess.Popen(
-            (sys.executable, "-m", "journal.program"),
+            (sys.executable, "-m", module),
             cwd=TESTS,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ class Processes:
         self._starter.kill()
         self._starter.communicate()
 
-    def run(self, folder: Path, program: str, **job: Any) -> int:
+    def run(self, folder: Path, program: str = "", **job: Any) -> int:
         """How a process ended that did the job."""
         assert self._starter.stdin is not None
         assert self._starter.stdout is not None

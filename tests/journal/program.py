@@ -23,7 +23,7 @@ from civitas.action import action
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.dualact.progress import DualActReply
 from civitas.reasoning.reply import Reply
-from civitas.sqlitefile import SQLiteConnection
+from civitas.sqlite import SQLiteConnection
 
 RUN = "R"
 TASK = "Move the money."
@@ -217,7 +217,8 @@ def do(job: dict[str, Any]) -> None:
     (folder / "reply.json").write_text(json.dumps(said))
 
 
-def main() -> None:
+def main(do: Callable[[dict[str, Any]], None]) -> None:
+    """Do each job of standard input in a process of its own, and tell how that ended."""
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()
@@ -235,4 +236,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(do)

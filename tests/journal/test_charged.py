@@ -25,7 +25,7 @@ from civitas import (
     ScriptedModel,
     Usage,
 )
-from civitas.cli.entries import told
+from civitas.cli.journal.describe import told
 from journal.crash import Crashing
 from standing_clock import StandingClock
 
@@ -113,6 +113,19 @@ def test_in_the_same_budget_nothing_counts_twice(tmp_path: Path) -> None:
         assert spent(both) == with_last(before)
 
 
+def test_a_runs_own_limit_holds_under_a_budget_that_processes_share(tmp_path: Path) -> None:
+    asked = 0
+    with Journal(tmp_path / "j") as journal:
+        for limit in (1, 3, 3, 5, 5):
+            team = Budget(model_calls=1000, journal=journal, name="team")
+            script = [calls(n) for n in range(asked + 1, 10)]
+            one = agent(journal, team.child(model_calls=limit), *script)
+            assert one.reply_sync("q", run_id="r").stop_reason == "budget"
+            asked = team.spent.model_calls
+            assert asked == limit
+        assert team.reserved.model_calls == 0
+
+
 @pytest.mark.parametrize("model", (Mine, Boundless))
 def test_a_call_under_way_when_the_process_ended_counts_as_reserved(
     tmp_path: Path, model: Any
@@ -175,7 +188,7 @@ def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) 
     with Journal(tmp_path / "j") as journal:
         first = asyncio.run(main(journal))
         assert first.spent.tokens > 1000
-        (charged,) = (entry for entry in journal.entries("r") if entry.kind == "charged")
+        (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
         tokens = first.spent.tokens
         assert told(charged).startswith(f"the model was asked, and gave no answer: {tokens:,} tok")
         second = budget()

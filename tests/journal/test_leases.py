@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import pytest
 from civitas import Journal, ReActAgent, ScriptedModel
 from civitas.errors import JournalError, RunHeld
 from civitas.models.protocol import Call
-from journal.crash import on_a_loop, settled
+from journal.crash import on_a_loop
 from journal.process import TESTS, Processes
 
 
@@ -126,55 +125,6 @@ async def test_a_journal_that_is_closed_gives_its_runs_back(tmp_path: Path) -> N
         assert late.stop_reason == "error"
         assert isinstance(late.error, JournalError)
         assert other.entries("R") == before
-
-
-LOCK = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-db.execute("BEGIN IMMEDIATE")
-print("locked", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_a_forked_child_can_use_a_journal_that_was_being_written(tmp_path: Path) -> None:
-    def as_child(journal: Journal, locker: subprocess.Popen[str]) -> bool:
-        done = threading.Event()
-
-        def work() -> None:
-            agent(journal).reply_sync("go", run_id="child")
-            done.set()
-
-        assert locker.stdin is not None
-        locker.stdin.write("\n")
-        locker.stdin.flush()
-        threading.Thread(target=work, daemon=True).start()
-        return done.wait(20)
-
-    @on_a_loop
-    async def while_it_waits(journal: Journal) -> None:
-        record = await journal.begin("R", "ReActAgent", "a", "go")
-        command = (sys.executable, "-c", LOCK, journal.path)
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as locker:  # noqa: ASYNC220
-            assert locker.stdout is not None
-            assert locker.stdout.readline() == "locked\n"
-            record.note("asked", {})
-            commit = asyncio.ensure_future(record.commit())
-            await settled()
-            assert not commit.done()
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if as_child(journal, locker) else 1)
-            await commit
-            _, status = await asyncio.to_thread(os.waitpid, child, 0)
-            assert os.waitstatus_to_exitcode(status) == 0
-        record.close()
-
-    with Journal(tmp_path / "j", timeout=30) as journal:
-        while_it_waits(journal)
-        assert agent(journal).reply_sync("go", run_id="child").text == "Yes."
-        assert [entry.kind for entry in journal.entries("R")] == ["asked"]
 
 
 @pytest.mark.parametrize("durability", ("process", "power"))

@@ -179,7 +179,9 @@ async def test_members_on_other_loops_write_into_one_run(tmp_path: Path) -> None
         assert reply.stop_reason == "terminated", reply.detail
         entries = journal.entries("R")
         for kind in ("started", "ended"):
-            assert sum(entry.kind == kind for entry in entries) == 40
+            assert (
+                sum(e.kind == kind and "action" in e.data.get("about", ()) for e in entries) == 40
+            )
         assert journal.replay("R").text == reply.text
 
 
@@ -404,3 +406,87 @@ async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
             "assistant",
         ]
         assert journal.replay("R") == reply
+
+
+def test_the_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> None:
+    def read(n: int) -> str:
+        """Read a page."""
+        return f"{n} " + "x" * 20_000
+
+    def size(loops: int) -> int:
+        go_on = json.dumps({"action": "CONTINUE", "new_instruction": "go on", "reasoning": "r"})
+        script = [each for n in range(loops) for each in (Call("c", "read", {"n": n}), "Read.")]
+        with Journal(tmp_path / f"{loops}") as journal:
+            config = DualActConfig(
+                human=ReActAgent("H", ScriptedModel([go_on] * (loops + 1))),
+                reactive=ReActAgent("R", ScriptedModel(script), actions=[read]),
+                max_hr_loops=loops,
+            )
+            DualActAgent(config, journal=journal).reply_sync("go", run_id="R")
+            return sum(len(json.dumps(entry.data)) for entry in journal.entries("R"))
+
+    # In the file a page stands once or twice; here each entry has its text again.
+    assert size(20) < 2.5 * size(10)
+
+
+@on_a_loop
+async def test_a_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def wait(messages: Any, actions: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    with Journal(tmp_path / "j") as journal:
+        human = ReActAgent("H", ScriptedModel([wait]))
+        config = DualActConfig(human, ReActAgent("R", ScriptedModel([])))
+        reply = asyncio.create_task(DualActAgent(config, journal=journal).reply("go", run_id="R"))
+        await begun.wait()
+        reply.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reply
+        assert journal.run("R").state == "cancelled"
+        assert journal.replay("R").stop_reason == "cancelled"
+
+
+@on_a_loop
+async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        record = await journal.begin("R", "DualActAgent", "a", "go")
+        one = record.part("R1/a").part("H1")
+        other = record.part("R1/a/H1")
+        record.close()
+    assert one.path != other.path
+
+
+@on_a_loop
+async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
+    """Or a run would be given one answer more for each interruption before a crash."""
+    begun = asyncio.Event()
+    with Journal(tmp_path / "before") as journal:
+        crash = Crashing(journal, tmp_path / "after")
+
+        async def hang(*_: Any) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        @action(idempotent=True)
+        def act(n: int) -> str:
+            """Act."""
+            return crash(n)
+
+        def agent(journal: Journal, *script: Any) -> ReActAgent:
+            model = ScriptedModel(script)
+            return ReActAgent("a", model, actions=[act], journal=journal, max_iterations=3)
+
+        first = agent(journal, hang, call(1), call(2), call(3))
+        task = asyncio.ensure_future(first.reply("go", run_id="R"))
+        await begun.wait()
+        first.interrupt("Rather act.")
+        whole = await task
+    with Journal(tmp_path / "after") as journal:
+        broken = await agent(journal, call(1), call(2), call(3), call(4)).reply("go", run_id="R")
+        assert broken.stop_reason == whole.stop_reason == "max_iterations"
+        assert len(broken.steps) == len(whole.steps) == 2

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
 import pytest
 
-from civitas.memory.memory import Memory
+from civitas.memory import Memory, SQLiteMemory, SummarizingMemory, TokenBoundedMemory
 
 
 def items(*texts: str) -> list[dict[str, object]]:
@@ -44,3 +47,62 @@ def test_the_list_is_the_callers_own() -> None:
     memory.get_memories().clear()
     memory.get_memories(1).clear()
     assert memory.get_memories() == items("a")
+
+
+def test_a_thousand_threads_are_kept_and_those_in_use() -> None:
+    memory = Memory()
+    used = memory.thread("used")
+    for name in ("used", "unused", "again"):
+        memory.thread(name).add_memory({"role": "user", "content": name})
+    for number in range(998):
+        memory.thread(str(number))
+        memory.thread("again")
+    assert memory.thread("unused").items  # now it is not the oldest
+    for number in range(998, 2000):
+        memory.thread(str(number))
+        memory.thread("again")
+    gc.collect()
+    assert memory.thread("again").items == items("again")
+    assert memory.thread("used") is used
+    assert used.items == items("used")
+    assert memory.thread("unused").items == []
+
+
+@pytest.mark.parametrize("kind", (Memory, TokenBoundedMemory, SummarizingMemory))
+@pytest.mark.parametrize("method", ("add_memory", "get_memories"))
+def test_a_subclass_that_stores_otherwise_seems_to_have_no_threads(
+    kind: type[Memory], method: str
+) -> None:
+    """What it stores, the base knows nothing of: two people would find each other's words."""
+    own = type("Own", (kind,), {method: lambda self, *_: None})
+    for name in ("thread", "add_once"):
+        assert callable(getattr(kind, name))
+        assert getattr(own, name) is None
+        assert getattr(type("Further", (own,), {}), name) is None
+        with_it = type("WithIt", (kind,), {method: lambda self, *_: None, name: lambda *_: 7})
+        assert getattr(with_it, name)() == 7
+
+
+def test_a_subclass_may_take_over_the_threads_of_a_list() -> None:
+    class LastTwo(Memory):
+        thread = Memory.thread
+
+        def get_memories(self, limit: int | None = None) -> list[dict[str, object]]:
+            return super().get_memories(2)
+
+    ada = LastTwo().thread("ada")
+    for item in items("a", "b", "c"):
+        ada.add_memory(item)
+    assert ada.get_memories() == items("b", "c")
+
+
+def test_a_subclass_of_one_in_a_file_keeps_its_threads(tmp_path: Path) -> None:
+    class Loud(SQLiteMemory):
+        def add_memory(self, memory: dict[str, object]) -> None:
+            super().add_memory({**memory, "content": str(memory["content"]).upper()})
+
+    with Loud(tmp_path / "memory.db") as memory:
+        for _ in range(2):
+            memory.thread("ada").add_once({"role": "user", "content": "a"}, "run", 0)
+        assert memory.thread("ada").get_memories() == items("A")
+        assert memory.get_memories() == []

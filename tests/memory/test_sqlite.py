@@ -530,29 +530,6 @@ def test_processes_may_begin_and_add_at_the_same_time(path: Path) -> None:
             assert mine == [f"{name} {number}" for number in range(50)]
 
 
-def test_a_forked_child_has_connections_of_its_own(path: Path) -> None:
-    program = (
-        "import os, sys\n"
-        "from civitas.memory import SQLiteMemory\n"
-        "def add(text): memory.add_memory({'role': 'user', 'content': text})\n"
-        "def texts(): return [item['content'] for item in memory.get_memories()]\n"
-        "memory = SQLiteMemory(sys.argv[1])\n"
-        "add('parent')\n"
-        "pid = os.fork()\n"
-        "if pid == 0:\n"
-        "    add('child')\n"
-        "    os._exit(0 if 'child' in texts() else 2)\n"
-        "assert os.waitpid(pid, 0)[1] == 0\n"
-        "add('parent again')\n"
-        "print(texts())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout == "['parent', 'child', 'parent again']\n"
-
-
 def test_loops_and_threads_share_one_memory(path: Path) -> None:
     with SQLiteMemory(path, embedder=HashEmbedder(32)) as memory:
 

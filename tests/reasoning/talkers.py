@@ -17,9 +17,11 @@ def agent(id: str | int, *answers: Any, **options: Any) -> ReActAgent:
     return ReActAgent(id, ScriptedModel(answers), **options)
 
 
-def heard(agent: ReActAgent) -> list[str]:
-    """What an agent remembers to have been told."""
-    return [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
+def heard(agent: ReActAgent, thread: str | None = None) -> list[str]:
+    """What an agent remembers to have been told in a thread."""
+    state = agent.state_dict()
+    memory = state["memory"] if thread is None else state["threads"][thread]
+    return [m["content"] for m in memory["items"] if m["role"] == "user"]
 
 
 def answer(text: str, **more: Any) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -231,3 +232,11 @@ def test_a_scripted_model_states_what_its_replies_take() -> None:
     reply = agent(budget, ScriptedModel(answers)).reply_sync("go")
     assert reply.stop_reason == "budget"
     assert 0 < budget.spent.tokens <= 2000
+
+
+def test_what_a_run_reserves_it_settles(caplog: pytest.LogCaptureFixture) -> None:
+    budget = Budget(actions=10, model_calls=3, tokens=10_000)
+    assert agent(budget, Spender(calls=2)).reply_sync("go").stop_reason == "budget"
+    gc.collect()
+    assert budget.spent.actions == 6
+    assert "a reservation was dropped" not in caplog.text

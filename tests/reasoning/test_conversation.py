@@ -783,9 +783,9 @@ def test_the_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
     assert ann.heard[-1] == 'Bob: {"sum": 3}'
 
 
-def test_one_thread_only() -> None:
+def test_a_participant_without_threads_has_one_conversation_only() -> None:
     talk = Conversation([Talker("Ann")])
-    with pytest.raises(DefinitionError, match="one thread"):
+    with pytest.raises(DefinitionError, match="reply and observe of 'Ann' take no thread="):
         asyncio.run(talk.reply("go", thread="other"))
     with pytest.raises(TypeError, match="takes a text"):
         asyncio.run(talk.reply(7))  # type: ignore[arg-type]
@@ -815,7 +815,7 @@ def test_in_a_space_it_answers_say(space: NativeSpace) -> None:
     assert set(me.ask("conversation", "help").result(WAIT)) == {"say"}
     with pytest.raises(ActionError, match="ModelError"):
         me.ask("conversation", "say", content="Hi").result(WAIT)
-    assert heard(bob) == ["Hi", "Ann: hello", "Hi", "Ann: again"]
+    assert heard(bob, "me") == ["Hi", "Ann: hello", "Hi", "Ann: again"]
 
 
 def test_participants_in_a_space_run_there(space: NativeSpace) -> None:
@@ -834,7 +834,12 @@ def test_participants_in_a_space_run_there(space: NativeSpace) -> None:
         talk = Conversation(both(), order)
         reply = await talk.reply("go")
         assert reply.value == {"Ann": "done", "Bob": "done"}
-        events = [event async for event in space.add(Conversation([Talker("x")])).stream("go")]
+        events = [
+            event
+            async for event in space.add(Conversation([agent("x", "x")], until=MaxTurns(1))).stream(
+                "go"
+            )
+        ]
         assert isinstance(events[-1], Done)
         assert asyncio.get_running_loop() not in loops
         assert len(set(loops)) == 1
@@ -884,12 +889,12 @@ def test_in_a_space_it_is_interrupted_from_any_thread(space: NativeSpace) -> Non
             return True
 
     bob = Talker("Bob")
-    talk = space.add(Conversation([Waits("Ann"), bob], until=MaxTurns(2)))
+    talk = space.add(Conversation([Waits("Ann"), bob], until=MaxTurns(2), shared=True))
     asked = space.add(Agent("me")).ask("conversation", "say", content="go")
     assert begun.wait(WAIT)
     assert talk.interrupt("Faster!")
     assert asked.result(WAIT) == "Bob 1"
-    assert bob.heard == ["go", "Faster!", "Ann: Ann 1"]
+    assert bob.heard == ["me: go", "Faster!", "Ann: Ann 1"]
 
 
 def test_participants_hand_over_in_a_space(space: NativeSpace) -> None:
@@ -908,8 +913,9 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     talk = space.add(Conversation([ann], until=MaxTurns(1)))
     me = space.add(Agent("me"))
     assert me.ask("conversation", "say", content="Hi").result(WAIT) == "I see."
-    assert any("would wait for itself" in m["content"] for m in ann.memory.get_memories())
-    assert len(talk.state.transcript) == 2
+    told = ann.state_dict()["threads"]["me"]["items"]
+    assert any("would wait for itself" in m["content"] for m in told)
+    assert len(talk.state_dict()["threads"]["me"]["transcript"]) == 2
 
     async def reply_again() -> str:
         return (await alone.reply("What?")).text

@@ -969,3 +969,70 @@ def test_h_may_have_tools() -> None:
     dual = DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel(["3"]))))
     assert dual.reply_sync("Count.").stop_reason == "terminated"
     assert h.received[2][-1]["content"] == "checked"
+
+
+def test_an_extractor_that_fails_leaves_the_run_of_r_counted() -> None:
+    paid: list[int] = []
+    dual, _, _ = two([GO, DONE], [Call("1", "pay", {}), "I have paid."], actions=[pay_into(paid)])
+
+    def extract(reply: Reply) -> Conclusion:
+        raise KeyError("no such field")
+
+    dual.set_conclusion_extractor(extract)
+    reply = dual.reply_sync("Pay.")
+    assert (reply.stop_reason, reply.r_runs, reply.text) == ("error", 1, "I have paid.")
+    assert len(reply.conclusions) == len(paid) == 1
+
+
+def pay_into(paid: list[int]) -> Any:
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    return pay
+
+
+def test_the_evidence_of_an_extractor_is_kept() -> None:
+    dual, _, _ = two([GO, DONE], [Call("1", "pay", {}), "Paid."], actions=[pay_into([])])
+    own = [{"action": "looked", "result": "it is there"}]
+    dual.set_conclusion_extractor(lambda reply: Conclusion("seen", evidence=own))
+    assert dual.reply_sync("Pay.").conclusions[0].evidence == own
+
+
+def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
+    async def main() -> None:
+        first_may_end = asyncio.Event()
+
+        async def north() -> str:
+            """Go north."""
+            await first_may_end.wait()
+            return "north"
+
+        async def south() -> str:
+            """Go south."""
+            return "south"
+
+        async def end(messages: Any, actions: Any) -> str:
+            first_may_end.set()
+            return "Done."
+
+        n = ReActAgent("n", ScriptedModel([Call("1", "north", {}), "Done."]), actions=[north])
+        s = ReActAgent("s", ScriptedModel([Call("1", "south", {}), end]), actions=[south])
+        human = ReActAgent("H", ScriptedModel([GO, DONE]))
+        reply = await DualActAgent(DualActConfig(human, [n, s])).reply("Go.")
+        assert [step.action for step in reply.steps] == ["north", "south"]
+
+    asyncio.run(main())
+
+
+def test_what_is_said_between_two_turns_is_heard_by_the_next_alone() -> None:
+    dual, h, r = two([GO, DONE], ["Counted."])
+    dual.register_hook(
+        "post_reasoning",
+        "say",
+        lambda agent, kwargs: agent.interrupt("Only the small ones.") and None,
+    )
+    dual.reply_sync("Count.")
+    assert "Only the small ones." in r.received[0][-1]["content"]
+    assert all("small" not in str(message) for message in h.received[0])

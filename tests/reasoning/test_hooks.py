@@ -80,12 +80,15 @@ def test_hooks_are_called_in_order_with_what_the_step_is_about(form: str) -> Non
         "post_reply",
     ]
     about = dict(seen)
-    assert about["pre_observe"] == {"message": {"role": "user", "content": "It rains."}}
+    told = {"role": "user", "content": "It rains."}
+    assert about["pre_observe"] == {"message": told, "thread": None, "run_id": None}
     asked = {"text": "1 + 2?", "schema": None, "thread": "t", "run_id": "r"}
     assert about["pre_reply"] == asked
     assert about["post_reply"] == {**asked, "reply": reply}
     call = {"action": "add", "args": {"a": 1, "b": 2}, "iteration": 1, "call_id": "call_1_1"}
-    assert about["pre_acting"] == call
+    assert about["pre_acting"] == {**call, "thread": "t", "run_id": "r"}
+    for _, kwargs in seen[2:]:
+        assert (kwargs["thread"], kwargs["run_id"]) == ("t", "r")
     assert about["post_acting"]["result"]["result"] == 3
     assert about["pre_reasoning"]["iteration"] == 2
     assert [m["role"] for m in about["pre_reasoning"]["messages"]] == ["user", "assistant", "tool"]
@@ -333,7 +336,7 @@ def test_a_hook_after_a_deadline_can_note_it() -> None:
     assert reply.stop_reason == "deadline"
     assert "hook" not in reply.detail
     assert [sorted(kwargs) for _, kwargs in noted] == [
-        ["conclusion", "instruction", "loop"],
+        ["conclusion", "instruction", "loop", "run_id", "thread"],
         ["reply", "run_id", "schema", "text", "thread"],
     ]
 

@@ -54,7 +54,8 @@ def test_a_say_is_answered(space: NativeSpace) -> None:
     thinker = space.add(ReActAgent("thinker", Answers(say("Hello."))))
     me = space.add(Agent("me"))
     assert me.ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
-    assert [m["content"] for m in thinker.memory.get_memories()] == ["Hi", "Hello."]
+    kept = thinker.state_dict()["threads"]["me"]["items"]
+    assert [m["content"] for m in kept] == ["Hi", "Hello."]
     assert set(me.ask("thinker", "help").result(WAIT)) == {"say"}
 
 
@@ -363,8 +364,10 @@ def test_an_agent_that_is_asked_back_answers_in_the_midst_of_its_reply(space: Na
     me = space.add(Agent("me"))
     told = me.ask("A", "say", content="ask B").result(WAIT)
     assert told == "A B it is five"
-    kept = a.memory.get_memories()
-    assert [m["content"] for m in kept if m["role"] == "user"] == ["ask B", "what is it?"]
+    threads = a.state_dict()["threads"]
+    assert [m["content"] for m in threads["me"]["items"] if m["role"] == "user"] == ["ask B"]
+    (asked_back,) = threads.keys() - {"me"}
+    assert threads[asked_back]["items"][0]["content"] == "what is it?"
     assert me.ask("A", "say", content="ask B").result(WAIT) == "A B it is five"
 
 

@@ -31,8 +31,10 @@ class Gate:
         return "opened"
 
 
-def contents(agent: ReActAgent) -> list[str]:
-    return [f"{m['role']}: {m['content']}" for m in agent.memory.get_memories()]
+def contents(agent: ReActAgent, thread: str | None = None) -> list[str]:
+    state = agent.state_dict()
+    memory = state["memory"] if thread is None else state["threads"][thread]
+    return [f"{m['role']}: {m['content']}" for m in memory["items"]]
 
 
 def test_the_models_answer_is_cancelled_and_the_text_heard() -> None:
@@ -202,7 +204,7 @@ def test_from_another_thread_and_in_a_space() -> None:
         assert begun.wait(WAIT)
         assert agent.interrupt("Hello?")
         assert pending.result(WAIT) == "I heard you."
-        assert contents(agent)[1] == "user: Hello?"
+        assert contents(agent, "asker")[1] == "user: Hello?"
 
 
 def test_an_action_may_interrupt_the_run_that_called_it() -> None:

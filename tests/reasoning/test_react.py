@@ -23,7 +23,14 @@ from civitas.action import (
 from civitas.agent import Agent, Context
 from civitas.approval import ApprovalRequest, CallbackApprover
 from civitas.environment import Environment
-from civitas.errors import AskAgain, DefinitionError, ModelError
+from civitas.errors import (
+    AskAgain,
+    BudgetExceeded,
+    DeadlineExceeded,
+    DefinitionError,
+    InDoubt,
+    ModelError,
+)
 from civitas.goal import Goal
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.memory.memory import Memory
@@ -1186,3 +1193,110 @@ def test_a_part_that_is_none_is_refused_when_the_agent_is_made(part: str, wrong:
     parts = {"model": ScriptedModel(["ok"]), part: wrong}
     with pytest.raises(DefinitionError, match=part):
         ReActAgent("a", parts.pop("model"), **parts)
+
+
+# -- parts of one's own ----------------------------------------------------------------------------
+
+
+class PaperAction:
+    """An action as the paper has it that civitas follows."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        description: str,
+        parameters: dict[str, Any],
+        terminal: bool = False,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.description = description
+        self.terminal = terminal
+        self.parameters = parameters
+
+    def execute(self, **args: Any) -> Any:
+        return self.function(**args)
+
+
+class PaperRegistry:
+    """Its registry."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, PaperAction] = {}
+
+    def register(self, action: PaperAction) -> None:
+        self.actions[action.name] = action
+
+    def get_action(self, name: str) -> PaperAction | None:
+        return self.actions.get(name)
+
+    def get_actions(self) -> list[PaperAction]:
+        return list(self.actions.values())
+
+
+def test_actions_and_a_registry_of_ones_own_classes_serve() -> None:
+    registry = PaperRegistry()
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    registry.register(PaperAction("double", lambda n: 2 * n, "Double a number.", parameters))
+    registry.register(PaperAction("stop", lambda: "stopped", "Stop.", {}, terminal=True))
+    thinker, model = agent(
+        use("double", {"n": "two"}), use("double", {"n": 2}), use("stop"), actions=registry
+    )
+    reply = thinker.reply_sync("go")
+    assert (reply.text, reply.stop_reason) == ("stopped", "terminal")
+    assert [step.result["result"] for step in reply.steps] == [4, "stopped"]
+    assert model.names == ["double", "stop"]
+    # As ever, what is registered meanwhile is seen.
+    registry.register(PaperAction("more", lambda: 1, "More.", {}))
+    thinker.reply_sync("go")
+    assert "more" in model.names
+
+
+@pytest.mark.parametrize("prompt", (5, lambda: "x", ["x"]))
+def test_a_system_prompt_is_a_text(prompt: Any) -> None:
+    with pytest.raises(DefinitionError, match="'thinker': system_prompt= must be a text, got"):
+        agent(say("x"), system_prompt=prompt)
+
+
+def test_a_terminal_action_does_not_end_a_run_in_which_the_user_has_spoken_meanwhile() -> None:
+    @action(terminal=True)
+    async def finish() -> str:
+        thinker.interrupt("Wait, one thing more.")
+        return "finished"
+
+    thinker, model = agent(use("finish"), say("Then this."), actions=[finish])
+    reply = thinker.reply_sync("go")
+    assert (reply.text, reply.stop_reason) == ("Then this.", "done")
+    assert model.last["content"] == "Wait, one thing more."
+
+
+def test_the_tokens_of_a_run_with_hooks_are_counted() -> None:
+    thinker, _ = agent(use("add", {"a": 1, "b": 2}), say("3"))
+    thinker.register_hook("post_reasoning", "look", lambda *_: None)
+    assert thinker.reply_sync("go").usage == Usage(20, 7)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    (
+        ("done", None),
+        ("terminal", None),
+        ("terminated", None),
+        ("budget", BudgetExceeded),
+        ("deadline", DeadlineExceeded),
+        ("in_doubt", InDoubt),
+        ("max_iterations", ModelError),
+        ("cancelled", ModelError),
+    ),
+)
+def test_a_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None) -> None:
+    reply = Reply("so far", None, [], [], Usage(), reason, "why it is")
+    if error is None:
+        reply.raise_for_error()
+        return
+    with pytest.raises(error, match="why it is; it had said: so far"):
+        reply.raise_for_error()
+    broken = Reply("", None, [], [], Usage(), "error", "x", KeyError("what it was"))
+    with pytest.raises(KeyError, match="what it was"):
+        broken.raise_for_error()

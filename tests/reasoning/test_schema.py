@@ -135,7 +135,7 @@ def test_what_does_not_follow_is_asked_for_once_more_with_the_fault(
 def test_a_schema_that_is_never_met_ends_as_unreadable() -> None:
     reply = ask(City, "no", "no", '{"name": "Bern", "people": 1}')
     assert reply.stop_reason == "unreadable"
-    assert (reply.text, reply.value) == ("no", "no")
+    assert (reply.text, reply.value) == ("no", None)
     reply = ask({"not": {}}, "1", "2", "3")
     assert reply.stop_reason == "unreadable"
     assert "does not follow the schema" in reply.detail

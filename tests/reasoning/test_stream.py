@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,16 @@ import pytest
 from civitas import (
     Agent,
     Call,
+    CallbackApprover,
     CallEnded,
     CallStarted,
+    Conversation,
+    DecisionAction,
     Done,
+    DualActAgent,
+    DualActConfig,
+    HumanDecision,
+    MaxTurns,
     MessageAdded,
     ModelError,
     ModelReply,
@@ -27,6 +35,7 @@ from civitas import (
     Usage,
     action,
 )
+from civitas.action import ACCESS_REQUESTED
 
 WAIT = 20
 
@@ -86,10 +95,11 @@ def test_the_events_of_a_reply_in_order() -> None:
     agent = ReActAgent("thinker", model, actions=[add])
 
     async def main() -> list[Any]:
-        return [event async for event in agent.stream("What is 1 + 2?")]
+        return [event async for event in agent.stream("What is 1 + 2?", None, "t", "r")]
 
     events = asyncio.run(main())
-    assert events[:5] == [
+    assert {(event.run_id, event.thread) for event in events} == {("r", "t")}
+    assert [replace(event, run_id=None, thread=None) for event in events[:5]] == [
         MessageAdded("thinker", {"role": "user", "content": "What is 1 + 2?"}),
         ReasoningPiece("I add.", "thinker"),
         TextPiece("Let me ", "thinker"),
@@ -102,7 +112,7 @@ def test_the_events_of_a_reply_in_order() -> None:
     reply = events[-1].reply
     assert (reply.text, reply.stop_reason, reply.usage) == ("It is 3.", "done", Usage(4, 5))
     added = [event.message for event in events if isinstance(event, MessageAdded)]
-    assert added == reply.messages == agent.memory.get_memories()
+    assert added == reply.messages == agent.state_dict()["threads"]["t"]["items"]
     assert "I add." not in json.dumps(reply.messages)
 
 
@@ -121,12 +131,12 @@ def test_a_model_that_does_not_stream_gives_its_answer_in_one_piece() -> None:
             return ModelReply("all at once")
 
     async def main(model: Any) -> list[Any]:
-        return [event async for event in ReActAgent("thinker", model).stream("Hi")]
+        return [event async for event in ReActAgent("thinker", model).stream("Hi", run_id="r")]
 
     for model in (Whole(), WithSchema()):
         events = asyncio.run(main(model))
         assert kinds(events) == ["message", "text", "message", "done"]
-        assert events[1] == TextPiece("all at once", "thinker")
+        assert events[1] == TextPiece("all at once", "thinker", "r")
 
 
 def test_what_stream_and_reply_give_is_the_same() -> None:
@@ -302,3 +312,86 @@ def test_parallel_calls_start_together_and_each_ends_once() -> None:
     assert [ended[id] for id in started] == list(range(5))
     places = [place for place, e in enumerate(events) if isinstance(e, CallStarted)]
     assert places == list(range(places[0], places[0] + 5))
+
+
+@pytest.mark.parametrize("of", ("loop", "dual act"))
+@pytest.mark.parametrize("form", ("sync", "async"))
+def test_nobody_is_asked_before_the_reader_has_seen_what_about(of: str, form: str) -> None:
+    order: list[str] = []
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def refund(x: int) -> str:
+        order.append("done")
+        return "refunded"
+
+    def permit(_: Any) -> bool:
+        order.append("asked")
+        return True
+
+    async def permit_later(_: Any) -> bool:
+        return permit(_)
+
+    approver = CallbackApprover(permit if form == "sync" else permit_later)
+    worker = ReActAgent(
+        "a",
+        ScriptedModel([{"name": "refund", "args": {"x": 1}}, "ok"]),
+        actions=[refund],
+        approver=approver,
+    )
+    agent: Any = worker
+    if of == "dual act":
+        agent = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([])), worker))
+        agent.set_decision_func(
+            lambda conclusion, _: HumanDecision(
+                DecisionAction.CONTINUE if conclusion is None else DecisionAction.TERMINATE, "go"
+            )
+        )
+
+    async def main() -> None:
+        async for event in agent.stream("x"):
+            await asyncio.sleep(0)
+            if event.kind in ("call_started", "call_ended"):
+                order.append(event.kind)
+
+    asyncio.run(main())
+    assert order == ["call_started", "asked", "done", "call_ended"]
+
+
+def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    def refund() -> str:
+        raise AssertionError
+
+    def permit(_: Any) -> bool:
+        raise AssertionError
+
+    agent = ReActAgent(
+        "a",
+        ScriptedModel([{"name": "refund"}]),
+        actions=[refund],
+        approver=CallbackApprover(permit),
+    )
+
+    async def main() -> None:
+        async with agent.stream("x") as events:
+            async for event in events:
+                if event.kind == "call_started":
+                    break
+        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    asyncio.run(main())
+
+
+def test_a_conversation_streams_as_the_others_do() -> None:
+    async def main() -> None:
+        talk = Conversation([ReActAgent("a", ScriptedModel(["x", "y"]))], until=MaxTurns(2))
+        async with talk.stream("go", thread="t", run_id="r") as events:
+            seen = [(event.kind, event.run_id, event.thread) async for event in events]
+        assert [kind for kind, _, _ in seen if kind.startswith("turn")] == [
+            *["turn_started", "turn_ended"] * 2
+        ]
+        assert {each[2] for each in seen} == {"t"}
+        assert events.reply is not None
+        assert (events.reply.text, seen[-1]) == ("y", ("done", "r", "t"))
+
+    asyncio.run(main())

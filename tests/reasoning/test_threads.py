@@ -20,7 +20,7 @@ from civitas import (
     StateError,
     TokenBoundedMemory,
 )
-from civitas.reasoning.memories import MAX_THREADS
+from civitas.reasoning.thread import MAX_THREADS
 
 
 def echo(messages: list[dict[str, Any]], _: Any) -> str:
@@ -59,7 +59,7 @@ def test_a_durable_memory_keeps_its_threads(tmp_path: Path) -> None:
 
 
 def test_a_memory_without_threads_says_what_has_them() -> None:
-    thinker = agent(Memory())
+    thinker = agent(Graph())
     with pytest.raises(DefinitionError, match=r"thread= needs a memory with threads, such as SQL"):
         thinker.reply_sync("a", thread="Ann")
     assert thinker.reply_sync("a").text == "1: a"
@@ -67,7 +67,7 @@ def test_a_memory_without_threads_says_what_has_them() -> None:
 
 @pytest.mark.parametrize("thread", ("", "x" * 256))
 def test_a_thread_has_an_id(thread: str) -> None:
-    with pytest.raises(ValueError, match="thread= is a text of 1 to 255 characters"):
+    with pytest.raises(ValueError, match="thread= must be a text of 1 to 255 characters"):
         agent().reply_sync("a", thread=thread)
 
 

@@ -444,7 +444,7 @@ def test_a_forked_child_leaves_it_to_its_parent(path: Path) -> None:
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
-    assert done.stdout.count("it was closed: make a new SQLiteInbox of it") == 3
+    assert done.stdout.count(": open it again in this process") == 3
     assert done.stdout.count("it is used by another process") == 1
     inbox = SQLiteInbox(path)
     assert inbox.look_up("before", "a") == Entry("before", ENDED, None, b"x")

@@ -108,7 +108,10 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
     suited, other = re.findall(right, figures)[0]
     assert (int(suited), int(other)) == (sum(rows[:4]), sum(rows[4:]))
     end = output.partition("\nWhere next")[2]
-    assert "civitas models\n" not in end  # each command says what it is for
+    # First what README puts first, each with what it is for.
+    first, second = re.findall(r"^  \S*civitas (.*)", end, re.MULTILINE)[:2]
+    assert re.fullmatch(r"act '.*' +\w.*", first)
+    assert re.fullmatch(r"chat +\w.*", second)
     assert re.search(r"civitas models fetch qwen3-0\.6b +\S", end)
     for path in re.findall(r"(?:examples|docs)/[\w-]+\.\w+", end):
         assert (ROOT / path).exists(), path

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import action
-from civitas.agent import Agent
-from civitas.errors import ContextOverflow
+from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.base import streamed
 from civitas.models.protocol import ModelReply
-from civitas.reasoning.memories import Memories
+from civitas.reasoning.thread import Thread
+from civitas.reasoning.threaded import Threaded
 from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
@@ -23,24 +23,26 @@ __all__ = ["ChattyAI"]
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
-MAX_CONVERSATIONS: Final = 1000
-"""With how many others it remembers its conversation; who spoke longest ago is forgotten."""
+# Without a name: a small model that is told one, such as Chatty, repeats it without end.
+_PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
 
 
-class ChattyAI(Watched, Agent):
+class ChattyAI(Watched, Threaded):
     """Answers what is said to it with a model, and remembers its conversation with each sender.
 
-    Of each conversation it remembers as much as fits half of its model's context, since what is
-    said now and the answer need room too; what does not fit beside the conversation is answered by
-    itself. A failure of the model is an error for the one who spoke, and what was said is not
-    remembered then. Who watches it (`watch`) is shown the pieces of its answers as its model gives
-    them.
+    It has a conversation with each sender, or several by `say(thread=)`, and with a thousand at
+    most: who spoke longest ago is forgotten. Of each it remembers as much as fits half of its
+    model's context, since what is said now and the answer need room too; what does not fit beside
+    the conversation is answered by itself. A failure of the model is an error for the one who
+    spoke, and what was said is not remembered then. Who watches it (`watch`) is shown the pieces of
+    its answers as its model gives them.
 
     Args:
         id: its id
         model: a model, or the name of one, which is loaded when it is first used; `ORG/NAME` is one
             of the Hugging Face hub, as `hf:ORG/NAME` is
-        system_prompt: who it is, in words for the model; an empty text for nothing
+        system_prompt: who it is, in words for the model; an empty text for nothing. Left out, it is
+            a helpful assistant that answers in one sentence
         **options: what every `Agent` takes
     """
 
@@ -53,11 +55,14 @@ class ChattyAI(Watched, Agent):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
+        if system_prompt is not None and not isinstance(system_prompt, str):
+            raise DefinitionError(
+                f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
+            )
         if system_prompt is None:
-            system_prompt = f"You are {id}, a helpful assistant. Answer in one sentence."
+            system_prompt = _PROMPT
         self.system_prompt = system_prompt
         self._model = model
-        self._conversations = Memories(self._conversation, MAX_CONVERSATIONS)
 
     @property
     def model(self) -> Model:
@@ -70,17 +75,26 @@ class ChattyAI(Watched, Agent):
         return self._model
 
     @action
-    async def say(self, content: str) -> str:
+    async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
         Args:
             content: what to say
+            thread: which of your conversations with the agent this belongs to
 
         Returns:
             What the agent answers
         """
-        message = self._current_message
-        conversation = self._conversations.get("" if message is None else message["from"])
+        kept = self._kept.take(self._thread_of_message(thread))
+        try:
+            return await self._say(content, kept)
+        finally:
+            self._kept.release(kept)
+
+    async def _say(self, content: str, thread: Thread) -> str:
+        if thread.memory is None:
+            thread.memory = self._conversation()
+        conversation = thread.memory
         said = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:

@@ -1,15 +1,13 @@
-"""A shell command: its start under a supervisor, its output, and its end with all that it began."""
+"""A shell command: its start, its output, and its end with its process group or its sandbox."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import json
 import os
 import signal
 import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Final
 
 from civitas.agents.sandbox import Sandbox
@@ -21,16 +19,13 @@ __all__ = ["MAX_OUTPUT", "run"]
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
 
-logger = logging.getLogger("civitas.agents")
-
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
-# What an interpreter may need to start at all; not for the command.
-_FOR_PYTHON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _PIECE = 2**16
 _LAST_WORDS_S = 1.0
-# Longer than the supervisor itself tries.
-_ABANDON_S = 8.0
+# A shell that lowers its limit, in blocks of 512 bytes, and becomes the program.
+_LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
+# Kills a process group when the program that holds its standard input has ended.
+_WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
 async def run(
@@ -43,17 +38,19 @@ async def run(
 ) -> str:
     """Run a shell command to its end, and give what it printed.
 
-    Cancelled, it kills every process of the command before anything else.
+    Cancelled, it kills the command before anything else: in bubblewrap every process that it began,
+    else its process group.
 
     Args:
         command: what `/bin/sh` executes
         folder: where it starts
         timeout: seconds that it may take
         sandbox: what it runs in; nothing if left out
-        max_file_bytes: the largest file that it can write; any if left out
+        max_file_bytes: the largest file that it can write, in whole blocks of 512 bytes; any if
+            left out
 
     Raises:
-        CommandError: it could not be started, or did away with its supervisor
+        CommandError: it could not be started
         CommandTimeout: it took longer than `timeout` seconds
     """
     readable, writable = os.pipe()
@@ -73,10 +70,8 @@ async def run(
             late = True
         finally:
             process.kill()
-            await asyncio.wait((ended,), timeout=_ABANDON_S)
-            process.abandon()
             code = await ended
-        # Whoever got away may hold the pipe open still; that is not waited for.
+        # A process that left the group may hold the pipe open; that is not waited for.
         await output.ended(_LAST_WORDS_S)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -94,7 +89,7 @@ async def run(
 
 
 class _Process:
-    """A supervisor and its command, from the start to the end of the last process.
+    """A command from its start to its end.
 
     A thread starts it and waits. In asyncio's own way a task does, and a loop that is about to end
     cancels every task: between the start and its answer nobody would know of the process.
@@ -109,122 +104,130 @@ class _Process:
         max_file_bytes: int | None,
     ) -> None:
         self._command = ["/bin/sh", "-c", command]
+        if max_file_bytes is not None:
+            blocks = str(max_file_bytes // 512)
+            self._command = ["/bin/sh", "-c", _LIMITED, "sh", blocks, *self._command]
         self._folder = folder
         self._output = output
         self._sandbox = sandbox
-        self._max_file_bytes = -1 if max_file_bytes is None else max_file_bytes
         self._lock = threading.Lock()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._inside: int | None = None  # a handle of the sandbox's first process
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; give its exit code."""
         try:
-            report, reported = os.pipe()
-        except OSError:
+            with self._lock:
+                if self._killed:
+                    return -signal.SIGKILL
+                process, told = self._start()
+                self._process = process
+        finally:
             os.close(self._output)
-            raise
+        watch = None
         try:
-            try:
-                with self._lock:
-                    if self._killed:
-                        return -signal.SIGKILL
-                    process = self._process = self._start(reported)
-            finally:
-                os.close(self._output)
-                os.close(reported)
+            if told is None:
+                watch = self._watched(process.pid)
+            else:
+                self._enter(told)
             if hasattr(os, "waitid"):
                 # While nobody has asked for its exit code, its number is given to no other process.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             else:  # macOS before Python 3.13
                 process.wait()
-            with self._lock:
-                self._process = None
-                self._close(process)
-                failed = process.wait()
-            if failed and not self._killed:
-                raise CommandError(f"the command's supervisor ended with exit code {failed}")
-            return self._code(report)
         finally:
-            os.close(report)
-
-    def kill(self) -> None:
-        """Have the supervisor kill everything, or keep it from starting.
-
-        Does nothing if it has ended.
-        """
-        with self._lock:
-            self._killed = True
-            if self._process is not None:
-                self._close(self._process)
-                # The command may have stopped its own supervisor.
-                self._signal(self._process, signal.SIGCONT)
-
-    def abandon(self) -> None:
-        """Kill a supervisor that does not end; its command's shell goes with it, on Linux."""
-        with self._lock:
-            if self._process is not None:
-                self._signal(self._process, signal.SIGKILL)
-
-    def _start(self, reported: int) -> subprocess.Popen[bytes]:
-        environment = {k: os.environ[k] for k in _KEPT if k in os.environ}
-        for_python = {k: os.environ[k] for k in _FOR_PYTHON if k in os.environ}
-        command = self._command
-        if self._sandbox is not None:
-            command = self._sandbox.wrap(self._folder, command)
-        return subprocess.Popen(
-            (
-                # Neither the user's settings nor the packages of the environment are looked at.
-                *(sys.executable or "python3", "-I", "-S", "-X", "utf8", _SUPERVISOR),
-                *(str(os.getpid()), str(reported), str(self._max_file_bytes)),
-                *(f"{key}={value}" for key, value in environment.items()),
-                *("TERM=dumb", "--", *command),
-            ),
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            cwd=self._folder,
-            env=environment | for_python,
-            pass_fds=(reported,),
-            start_new_session=True,
-        )
-
-    def _code(self, report: int) -> int:
-        """The command's exit code, as the supervisor gave it."""
-        os.set_blocking(report, False)
-        try:
-            lines = os.read(report, _PIECE).decode().splitlines()
-        except BlockingIOError:
-            lines = []
-        if "survivors" in lines:
-            lines.remove("survivors")
-            logger.error("a process of the command %.200r cannot be killed", self._command[-1])
-        if not lines:
-            if self._killed:
-                return -signal.SIGKILL
-            raise CommandError("the command killed the process that waits for its end")
-        if lines[0].startswith("error "):
-            number = int(lines[0].removeprefix("error "))
-            raise OSError(number, os.strerror(number))
-        code = int(lines[0])
+            self._end(process)
+            if watch is not None:
+                watch.kill()
+                watch.communicate()
+        code = process.returncode
         # bubblewrap says it as a shell does.
         if self._sandbox is not None and code - 128 in set(signal.Signals):
             return 128 - code
         return code
 
-    @staticmethod
-    def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Send a signal to a supervisor whose exit code nobody has asked for."""
-        if hasattr(os, "waitid"):
-            # `send_signal` would ask for it, and leave none to the thread that waits.
-            os.kill(process.pid, number)
-        else:
-            process.send_signal(number)
+    def kill(self) -> None:
+        """Kill the command, or keep it from starting. Does nothing if it has ended."""
+        with self._lock:
+            self._killed = True
+            if self._process is not None:
+                self._kill(self._process)
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], int | None]:
+        """The process, and in bubblewrap what tells which process is the sandbox's first."""
+        environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
+        command = self._command
+        told: int | None = None
+        tells: tuple[int, ...] = ()
+        if self._sandbox is not None:
+            told, telling = os.pipe()
+            tells = (telling,)
+            command = self._sandbox.wrap(self._folder, command, telling)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env=environment,
+                pass_fds=tells,
+                start_new_session=True,
+            )
+        except BaseException:
+            if told is not None:
+                os.close(told)
+            raise
+        finally:
+            for handle in tells:
+                os.close(handle)
+        return process, told
 
     @staticmethod
-    def _close(process: subprocess.Popen[bytes]) -> None:
-        if process.stdin is not None:
-            process.stdin.close()
+    def _watched(group: int) -> subprocess.Popen[bytes]:
+        """What kills the group if this program is killed."""
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _enter(self, told: int) -> None:
+        """Learn which process is the sandbox's first: with it, all of the sandbox ends."""
+        with open(told, "rb") as file:
+            line = file.read()
+        if not line:
+            return  # bubblewrap could not begin, and says why
+        with self._lock:
+            try:
+                self._inside = os.pidfd_open(json.loads(line)["child-pid"])
+            except OSError:
+                return  # it has ended
+            if self._killed and self._process is not None:
+                self._kill(self._process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill what is left of the command, and free its number."""
+        with self._lock:
+            self._kill(process)
+            self._process = None
+            process.wait()
+            if self._inside is not None:
+                os.close(self._inside)
+                self._inside = None
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            if self._inside is not None:
+                # bubblewrap itself ends when the sandbox has, with every process in it.
+                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass  # it has ended
 
 
 def _signal_name(number: int) -> str:

@@ -163,6 +163,7 @@ def changing_actions(
         Returns:
             The output of the command, and its exit code if that is not 0
         """
+        folder.require_root()
         return await run(
             command,
             folder.root,

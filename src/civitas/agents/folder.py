@@ -73,6 +73,8 @@ class Folder:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
+        if not os.fspath(root):  # realpath takes it for the current folder
+            raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)
         if not os.path.exists(path):
             raise NoSuchFile(f"the root folder {_quoted(str(root))} is not there")
@@ -80,6 +82,25 @@ class Folder:
             raise NotAFile(f"the root folder {_quoted(str(root))} is no folder")
         self.root = path
         self.max_bytes = max_bytes
+        self._identity = _identity(os.stat(path))
+
+    def require_root(self) -> None:
+        """Make sure that the path of the root still leads to the folder that it was at first.
+
+        Raises:
+            FileError: the folder was moved or removed, or something else has its place
+        """
+        os.close(self._open_root())
+
+    def _open_root(self) -> int:
+        try:
+            root = os.open(self.root, _DIRECTORY)
+        except OSError as error:
+            raise FileError("the root folder is gone: put it back where it was") from error
+        if _identity(os.fstat(root)) != self._identity:
+            os.close(root)
+            raise FileError("another folder has the place of the root folder: put it back")
+        return root
 
     # -- what it can do ----------------------------------------------------------------------------
 
@@ -237,10 +258,7 @@ class Folder:
         """
         parts = _parts(name)
         for _ in range(_TRIES):
-            try:
-                trail = [os.open(self.root, _DIRECTORY)]
-            except OSError as error:
-                raise FileError(f"{_quoted(name)}: the root folder is gone") from error
+            trail = [self._open_root()]
             try:
                 return do(*self._walk(name, deque(parts), trail, follow))
             except _Changed:
@@ -291,6 +309,10 @@ class Folder:
                 raise FileError(f"{_quoted(name)} lies more than {_MAX_DEPTH} folders deep")
             trail.append(_open(part, _DIRECTORY, trail[-1]))
         return trail[-1], ".", os.fstat(trail[-1])
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _split(path: str) -> list[str]:

@@ -12,6 +12,7 @@ from civitas.errors import DefinitionError, InvalidId, ModelError
 from civitas.message import address
 from civitas.reasoning.prompts import cut, json_text, marked
 from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.thread import Thread
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
@@ -30,8 +31,8 @@ class OpenAIFunctionAgent(ReActAgent):
     line by line, so that nobody can pass for the user. Saying something to the user is not among
     the actions: its reply is what the user gets.
 
-    What comes back of messages that it only sent (`response`, `error`) is remembered, and nothing
-    is done about it until somebody says something.
+    What comes back of messages that it only sent (`response`, `error`) is remembered in the thread
+    that sent them, and nothing is done about it until somebody says something there.
 
     Args:
         id: its id
@@ -82,11 +83,12 @@ class OpenAIFunctionAgent(ReActAgent):
         )
 
     @action
-    async def say(self, content: str) -> str:
+    async def say(self, content: str, thread: str | None = None) -> str:
         """Say something to the agent.
 
         Args:
             content: what to say
+            thread: which of your conversations with the agent this belongs to
 
         Returns:
             what the agent replies
@@ -94,7 +96,7 @@ class OpenAIFunctionAgent(ReActAgent):
         message = self._current_message
         if message is not None and message["from"] != self.user_id:
             content = _told(message["from"], "says", content)
-        return await super().say(content)
+        return await super().say(content, thread)
 
     @action
     async def response(self, data: Any, original_message_id: str | None = None) -> None:
@@ -104,7 +106,7 @@ class OpenAIFunctionAgent(ReActAgent):
             data: the value
             original_message_id: the id of the message that asked for it
         """
-        await self._hear("returned", json_text(data))
+        await self._hear("returned", json_text(data), original_message_id)
 
     @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
@@ -115,20 +117,21 @@ class OpenAIFunctionAgent(ReActAgent):
             original_message_id: the id of the message
         """
         await super().error(error, original_message_id)
-        await self._hear("reports an error", error)
+        await self._hear("reports an error", error, original_message_id)
 
-    async def _hear(self, what: str, text: str) -> None:
+    async def _hear(self, what: str, text: str, answers: str | None) -> None:
         room = getattr(self.model, "context_tokens", None)
         # As of the results of its own calls: about half of the context, at two characters a token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
         told = _told(message.get("from", "?"), what, cut(text, limit))
-        await self.observe({"role": "user", "content": told})
+        thread = self._thread_of_message(None, answers)
+        await self.observe({"role": "user", "content": told}, thread)
 
-    async def _discover(self) -> None:
-        await super()._discover()
-        if self._discovered is not None:
-            self._discovered.pop(f"{self.user_id}.say", None)
+    async def _discover(self, thread: Thread) -> None:
+        await super()._discover(thread)
+        if thread.discovered is not None:
+            thread.discovered.pop(f"{self.user_id}.say", None)
 
 
 def _who(own: str, user: str | None) -> str:

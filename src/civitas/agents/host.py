@@ -73,6 +73,7 @@ class Host(Agent):
         Returns:
             The output of the command, and its exit code if that is not 0
         """
+        self.folder.require_root()
         return await run(
             command,
             self.folder.root,

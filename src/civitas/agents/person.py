@@ -15,6 +15,7 @@ from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.schema import AnswerSchema
+from civitas.reasoning.thread import Thread
 
 __all__ = ["Person"]
 
@@ -47,6 +48,7 @@ class Person(ConversationalAgent):
     """
 
     decides_in_words = True
+    _together = True  # a person answers one question after the other
 
     def __init__(
         self,
@@ -59,14 +61,14 @@ class Person(ConversationalAgent):
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)
 
-    async def _remember(self, message: dict[str, Any]) -> None:
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, asked: Asked) -> Reply:
         terminal = self._terminal
         question = asked.content if isinstance(asked.content, str) else json_text(asked.content)
         terminal.show(question)
-        for text in self._take_unheard():
+        for text in asked.state.hear():
             terminal.show(text)
         schema = None if asked.schema in (None, DECISION_SCHEMA) else AnswerSchema(asked.schema)
         if asked.schema == DECISION_SCHEMA:

@@ -11,6 +11,7 @@ from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.thread import Thread
 
 __all__ = ["RemoteAgent"]
 
@@ -20,6 +21,7 @@ _MOST_OBSERVED: Final = 100
 class RemoteAgent(ConversationalAgent):
     """Another agent of a space, as a conversational agent: each reply is a `say` to it.
 
+    Each of its threads is a conversation of its own with the other, if that keeps threads apart.
     What goes over messages is text. A schema is for whoever asks, to read the answer by. What was
     observed since the last reply, the last hundred of it, is said with the next. A request that
     ends without its value raises as `request` does.
@@ -34,17 +36,33 @@ class RemoteAgent(ConversationalAgent):
         super().__init__(id)
         self._via = via
         self._timeout = timeout
-        self._observed: deque[str] = deque(maxlen=_MOST_OBSERVED)
+        self._takes_threads: bool | None = None
 
-    async def _remember(self, message: dict[str, Any]) -> None:
-        self._observed.append(json_text(message.get("content")))
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        if thread.own is None:
+            thread.own = deque(maxlen=_MOST_OBSERVED)
+        thread.own.append(json_text(message.get("content")))
 
     async def _respond(self, asked: Asked) -> Reply:
         content = asked.content if isinstance(asked.content, str) else json_text(asked.content)
-        observed, self._observed = self._observed, deque(maxlen=_MOST_OBSERVED)
-        told = "\n\n".join([*observed, *self._take_unheard(), content])
-        message = {"to": str(self.id), "action": {"name": "say", "args": {"content": told}}}
+        observed, asked.state.own = asked.state.own or (), None
+        told = "\n\n".join([*observed, *asked.state.hear(), content])
+        args: dict[str, Any] = {"content": told}
+        if asked.thread is not None and await self._has_threads():
+            args["thread"] = asked.thread
+        message = {"to": str(self.id), "action": {"name": "say", "args": args}}
         said = await self._via.request(message, self._timeout)
         text = json_text(said)
         messages = [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
         return Reply(text, said, messages, [], Usage(), "done", "", None, asked.run_id)
+
+    async def _has_threads(self) -> bool:
+        """Whether the other's `say` takes the thread that it belongs to; asked once."""
+        if self._takes_threads is None:
+            args = {"action_name": "say"}
+            message = {"to": str(self.id), "action": {"name": "help", "args": args}}
+            help = await self._via.request(message, self._timeout)
+            described = help.get("say") if isinstance(help, dict) else None
+            known = described.get("args") if isinstance(described, dict) else None
+            self._takes_threads = isinstance(known, dict) and "thread" in known
+        return self._takes_threads

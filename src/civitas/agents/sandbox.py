@@ -38,8 +38,14 @@ class Sandbox:
     program: str
     network: bool = False
 
-    def wrap(self, folder: str, command: list[str]) -> list[str]:
-        """The command line that runs a command there, with a folder that it may write to."""
+    def wrap(self, folder: str, command: list[str], info: int | None = None) -> list[str]:
+        """The command line that runs a command there, with a folder that it may write to.
+
+        Args:
+            folder: the folder
+            command: the command
+            info: a handle to which bubblewrap writes which process is the sandbox's first
+        """
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
         if self.network:
@@ -63,6 +69,7 @@ class Sandbox:
             "--new-session",
             *("--chdir", folder),
             *("--setenv", "TMPDIR", "/tmp"),
+            *(() if info is None else ("--info-fd", str(info))),
             "--",
             *command,
         ]

@@ -4,8 +4,8 @@ Who is about to spend reserves first, at an upper bound, and settles afterwards:
 reserve at the same time, those that do not fit are refused before they begin. Nothing waits here.
 """
 
+from civitas.budget.account import Reservation
 from civitas.budget.amounts import Left, Spent
 from civitas.budget.budget import Budget, Clock, PriceList
-from civitas.budget.reservation import Reservation
 
 __all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent"]

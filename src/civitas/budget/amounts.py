@@ -6,6 +6,7 @@ exact; amounts with more places are rounded up, limits down.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias
@@ -166,10 +167,10 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
 
 
 def read_state(state: object) -> tuple[list[int], float, tuple[int, int]]:
-    """What a state says was spent, in how many seconds, and what of its tokens and money was over.
+    """What a state says was spent, in how many seconds, and how many tokens and dollars too much.
 
     Raises:
-        DefinitionError: it is no state of a budget; the text names the field
+        DefinitionError: it is not the state of a budget; the text names the field
     """
     fields = {*LIMITS, "seconds", "over"}
     if not isinstance(state, dict) or state.keys() != fields:
@@ -182,31 +183,16 @@ def read_state(state: object) -> tuple[list[int], float, tuple[int, int]]:
         raise DefinitionError("the state of a budget: over is an object of tokens and usd")
     if type(seconds) not in (int, float) or not 0 <= seconds <= MOST:
         raise DefinitionError(f"the state of a budget: seconds is no time: {_shown(seconds)}")
-    spent = [
-        _state_usd(state, "usd") if limit == "usd" else _state_count(state, limit)
-        for limit in LIMITS
-    ]
-    return spent, float(seconds), (_state_count(over, "tokens"), _state_usd(over, "usd"))
+    spent = [_stated(state, limit) for limit in LIMITS]
+    return spent, float(seconds), (_stated(over, "tokens"), _stated(over, "usd"))
 
 
-def _state_count(state: dict[str, Any], field: str) -> int:
+def _stated(state: dict[str, Any], field: str) -> int:
     value = state[field]
-    if type(value) is not int or not 0 <= value <= 10**40:
-        raise DefinitionError(f"the state of a budget: {field} is no count: {_shown(value)}")
-    return value
-
-
-def _state_usd(state: dict[str, Any], field: str) -> int:
-    value = state[field]
-    whole, dot, places = value.partition(".") if isinstance(value, str) else ("", "", "")
-    digits = whole + places
-    if (
-        not (digits.isascii() and digits.isdigit() and whole)
-        or len(whole) > 40
-        or len(places) > 12
-        or bool(dot) != bool(places)
-    ):
-        raise DefinitionError(
-            f"the state of a budget: {field} is no number of dollars: {_shown(value)}"
-        )
-    return int(whole) * PICO + int(places.ljust(12, "0"))
+    if field == "usd":
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,40}(\.[0-9]{1,12})?", value):
+            whole, _, places = value.partition(".")
+            return int(whole) * PICO + int(places.ljust(12, "0"))
+    elif type(value) is int and 0 <= value <= 10**40:
+        return value
+    raise DefinitionError(f"the state of a budget: {field} is no amount: {_shown(value)}")

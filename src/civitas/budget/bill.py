@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from civitas.budget.amounts import KINDS, USD, said
 
 if TYPE_CHECKING:
+    from civitas.budget.account import Reservation
     from civitas.budget.budget import Budget
-    from civitas.budget.reservation import Reservation
 
 __all__ = ["Bill", "add_to_bill", "charged_json"]
 

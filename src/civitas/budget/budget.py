@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Protocol
 
+from civitas.budget.account import Account, Accounts, Ledger, Reservation
 from civitas.budget.amounts import (
     PICO,
     UNITS,
@@ -19,8 +20,6 @@ from civitas.budget.amounts import (
     said,
     spent_of,
 )
-from civitas.budget.ledger import Account, Ledger
-from civitas.budget.reservation import Reservation
 from civitas.budget.shared import Books, SharedLedger
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import excerpt, shorten
@@ -102,10 +101,17 @@ class Budget:
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         # Its own first, then its parents', up to the root.
-        self._accounts: tuple[Account, ...] = (Account(title, limits, seconds),)
-        self._ledger = Ledger()
-        if journal is not None:
-            self._ledger = _shared(self._accounts[0], journal, name, self._now)
+        self._accounts: Accounts = (Account(title, limits, seconds),)
+        if journal is None:
+            self._ledger = Ledger(title)
+            return
+        if not isinstance(journal, Books):
+            raise DefinitionError(f"Budget: journal= is a Journal, not {excerpt(journal)}")
+        if name is None:
+            raise DefinitionError(
+                "Budget: with journal= it needs a name=, by which others share it"
+            )
+        self._ledger = SharedLedger(self._accounts[0], journal, name, self._now)
 
     def child(
         self,
@@ -132,13 +138,17 @@ class Budget:
             # However deep, so that the names of a long line of descent do not grow.
             title = self._accounts[0].title
             title = title if title.startswith("a part of ") else f"a part of {title}"
-        part = Budget.__new__(Budget)
-        part.name = name
-        part.prices = self.prices
-        part._now = self._now
-        part._ledger = self._ledger
-        part._accounts = (Account(title, limits, seconds), *self._accounts)
-        return part
+        return self._relative((Account(title, limits, seconds), *self._accounts), name)
+
+    def _relative(self, accounts: Accounts, name: str | None) -> Budget:
+        """One of the same tree."""
+        other = Budget.__new__(Budget)
+        other.name = name
+        other.prices = self.prices
+        other._now = self._now
+        other._ledger = self._ledger
+        other._accounts = accounts
+        return other
 
     def reserve(
         self,
@@ -157,9 +167,7 @@ class Budget:
             DefinitionError: an amount is not a number from 0 on
         """
         amounts = checked_amounts("reserve", tokens, usd, model_calls, actions)
-        accounts, ledger = self._accounts, self._ledger
-        ledger.take(accounts, amounts, self._now())
-        return Reservation(ledger, accounts, amounts)
+        return self._ledger.reserve(self._accounts, amounts, self._now())
 
     def reserve_rest(
         self,
@@ -193,8 +201,29 @@ class Budget:
             actions,
         )
         wanted = (tokens is not None, usd is not None)
-        accounts, ledger = self._accounts, self._ledger
-        return Reservation(ledger, accounts, ledger.take_rest(accounts, least, wanted, self._now()))
+        return self._ledger.reserve_rest(self._accounts, least, wanted, self._now())
+
+    def charge(
+        self,
+        *,
+        tokens: int = 0,
+        usd: float | Decimal = 0,
+        model_calls: int = 0,
+        actions: int = 0,
+    ) -> None:
+        """Count what a run that goes on here has spent in another process.
+
+        It counts in this budget and in those that it is a part of, but not in one that is shared,
+        which knows it already. All of it counts, also where the limits do not reach for it.
+
+        Raises:
+            BudgetExceeded: it is more than a limit allows
+            DeadlineExceeded: the seconds are over
+            DefinitionError: an amount is not a number from 0 on
+        """
+        amounts = checked_amounts("charge", tokens, usd, model_calls, actions)
+        own = self._accounts[:-1] if self.is_shared else self._accounts
+        self._ledger.charge(own, amounts, self._now())
 
     def is_part_of(self, other: Budget) -> bool:
         """Whether what is spent here counts there: it is that budget, or descends from it."""
@@ -204,19 +233,8 @@ class Budget:
         """The nearest budget that what is spent here and there counts in; None if there is none."""
         for place, account in enumerate(self._accounts):
             if account in other._accounts:
-                return self._ancestor(place)
+                return self._relative(self._accounts[place:], None) if place else self
         return None
-
-    def _ancestor(self, generations: int) -> Budget:
-        if not generations:
-            return self
-        ancestor = Budget.__new__(Budget)
-        ancestor.name = None  # its account has its title
-        ancestor.prices = self.prices
-        ancestor._now = self._now
-        ancestor._ledger = self._ledger
-        ancestor._accounts = self._accounts[generations:]
-        return ancestor
 
     def start(self) -> None:
         """Have the seconds begin, if they have not."""
@@ -335,16 +353,6 @@ class Budget:
         if account.seconds is not None:
             parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
-
-
-def _shared(
-    account: Account, journal: object, name: str | None, now: Callable[[], float]
-) -> SharedLedger:
-    if not isinstance(journal, Books):
-        raise DefinitionError(f"Budget: journal= is a Journal, not {excerpt(journal)}")
-    if name is None:
-        raise DefinitionError("Budget: with journal= it needs a name=, by which others share it")
-    return SharedLedger(account, journal, name, now)
 
 
 def _checked_name(name: object) -> str:

@@ -1,17 +1,17 @@
-"""The account book of a budget that several processes share."""
+"""The ledger of a budget that several processes share."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from civitas.budget.account import Account, Ledger, Reservation, end
 from civitas.budget.amounts import KINDS, Amounts
-from civitas.budget.ledger import Account, Ledger
-from civitas.budget.reservation import Reservation
-from civitas.errors import BudgetExceeded, CivitasError, DefinitionError
+from civitas.errors import CivitasError, DefinitionError
 
 __all__ = ["Books", "SharedLedger"]
 
@@ -28,10 +28,6 @@ class Books(Protocol):
 
     def account(self, name: str) -> dict[str, Any] | None:
         """An account as it is now; None if there is none of that name."""
-        ...
-
-    def is_used_here(self) -> bool:
-        """Whether this thread is in the midst of using them, so that it would wait for itself."""
         ...
 
     def change_account(
@@ -54,74 +50,54 @@ class SharedLedger(Ledger):
         now: the budget's clock
     """
 
-    __slots__ = ("_account", "_begun", "_books", "_deferred", "_name", "_now", "_working")
+    __slots__ = ("_account", "_begun", "_books", "_name", "_now")
 
     def __init__(self, account: Account, books: Books, name: str, now: Callable[[], float]) -> None:
-        super().__init__()
-        self._now = now
-        self._begun: float | None = None
+        super().__init__(account.title)
         self._account = account
         self._books = books
         self._name = name
-        self._working = False  # on the account as it was just read
-        self._deferred: deque[Callable[[], object]] = deque()
-        self._look()
+        self._now = now
+        self._begun: dict[str, Any] | None = None
+        self.look()
 
-    def take(self, accounts: tuple[Account, ...], amounts: Amounts, now: float) -> None:
-        """Reserve in all the accounts, or in none.
+    def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
+        """Do something with accounts, the root's as it is in the books, and write that back."""
+        found: list[T] = []
 
-        Raises:
-            JournalError: the books cannot be written; nothing was reserved
-        """
-        take = super().take
+        def change(state: dict[str, Any] | None) -> dict[str, Any]:
+            # Not held while the books are waited for, which whoever has them may settle in.
+            with self._lock:
+                self._put(state)
+                found.append(work())
+                return self._get()
 
-        def work() -> Amounts:
-            take(accounts, amounts, now)
-            return amounts
+        try:
+            self._books.change_account(self._name, change)
+        except BaseException:
+            if found and undo is not None:
+                with self._lock:
+                    undo()
+            raise
+        return found[0]
 
-        self._reserve(accounts, work)
-
-    def take_rest(
-        self,
-        accounts: tuple[Account, ...],
-        least: Amounts,
-        wanted: tuple[bool, bool],
-        now: float,
-    ) -> Amounts:
-        """Reserve all that is left of tokens and money, where wanted, and at least so much.
-
-        Raises:
-            JournalError: the books cannot be written; nothing was reserved
-        """
-        rest = super().take_rest
-        return self._reserve(accounts, lambda: rest(accounts, least, wanted, now))
+    def look(self) -> None:
+        """Read the root's account."""
+        state = self._books.account(self._name)
+        with self._lock:
+            self._put(state)
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
-        """End a reservation. If the books cannot be written, it counts there as it was reserved."""
-        settle = super().settle
-        self._always(lambda: settle(reservation, spent))
-
-    def start(self, accounts: tuple[Account, ...], now: float) -> None:
-        """Have the seconds begin."""
-        start = super().start
-        self._change(lambda: start(accounts, now))
-
-    def check(self, accounts: tuple[Account, ...], now: float) -> None:
-        """Raise if nothing may begin."""
-        self._look()
-        super().check(accounts, now)
-
-    def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
-        """What was spent, what was spent or reserved, and what was too much, all of one moment."""
-        with self._lock:
-            self._look()
-            return super().read(account)
-
-    def left(self, accounts: tuple[Account, ...]) -> list[int | None]:
-        """What may be reserved."""
-        with self._lock:
-            self._look()
-            return super().left(accounts)
+        """End a reservation. If the books cannot be written, it stays reserved there."""
+        try:
+            super().settle(reservation, spent)
+        except DefinitionError:
+            raise
+        except CivitasError as error:
+            logger.error("%s: what was spent cannot be written: %s", self._account.title, error)
+            if reservation.open:
+                with self._lock:
+                    end(reservation, spent)
 
     def load(
         self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]
@@ -133,83 +109,7 @@ class SharedLedger(Ledger):
             )
         super().load(account, spent, seconds, over)
 
-    def _count_lost(self) -> None:
-        self._always(super()._count_lost)
-
     # -- the books ---------------------------------------------------------------------------------
-
-    def _reserve(self, accounts: tuple[Account, ...], work: Callable[[], Amounts]) -> Amounts:
-        taken: list[Amounts] = []
-
-        def reserve() -> Amounts:
-            taken.append(work())
-            return taken[0]
-
-        try:
-            return self._change(reserve)
-        except BudgetExceeded:
-            raise
-        except CivitasError:
-            # Of the root's account the books tell the next time; the children's are only here.
-            for account in accounts if taken else ():
-                for kind in KINDS:
-                    account.taken[kind] -= taken[0][kind]
-            raise
-
-    def _always(self, work: Callable[[], object]) -> None:
-        """Do what has happened already, whether or not it can be written down."""
-        if self._books.is_used_here():
-            # The collector ends, in this thread, what settles: it is done with what comes next.
-            self._deferred.append(work)
-            return
-        done = []
-
-        def once() -> None:
-            done.append(True)
-            work()
-
-        try:
-            self._change(once)
-        except DefinitionError:
-            raise
-        except CivitasError as error:
-            logger.error("%s: what was spent cannot be written: %s", self._account.title, error)
-            if not done:
-                work()
-
-    def _change(self, work: Callable[[], T]) -> T:
-        """Do something with the root's account as it is in the books, and write it back."""
-        found: list[T] = []
-
-        def change(state: dict[str, Any] | None) -> dict[str, Any]:
-            self._put(state)
-            self._working = True
-            try:
-                found.append(work())
-            finally:
-                self._working = False
-            return self._get()
-
-        with self._lock:
-            if self._working:
-                return work()  # it is read already, and will be written
-            self._books.change_account(self._name, change)
-        self._do_deferred()
-        return found[0]
-
-    def _do_deferred(self) -> None:
-        while self._deferred and not self._books.is_used_here():
-            try:
-                work = self._deferred.popleft()
-            except IndexError:
-                return  # another thread has done it
-            self._always(work)
-
-    def _look(self) -> None:
-        self._do_deferred()
-        with self._lock:
-            if not self._working:
-                self._put(self._books.account(self._name))
 
     def _put(self, state: dict[str, Any] | None) -> None:
         account = self._account
@@ -225,18 +125,49 @@ class SharedLedger(Ledger):
             if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
             account.fault = fault
-            # The system's clock is what processes have in common.
-            passed = None if begun is None else max(time.time() - float(begun), 0.0)
-            account.begun = None if passed is None else self._now() - passed
+            if begun is not None:
+                begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older civitas
+                since = self._now() - _passed(begun)
+                account.begun = since if account.begun is None else min(since, account.begun)
             self._begun = begun
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DefinitionError(
                 f"{account.title} is not in its journal as it was written: {error}"
             ) from error
 
     def _get(self) -> dict[str, Any]:
         account = self._account
-        if self._begun is None and account.begun is not None:
-            self._begun = time.time()
+        if self._begun is not None:
+            self._begun = {**self._begun, "passed": _passed(self._begun)}
+        elif account.begun is not None:
+            boot, since = _since_boot()
+            self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {name: getattr(account, name) for name in _COUNTS}
         return {**state, "fault": account.fault, "begun": self._begun}
+
+
+def _passed(begun: dict[str, Any]) -> float:
+    """Seconds since a budget began, never less than were seen before.
+
+    Processes of one boot have a clock in common that nobody sets; others have the system's.
+    """
+    boot, now = _since_boot()
+    if boot and begun.get("boot") == boot:
+        passed = now - float(begun["since"])
+    else:
+        passed = time.time() - float(begun["at"])
+    return max(passed, float(begun.get("passed", 0.0)))
+
+
+def _since_boot() -> tuple[str, float]:
+    """Which boot of the machine this is (empty: unknown), and the seconds since, asleep too."""
+    boot = _boot()
+    return boot, time.clock_gettime(time.CLOCK_BOOTTIME) if boot else 0.0
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

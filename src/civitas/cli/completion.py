@@ -1,13 +1,15 @@
-"""`civitas completion`: the script by which a shell completes the commands and their options."""
+"""`civitas completion`: how a shell completes commands, and what it offers for options."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
-__all__ = ["command"]
+from civitas.models import weights
+
+__all__ = ["command", "folders", "models", "run_ids", "weights_of"]
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -38,3 +40,40 @@ def command(ctx: click.Context, shell: str) -> None:
     # Not `source()`, which for bash first runs the one that it finds, to look at its version.
     made = kind(ctx.find_root().command, {}, "civitas", "_CIVITAS_COMPLETE")
     click.echo(made.source_template % made.source_vars())
+
+
+def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Names of models, and how those begin that are no list."""
+    names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
+    names += ["openai:", "http://", "litellm:", "hf:", "gguf:"]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Folders, which the shell itself knows."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Names of weights that can be fetched."""
+    names = [each.name for each in weights.LISTED]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def run_ids(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """The runs of the journal that is named, the last first; none if it cannot be read."""
+    import os
+
+    from civitas.errors import CivitasError
+    from civitas.journal import Journal
+
+    path = ctx.params.get("journal") or os.environ.get("CIVITAS_JOURNAL")
+    if not path or not os.path.isfile(path):
+        return []
+    try:
+        with Journal(path) as journal:
+            runs = journal.runs()
+    except (CivitasError, OSError):
+        return []
+    found = [each for each in reversed(runs) if each.id.startswith(incomplete)]
+    return [CompletionItem(each.id, help=each.task[:60]) for each in found]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -15,18 +17,31 @@ __all__ = ["main"]
 
 # The modules, each loaded when its command is run.
 _COMMANDS = {
-    "act": ("civitas.cli.act", "Have an agent work on the files of a folder."),
-    "chat": ("civitas.cli.chat", "Talk with agents at the terminal."),
+    "act": ("civitas.cli.run.act", "Have an agent work on the files of a folder."),
+    "chat": ("civitas.cli.chat.command", "Talk with agents at the terminal."),
     "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
-    "dead-letters": ("civitas.cli.dead_letters", "Look at messages that came to nothing."),
+    "dead-letters": ("civitas.cli.dead_letters", "Inspect and resend dead-lettered messages."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
-    "replay": ("civitas.cli.replay", "Tell a run again, from its record alone."),
-    "resume": ("civitas.cli.resume", "Go on with a run that was stopped."),
-    "runs": ("civitas.cli.runs", "List the runs of a journal, or look at one."),
+    "replay": ("civitas.cli.journal.replay", "Tell a run again, from its record alone."),
+    "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
+    "runs": ("civitas.cli.journal.runs", "List the runs of a journal, or look at one."),
     "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
 }
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class _Formatter(click.HelpFormatter):
+    """Leaves room for what an option does on a narrow terminal."""
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        super().write_dl([*rows], min(col_max, self.width // 3) if self.width < 60 else col_max)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
 
 
 class _Lazy(click.Group):
@@ -39,6 +54,7 @@ class _Lazy(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        command.context_class = _Context
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -60,7 +76,6 @@ def command(ctx: click.Context) -> None:
       civitas act "List the files"
       civitas chat
 
-    \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
@@ -74,18 +89,39 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _status(args: Sequence[str] | None) -> int:
+    # click's own choice is never narrower than 50 columns.
+    width = max(min(shutil.get_terminal_size().columns, 80) - 2, 30)
     try:
-        status: Any = command.main(args, prog_name="civitas", standalone_mode=False)
+        status: Any = command.main(
+            args, prog_name="civitas", standalone_mode=False, terminal_width=width
+        )
     except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is None:
+            error.ctx = _context(sys.argv[1:] if args is None else args)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("civitas: interrupted", err=True)
         return 130
     except OSError as error:  # whatever reads the output has gone, or there is no room for it
-        print(f"civitas: {error}", file=sys.stderr)
+        print(f"civitas: {_folder_is_gone() or error}", file=sys.stderr)
         return 1
     except CivitasError as error:
         click.echo(f"civitas: {error}", err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _context(args: Sequence[str]) -> click.Context:
+    """The context of a wrong usage that click raises without one, so that the usage is shown."""
+    context = click.Context(command, info_name="civitas")
+    found = command.get_command(context, args[0]) if args else None
+    return context if found is None else click.Context(found, context, info_name=args[0])
+
+
+def _folder_is_gone() -> str:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the current folder was removed: change to one that is there"
+    return ""

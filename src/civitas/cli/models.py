@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from civitas.cli.suggested import weights_of
+from civitas.cli.completion import weights_of
 from civitas.models import fetching, weights
 from civitas.network import is_loopback, is_offline
 

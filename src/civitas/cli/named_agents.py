@@ -11,8 +11,8 @@ import click
 
 from civitas.agent import Agent
 from civitas.approval import escaped
-from civitas.cli.keyboard import keyboard
-from civitas.cli.settings import FILE
+from civitas.cli.options import FILE
+from civitas.cli.run.permission import keyboard
 from civitas.errors import DefinitionError
 
 __all__ = ["named_agent", "permitted_agents"]

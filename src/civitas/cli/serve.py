@@ -14,9 +14,8 @@ import click
 
 from civitas.agent import Agent
 from civitas.approval import escaped
-from civitas.cli.broker import EXCHANGE, broker_space, exchange_option
-from civitas.cli.journals import journal_option, recorded
 from civitas.cli.named_agents import named_agent
+from civitas.cli.options import EXCHANGE, broker_space, exchange_option, journal_option, recorded
 from civitas.spaces.amqp.options import AMQPOptions
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ def command(
       civitas serve my_agents:Calculator --id sums --inbox sums.inbox
       civitas serve my_agents:Clerk --inbox clerk.inbox --journal runs.db
 
-    \b
     Exit codes: 0 stopped, 1 failed, 2 wrong usage,
     130 ended at once.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.journal import Journal
-from civitas.journal.record import Record
+from civitas.journal.run import Part
 
-__all__ = ["Entry", "Journal", "Outline", "Record"]
+Record = Part
+
+__all__ = ["Entry", "Journal", "Outline", "Part", "Record"]

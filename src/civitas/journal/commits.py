@@ -6,69 +6,91 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from civitas.errors import TooManyThreads
 from civitas.journal.file import JournalFile, Place
+from civitas.journal.follow import Watched
 from civitas.threads import WORKERS
-
-if TYPE_CHECKING:
-    from civitas.journal.open_run import OpenRun
 
 __all__ = ["Batch", "Commits", "until"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """What one commit of a run writes.
 
     Attributes:
-        run: the run
         entries: of each, the path, the kind, and the data as JSON text
+        kept: values that they name, by their hashes
         state: how the run stands then
     """
 
-    run: OpenRun
-    entries: list[tuple[str, str, str]]
-    state: str | None
+    entries: list[tuple[str, str, str]] = field(default_factory=list)
+    kept: dict[str, bytes] = field(default_factory=dict)
+    state: str | None = None
+
+
+class Run(Protocol):
+    """A run that has something to write."""
+
+    number: int
+    place: Place
+    stored_state: str | None
+
+    def take(self) -> Batch:
+        """All that was noted and is not written; called while nobody else writes."""
+        ...
+
+    def wrote(self, entries: int) -> None:
+        """So many entries are in the file."""
+        ...
+
+    def failed(self, failure: BaseException) -> None:
+        """They could not be written, and nothing that comes after them must be."""
+        ...
 
 
 class Commits:
     """Writes what runs of this process have noted.
 
+    What is written is taken when the transaction has begun: so all that a run noted is written in
+    the order in which it was noted, whichever of its parts, on whichever loop, commits first.
+
     Args:
         file: the journal's file
         waits: whether each commit waits for the disk, so that it is made in a thread
+
+    Attributes:
+        file: the same
+        watched: is told after each commit
     """
 
     def __init__(self, file: JournalFile, waits: bool) -> None:
-        self._file = file
+        self.file = file
+        self.watched = Watched()
         self._waits = waits
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin anew: in a forked child the thread that drains is gone, and locks may be held."""
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows
-        self._waiting: list[tuple[Batch, concurrent.futures.Future[None]]] = []
+        self._waiting: list[tuple[Run, concurrent.futures.Future[None]]] = []
         self._draining = False
 
-    async def commit(self, batch: Batch) -> None:
-        """Write something. Cancelled, it still waits until it is written.
+    async def commit(self, run: Run) -> None:
+        """Write what a run has noted. Cancelled, it still waits until it is written.
 
         Raises:
             JournalError: it cannot be written
         """
         if not self._waits:
             try:
-                self._write([batch], wait=False)
+                self._write([run], wait=False)
                 return
             except BlockingIOError:
                 pass  # another process writes, and who waits for it must not be a loop
         written: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._guard:
-            self._waiting.append((batch, written))
+            self._waiting.append((run, written))
             drains, self._draining = not self._draining, True
         if drains:
             try:
@@ -77,9 +99,9 @@ class Commits:
                 self._drain()  # or nobody would, ever
         await until(written)
 
-    def commit_now(self, batch: Batch) -> None:
+    def commit_now(self, run: Run) -> None:
         """The same, for where nothing can be awaited: the thread waits."""
-        self._write([batch], wait=True)
+        self._write([run], wait=True)
 
     def _drain(self) -> None:
         """Write what waits, all that has come meanwhile in one transaction."""
@@ -90,7 +112,7 @@ class Commits:
                     self._draining = False
                     return
             try:
-                self._write([batch for batch, _ in taken], wait=True)
+                self._write(list(dict.fromkeys(run for run, _ in taken)), wait=True)
             except BaseException as error:
                 for _, written in taken:
                     written.set_exception(error)
@@ -98,8 +120,8 @@ class Commits:
                 for _, written in taken:
                     written.set_result(None)
 
-    def _write(self, batches: Sequence[Batch], wait: bool) -> None:
-        """Write what was noted, in one transaction.
+    def _write(self, runs: Sequence[Run], wait: bool) -> None:
+        """Write what runs have noted, in one transaction.
 
         Raises:
             BlockingIOError: somebody else writes, and it was not to wait; nothing was written
@@ -107,32 +129,42 @@ class Commits:
         """
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
-            raise BlockingIOError(f"{self._file.name} is being written")
+            raise BlockingIOError(f"{self.file.name} is being written")
         failure: BaseException | None = None
+        taken: list[tuple[Run, Batch]] = []
         try:
-            places: dict[int, Place] = {}
-            with self._file.writing(wait) as db:
-                for batch in batches:
-                    run, state = batch.run, batch.state
-                    place = places.get(run.number, run.place)
-                    places[run.number] = self._file.write(db, run.number, place, batch.entries)
-                    if state != run.stored_state:
+            places: list[Place] = []
+            with self.file.writing(wait) as db:
+                for run in runs:
+                    batch = run.take()
+                    taken.append((run, batch))
+                    place = run.place
+                    if batch.entries:
+                        self.file.write_kept(db, batch.kept)
+                        place = self.file.write(db, run.number, place, batch.entries)
+                    places.append(place)
+                    if batch.entries and batch.state != run.stored_state:
                         db.execute(
-                            "UPDATE runs SET state = ? WHERE number = ?", (state, run.number)
+                            "UPDATE runs SET state = ? WHERE number = ?", (batch.state, run.number)
                         )
-            for batch in batches:
-                batch.run.place = places[batch.run.number]
-                batch.run.stored_state = batch.state
+            for (run, batch), place in zip(taken, places, strict=True):
+                run.place = place
+                if batch.entries:
+                    run.stored_state = batch.state
         except BlockingIOError:
-            batches = ()  # it is still to be written
-            raise
+            raise  # it is still to be written
         except BaseException as error:
             failure = error
             raise
         finally:
+            if failure is not None:
+                for run in runs:
+                    run.failed(failure)
+            else:
+                for run, batch in taken:
+                    run.wrote(len(batch.entries))
             self._writing.release()
-            for batch in batches:
-                batch.run.wrote(failure)
+        self.watched.call()
 
 
 async def until(written: concurrent.futures.Future[None]) -> None:

@@ -1,31 +1,48 @@
-"""What is in doubt: actions that had begun when their process ended."""
+"""What is in doubt: steps that had begun when their process ended, outcome unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
+from civitas.errors import DefinitionError
 from civitas.journal.entry import Entry
+from civitas.jsonvalue import NotJSON, to_json
 
-__all__ = ["Doubt", "in_doubt", "to_decide"]
+__all__ = ["Decision", "Done", "Doubt", "decisions_for", "in_doubt", "to_decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A decision: the call took effect, and this is its result.
+
+    Attributes:
+        value: the result, as JSON data
+    """
+
+    value: Any = None
+
+
+Decision: TypeAlias = Literal["repeat", "skip"] | Done
+"""What becomes of a call in doubt: it is executed again, or not, or is known to have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An action that had begun, and of which nobody knows whether it took effect.
+    """A call that had begun, and of which nobody knows whether it took effect.
 
     Attributes:
+        number: its number among those of the run, from 1; it holds until the run goes on
         path: the part of the run that it belongs to
-        iteration: which answer of the model called it
-        call: which call of that answer, from 0
+        key: which step of that part it is, such as `2.0`: the first call of the second answer
         action: its name
         args: its arguments
     """
 
+    number: int
     path: str
-    iteration: int
-    call: int
+    key: str
     action: str
     args: dict[str, Any]
 
@@ -37,32 +54,82 @@ class Doubt:
 
 
 def in_doubt(entries: Iterable[Entry]) -> list[Doubt]:
-    """The actions that have a start and no end, and that nobody has decided about.
+    """The calls that have a start and no end, and that nobody has decided about.
 
-    One that is declared idempotent is none of them: it is simply executed again.
+    One that is declared idempotent is not among them: it is simply executed again.
     """
     return [doubt for doubt, decided in _open(entries) if not decided]
 
 
 def to_decide(entries: Iterable[Entry]) -> list[Doubt]:
-    """Those, and the ones of which something was decided that is not carried out yet."""
+    """Those, and the ones whose decision is not carried out yet."""
     return [doubt for doubt, _ in _open(entries)]
 
 
 def _open(entries: Iterable[Entry]) -> list[tuple[Doubt, bool]]:
-    """The actions that have a start and no end, and whether somebody has decided about each."""
-    open_: dict[tuple[str, int, int], tuple[Doubt, bool]] = {}
+    """The calls that have a start and no end, and whether somebody has decided about each."""
+    begun: dict[tuple[str, str], list[Any]] = {}  # the entry's data, and whether it is decided
     for entry in entries:
         data = entry.data
-        if entry.kind == "turned":
-            # What was to be skipped is skipped by now.
-            open_ = {key: each for key, each in open_.items() if key[0] != entry.path}
-        if entry.kind not in ("started", "ended", "decided"):
-            continue
-        key = (entry.path, data["iteration"], data["call"])
-        before = open_.pop(key, None)
-        if entry.kind == "started" and not data["idempotent"]:
-            open_[key] = Doubt(*key, data["action"], data["args"]), False
-        elif entry.kind == "decided" and before is not None:
-            open_[key] = before[0], True
-    return list(open_.values())
+        key = (entry.path, str(data.get("key")))
+        if entry.kind == "started":
+            if data.get("asks"):
+                begun[key] = [data, False]
+        elif entry.kind in ("ended", "failed"):
+            begun.pop(key, None)
+        elif entry.kind == "decided" and key in begun:
+            begun[key][1] = True
+    return [
+        (Doubt(number, *key, _action(data), _args(data)), decided)
+        for number, (key, (data, decided)) in enumerate(begun.items(), 1)
+    ]
+
+
+def _action(data: dict[str, Any]) -> str:
+    return str(data.get("action") or data.get("about", {}).get("action") or data["key"])
+
+
+def _args(data: dict[str, Any]) -> dict[str, Any]:
+    args = data.get("args")
+    return args if isinstance(args, dict) else {} if args is None else {"args": args}
+
+
+_WAYS: Final = ("repeat", "skip")
+
+
+def decisions_for(
+    doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
+) -> list[tuple[Doubt, dict[str, Any]]]:
+    """What is to be recorded of decisions, for each call that one is about.
+
+    Args:
+        doubts: the calls in doubt
+        wanted: a decision for each number, or one for all that are left
+
+    Raises:
+        DefinitionError: one is no decision, its result is not JSON, or there is no such number
+    """
+    if not isinstance(wanted, Mapping):
+        wanted = {doubt.number: wanted for doubt in doubts}
+    by_number = {doubt.number: doubt for doubt in doubts}
+    made = []
+    for number, decision in wanted.items():
+        if number not in by_number:
+            there = f"1 to {len(doubts)}" if doubts else "none"
+            raise DefinitionError(f"no call in doubt has the number {number!r}: there are {there}")
+        data: dict[str, Any] = {"key": by_number[number].key, "decision": "done"}
+        if isinstance(decision, Done):
+            try:
+                data["value"] = to_json(decision.value)
+            except NotJSON as error:
+                raise DefinitionError(
+                    f"the result of call {number} is not JSON: {error}"
+                ) from error
+        elif decision in _WAYS:
+            data["decision"] = decision
+        else:
+            raise DefinitionError(
+                f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
+            )
+        made.append((by_number[number], data))
+    return made

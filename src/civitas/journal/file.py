@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from civitas.errors import DefinitionError, JournalError
 from civitas.journal.entry import Entry
-from civitas.sqlitefile import SQLiteFile
-from civitas.sqlitepool import SQLitePool
+from civitas.journal.kept import FILE_BYTES, TEXT_CHARS, KeptFiles, hash_of, restored, set_aside
+from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["DURABILITY", "JournalFile"]
 
@@ -54,12 +54,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             PRIMARY KEY (run, sequence)
         ) WITHOUT ROWID""",
     ),
+    ("CREATE TABLE kept (hash TEXT PRIMARY KEY, data BLOB NOT NULL)",),
 )
 
 _INSERT = (
     "INSERT INTO entries (run, sequence, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_SELECT = "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? ORDER BY sequence"
+_SELECT = (
+    "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? AND sequence > ? "
+    "ORDER BY sequence"
+)
+_MARKED: Final = '{"\\u0000":'
+"""How an object that stands for a large text begins, as JSON text."""
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -90,14 +96,86 @@ class JournalFile(SQLitePool[JournalError]):
         if file.name.startswith(":memory:"):
             raise DefinitionError("a journal is a file: one in memory would survive nothing")
         settings = (f"synchronous = {DURABILITY[durability]}",)
+        self._files = KeptFiles(str(file.path))
         super().__init__(
-            file, timeout, "SELECT count(*) FROM runs, entries, budgets WHERE 0", settings
+            file,
+            timeout,
+            "SELECT count(*) FROM runs, entries, budgets, kept WHERE 0",
+            settings,
+            may_read=True,
         )
 
     @property
     def path(self) -> str:
         """The file, whatever the working directory becomes."""
         return str(self._file.path)
+
+    # -- large values ------------------------------------------------------------------------------
+
+    def encoded(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
+        """The data of an entry as it is stored, and the large values that it names by their hashes.
+
+        Raises:
+            TypeError, ValueError: it is not JSON
+            JournalError: a value that is a file of its own cannot be written
+        """
+        text = as_text(data)
+        if len(text) <= TEXT_CHARS and _MARKED not in text:
+            return text, {}
+        kept: dict[str, bytes] = {}
+
+        def put(value: bytes) -> str:
+            hash, row = self.keep(value)
+            kept.update(row)
+            return hash
+
+        return as_text(set_aside(data, put)), kept
+
+    def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
+        """The hash of a value, and the row to be written for it; a large one is a file by now.
+
+        Raises:
+            JournalError: it cannot be written
+        """
+        hash = hash_of(data)
+        if len(data) < FILE_BYTES:
+            return hash, {hash: data}
+        try:
+            self._files.put(hash, data)
+        except OSError as error:
+            reason = f"a value of {len(data)} bytes cannot be written ({error.strerror})"
+            raise JournalError(self.name, f"{reason}: make room, or give it to another") from error
+        return hash, {}
+
+    def write_kept(self, db: sqlite3.Connection, kept: dict[str, bytes]) -> None:
+        """Store values by their hashes, each once.
+
+        Raises:
+            sqlite3.Error: as with every statement
+        """
+        if kept:
+            db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
+
+    def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
+        """A value by its hash.
+
+        Raises:
+            JournalError: it is missing or damaged
+        """
+        if db is None:
+            with self.reading() as db:
+                return self.kept(hash, db)
+        row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
+        try:
+            data: bytes | None = self._files.get(hash) if row is None else bytes(row[0])
+        except (OSError, TypeError) as error:
+            raise self.damaged(f"the value {hash} cannot be read: {error}") from error
+        if data is None or hash_of(data) != hash:
+            where = f" in {self._files.folder}" if row is None else ""
+            raise self.damaged(f"the value {hash}{where} is missing or not what was written")
+        return data
+
+    # -- entries -----------------------------------------------------------------------------------
 
     def write(
         self,
@@ -122,15 +200,25 @@ class JournalFile(SQLitePool[JournalError]):
         db.execute("UPDATE runs SET last = ?, sum = ? WHERE number = ?", (sequence, sum, run))
         return sequence, sum
 
-    def read(self, db: sqlite3.Connection, run: int, id: str) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of a run, each with its checksum.
+    def read(
+        self, db: sqlite3.Connection, run: int, id: str, after: int = 0
+    ) -> Iterator[tuple[Entry, bytes]]:
+        """The entries of a run with a higher sequence number, each with its checksum.
 
         Raises:
             JournalError: one is damaged, or missing
             sqlite3.Error: as with every statement
         """
+        end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
         last, sum = 0, b""
-        for sequence, path, kind, at, data, stored in db.execute(_SELECT, (run,)):
+        if 0 < after <= end[0]:
+            row = db.execute(
+                "SELECT sequence, sum FROM entries WHERE run = ? AND sequence = ?", (run, after)
+            ).fetchone()
+            last, sum = row or (0, b"")
+        elif after > 0:
+            return
+        for sequence, path, kind, at, data, stored in db.execute(_SELECT, (run, last)):
             if sequence != last + 1:
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
@@ -138,12 +226,14 @@ class JournalFile(SQLitePool[JournalError]):
                 sum = _sum(sum, sequence, path, kind, at, data)
                 if sum != stored:
                     raise ValueError("its checksum is wrong")
-                entry = Entry(sequence, path, kind, at, json.loads(data))
+                found = json.loads(data)
+                if _MARKED in data:
+                    found = restored(found, lambda hash: self.kept(hash, db))
+                entry = Entry(sequence, path, kind, at, found)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
                 raise self.damaged(reason) from error
             yield entry, sum
-        end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
         if end != (last, sum):
             raise self.damaged(f"entry {last + 1} of run {id!r} is missing, or one is too many")
 

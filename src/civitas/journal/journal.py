@@ -11,22 +11,21 @@ import socket
 import sqlite3
 import threading
 import time
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
 from civitas.errors import DefinitionError, NoSuchRun, RunHeld
 from civitas.journal.commits import Commits
-from civitas.journal.doubt import Doubt, in_doubt, to_decide
+from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_decide
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.file import JournalFile, Place, as_text
+from civitas.journal.follow import follow
 from civitas.journal.lease import Leases
-from civitas.journal.open_run import OpenRun
-from civitas.journal.record import Record
-from civitas.journal.replay import replayed
+from civitas.journal.replay import reply_of
+from civitas.journal.run import OpenRun, Part, ReadPart
 from civitas.threads import WORKERS
 
 __all__ = ["Journal", "as_journal"]
@@ -68,11 +67,6 @@ class Journal:
         self.durability = durability
         self._leases = Leases(self._file.path)
         self._commits = Commits(self._file, waits=durability == "power")
-        self._reset()
-        _ALL.add(self)
-
-    def _reset(self) -> None:
-        # Also in a forked child, where the locks may be held.
         # Held until a run that nobody wants any more is given back: no other finds it held.
         self._opening = threading.Lock()
         self._guard = threading.Lock()  # of the leases
@@ -140,22 +134,46 @@ class Journal:
         """
         with self._file.reading() as db:
             number = self._number(db, run_id)
-            found = [entry for entry, _ in self._file.read(db, number, run_id)]
-        return found[after:] if after > 0 else found
+            return [entry for entry, _ in self._file.read(db, number, run_id, max(after, 0))]
+
+    def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
+        """The entries of a run, those that are there and then each as it is written.
+
+        It ends when nobody works on the run any more. What this process writes comes at once, what
+        another one writes within a quarter of a second.
+
+        Args:
+            run_id: the run's id
+            after: only entries with a higher sequence number
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            JournalError: the file cannot be read, or is damaged
+        """
+        return follow(self, self._commits, run_id, after)
+
+    def kept(self, hash: str) -> bytes:
+        """A large value that an entry names by its sha256.
+
+        Raises:
+            JournalError: it is missing or damaged, or the file cannot be read
+        """
+        return self._file.kept(hash)
 
     def replay(self, run_id: str) -> Any:
         """Repeat a run from its record: no model is asked, no action executed, nothing is changed.
 
         Returns:
             The reply that the run gave, with the same messages, steps and usage. Values are as they
-            were recorded, as JSON data.
+            were recorded, as JSON data. Of an orchestrator of your own, a dict with its `begun`,
+            `state` and `over`.
 
         Raises:
             NoSuchRun: there is no run of that id
             StateError: the run has not ended
             JournalError: the file cannot be read, or is damaged
         """
-        return replayed(run_id, self.run(run_id).kind, self.entries(run_id))
+        return reply_of(ReadPart(run_id, self.entries(run_id)))
 
     def in_doubt(self, run_id: str) -> list[Doubt]:
         """The actions of a run of which nobody knows whether they took effect.
@@ -170,39 +188,56 @@ class Journal:
 
     # -- deciding ----------------------------------------------------------------------------------
 
-    def decide(self, run_id: str, *, repeat: bool) -> list[Doubt]:
-        """Say what becomes of the actions in doubt; it holds when the run goes on.
+    def decide(
+        self,
+        run_id: str,
+        decisions: Mapping[int, Decision] | Decision | None = None,
+        *,
+        repeat: bool | None = None,
+    ) -> list[Doubt]:
+        """Say what becomes of the calls in doubt; it holds when the run goes on.
 
-        Until then it may be decided otherwise.
+        Until then each may be decided otherwise.
 
         Args:
             run_id: the run's id
-            repeat: execute them again; else they are skipped, and the model is told so
+            decisions: for the number of each call, as `in_doubt` has it, `"repeat"` to execute it
+                again, `"skip"` not to, which the model is told, or `Done(value)`, its result; or
+                one decision for all
+            repeat: for all: True is `"repeat"`, False `"skip"`
 
         Returns:
-            What was in doubt; nothing, if nothing was.
+            The calls that were decided about; none, if none was in doubt.
 
         Raises:
-            DefinitionError: `repeat` is neither True nor False
+            DefinitionError: there is no decision, or no call of such a number
             NoSuchRun: there is no run of that id
             RunHeld: somebody works on the run
             JournalError: the file cannot be written, or is damaged
         """
-        if not isinstance(repeat, bool):
+        if (decisions is None) == (repeat is None):
             raise DefinitionError(
-                f"decide: repeat= is True, to execute again, or False, to skip; not {repeat!r}"
+                "decide takes the decisions by number, such as {1: 'repeat', 2: 'skip'}, or one "
+                "for all"
             )
+        if decisions is None:
+            if not isinstance(repeat, bool):
+                raise DefinitionError(f"decide: repeat= must be True or False, got {repeat!r:.80}")
+            decisions = "repeat" if repeat else "skip"
+        self._file.check()
         with self._opening:
             run = self._open(run_id)
         try:
-            found = to_decide(entry for part in run.past.values() for entry in part)
-            for doubt in found:
-                data = {"iteration": doubt.iteration, "call": doubt.call, "repeat": repeat}
-                run.note(doubt.path, "decided", as_text(data))
+            entries = sorted(
+                (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
+            )
+            made = decisions_for(to_decide(entries), decisions)
+            for doubt, data in made:
+                run.note(doubt.path, "decided", data)
             run.commit_now()
         finally:
             run.close()
-        return found
+        return [doubt for doubt, _ in made]
 
     def fork(self, run_id: str, new_id: str | None = None) -> str:
         """Copy a run, for a program that has changed since to go on with the copy.
@@ -221,14 +256,15 @@ class Journal:
         """
         if new_id is not None:
             _check_id(new_id)
-        with self._file.writing() as db:
+        with self._file.reading() as db:  # which keeps nobody waiting, however long the run is
             number = self._number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
             (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
-            copies = [
-                (entry.path, entry.kind, as_text(data))
-                for entry, data in zip(entries, _copied(entries, key), strict=True)
-            ]
+        copies = [
+            (entry.path, entry.kind, self._file.encoded(data)[0])
+            for entry, data in zip(entries, _copied(entries, key), strict=True)
+        ]
+        with self._file.writing() as db:
             taken = {id for (id,) in db.execute("SELECT id FROM runs")}
             if new_id is None:
                 numbers = iter(range(1, len(taken) + 2))
@@ -254,10 +290,6 @@ class Journal:
         """
         with self._file.reading() as db:
             return self._account(db, name)
-
-    def is_used_here(self) -> bool:
-        """Whether this thread is in the midst of using the file. For `Budget`."""
-        return self._file.is_used_here
 
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
@@ -289,7 +321,7 @@ class Journal:
 
     # -- working -----------------------------------------------------------------------------------
 
-    async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Record:
+    async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Part:
         """Work on a run: begin it, or go on with it. For agents; whoever does closes the record.
 
         Args:
@@ -302,12 +334,13 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
+        self._file.check()  # before a lock: in a forked child it may be held
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
         # Not a future of the loop: that may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, opening, run_id, new)
         try:
-            return Record(await asyncio.wrap_future(opening))
+            return Part(await asyncio.wrap_future(opening))
         except BaseException:
             if not opening.cancel() and opening.exception() is None:
                 opening.result().close()
@@ -346,8 +379,10 @@ class Journal:
                 if holder != mine:
                     db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
                 (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
-                past: dict[str, list[Entry]] = {}
-                place: Place = (0, b"")
+            # Nobody else writes it now. Read without the lock, so that no other run waits for it.
+            past: dict[str, list[Entry]] = {}
+            place: Place = (0, b"")
+            with self._file.reading() as db:
                 for entry, sum in self._file.read(db, number, run_id):
                     past.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, sum)
@@ -442,8 +477,8 @@ def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     messages: Counter[str] = Counter()
     for entry in entries:
         count[entry.path] += 1
-        if entry.kind == "remembered":
-            messages[entry.path] += len(entry.data["messages"])
+        if entry.kind == "state":
+            messages[entry.path] += len(entry.data["appended"].get("messages", ()))
     for entry in entries:
         if entry.kind != "begun":
             yield entry.data
@@ -459,16 +494,3 @@ def _check_id(run_id: object) -> None:
         raise DefinitionError(
             f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
         )
-
-
-_ALL: weakref.WeakSet[Journal] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for journal in list(_ALL):
-        journal._reset()
-        journal._commits.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

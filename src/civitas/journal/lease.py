@@ -74,7 +74,7 @@ class Leases:
             return True
         if _LINUX:  # asked without taking it, which somebody might just be about to
             try:
-                fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 return False
             try:
@@ -83,10 +83,13 @@ class Leases:
                 os.close(fd)
             kind: int = struct.unpack_from("h", asked)[0]
             return kind != fcntl.F_UNLCK
-        if self.take(run):
-            self.give_back(run)
-            return False
-        return True
+        try:
+            if not self.take(run):
+                return True
+        except JournalError:
+            return False  # whoever may not make the file has no run either
+        self.give_back(run)
+        return False
 
     def close(self) -> None:
         """Give all of them back."""

@@ -1,18 +1,17 @@
-"""Replay: a run told again from its record alone."""
+"""Replay: what a run came to, told again from its record alone."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 from civitas.errors import StateError
 from civitas.journal.entry import Entry
 
-__all__ = ["replayed"]
+__all__ = ["RecordedPart", "reply_of"]
 
-# By whom the runs of each class of agents are told: the module that also writes them down, which
-# has `replayed(entries)`. They build on the journal and come after it, so they are only named.
+# By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
+# build on the journal and come after it, so they are only named.
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.recording",
     "DualActAgent": "civitas.reasoning.dualact.recording",
@@ -20,13 +19,45 @@ _TOLD_BY: Final = {
 }
 
 
-def replayed(run_id: str, kind: str, entries: Sequence[Entry]) -> Any:
-    """The reply that a run ended with, put together from what was recorded.
+class RecordedPart(Protocol):
+    """A part of a run, as far as it is read."""
+
+    path: str
+    past: list[Entry]
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        ...
+
+    def part(self, name: str) -> Self:
+        """The part of an agent that works on this one's behalf."""
+        ...
+
+
+def reply_of(part: RecordedPart) -> Any:
+    """What a part of a run came to, put together from what was recorded.
+
+    Returns:
+        The reply of one of civitas's own agents. Of another orchestrator, a dict with what it began
+        with (`begun`), its last `state` and why it is `over`, as JSON data.
 
     Raises:
-        StateError: the run has not ended, or is of a kind that this civitas does not know
+        StateError: it has not ended
     """
-    module = _TOLD_BY.get(kind)
-    if module is None:
-        raise StateError(f"run {run_id!r} is one of {kind!r}, which this civitas cannot replay")
-    return importlib.import_module(module).replayed(run_id, entries)
+    begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    module = _TOLD_BY.get(str(begun.get("kind")))
+    if module is not None:
+        return importlib.import_module(module).replayed(part)
+    found: dict[str, Any] = {"begun": begun, "state": {}, "over": None}
+    for entry in part.past:
+        found["over"] = entry.data if entry.kind == "over" else None
+        if entry.kind == "state":
+            found["state"] |= entry.data["state"]
+            for name, items in entry.data["appended"].items():
+                found["state"][name] = [*found["state"].get(name, []), *items]
+    if found["over"] is None:
+        raise StateError(
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
+        )
+    return found

@@ -54,14 +54,20 @@ class TokenBoundedMemory(Memory):
     def __init__(
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:
-        super().__init__()
         if type(max_tokens) is not int or max_tokens < 1:
             raise DefinitionError(f"max_tokens= is a positive integer, not {max_tokens!r}")
         self.max_tokens = max_tokens
         self._count = count or estimate_tokens
+        super().__init__()
+
+    def _start_empty(self) -> None:
+        super()._start_empty()
         self._sizes: list[int] = []
         self._tokens = 0
         self._task = -1  # where the last user message is
+
+    add_once = Memory.add_once
+    thread = Memory.thread
 
     @property
     def tokens(self) -> int:

@@ -1,24 +1,28 @@
-"""The file behind a durable memory: opened, checked, brought up to date, shared by threads."""
+"""The file behind a durable memory: its tables, and the messages in it."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Final
+import sqlite3
+from typing import Any, Final
 
 from civitas.errors import DefinitionError, MemoryFileError
-from civitas.sqlitefile import SQLiteFile
-from civitas.sqlitepool import SQLitePool
+from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
 APPLICATION: Final = 0x63766D31
 """What the file's header says it is (`cvm1`), so that no other program's database is changed."""
 
+_BATCH: Final = 256
+_BATCH_CHARS: Final = 4_000_000
+
 # Append only. Each is run in one transaction with the record of it, `user_version`; so a file is of
 # a whole version, whatever happens meanwhile.
 #
 # `words` keeps no text of its own: what is deleted from it must be given to it again, word for
-# word. Its text is `sqlite.found_text(item)`, so a change of that function needs a migration that
+# word. Its text is `recall.found_text(item)`, so a change of that function needs a migration that
 # fills it anew. Its first column is the thread's number as a word, so that a search within one
 # conversation does not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -96,3 +100,85 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         # What is forgotten is overwritten, however this SQLite was built.
         settings = ("secure_delete = ON",)
         super().__init__(file, timeout, "SELECT count(*) FROM embedders", settings)
+
+    def thread_number(self, db: sqlite3.Connection, id: str) -> int | None:
+        """A thread's number; None if nothing was added to it yet."""
+        row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def made_thread(self, db: sqlite3.Connection, id: str) -> int:
+        """A thread's number; it is made if it is not there."""
+        thread = self.thread_number(db, id)
+        if thread is None:
+            thread = db.execute("INSERT INTO threads (id) VALUES (?)", (id,)).lastrowid
+            assert thread is not None
+        return thread
+
+    def thread_ids(self) -> list[str]:
+        """The ids of the threads that have messages, in the order in which they began."""
+        with self.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM threads WHERE EXISTS "
+                "(SELECT 1 FROM memories WHERE thread = threads.number) ORDER BY number"
+            )
+            return [id for (id,) in rows]
+
+    def batch_after(
+        self, db: sqlite3.Connection, thread: int | None, after: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Some messages after a number: not many, and not much in all."""
+        rows: list[tuple[int, dict[str, Any]]] = []
+        size = 0
+        for number, text in db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ? "
+            "ORDER BY number LIMIT ?",
+            (thread, after, _BATCH),
+        ):
+            rows.append((number, self.parsed(text)))
+            size += len(text)
+            if size > _BATCH_CHARS:
+                break
+        return rows
+
+    def items_of(self, db: sqlite3.Connection, numbers: list[int]) -> list[dict[str, Any]]:
+        """The messages that have these numbers."""
+        items = []
+        for number in numbers:
+            row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                raise self.damaged(f"memory {number} is found, but is not there")
+            items.append(self.parsed(row[0]))
+        return items
+
+    def parsed(self, text: Any) -> dict[str, Any]:
+        """A message from its text in the file."""
+        try:
+            item = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self.damaged(f"a memory cannot be read, {error}") from None
+        if not isinstance(item, dict):
+            raise self.damaged("a memory is no message")
+        return item
+
+    def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:
+        """How many messages a thread has up to a number, and the number of the last."""
+        count, newest = db.execute(
+            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
+            (self.thread_number(db, id), until),
+        ).fetchone()
+        return count, newest or 0
+
+    def told(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
+        """How many messages of a run the thread was told."""
+        row = db.execute(
+            "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def tell(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
+        """Note that it was told so many."""
+        db.execute(
+            "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
+            "DO UPDATE SET messages = excluded.messages",
+            (thread, run, messages),
+        )

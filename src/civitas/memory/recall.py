@@ -1,4 +1,4 @@
-"""Recall: what finds the messages of a memory file, by their words or by their meaning."""
+"""Recall: storing messages with their words, and finding them by words or by meaning."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from operator import itemgetter, mul
 from typing import Any
 
 from civitas.errors import DefinitionError
+from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
-from civitas.memory.messages import batch_after, items_of, thread_ids, thread_number
 
-__all__ = ["Recall", "found_text"]
+__all__ = ["Recall", "found_text", "insert", "row_of"]
 
 FOUND_CHARS = 100_000
 """A message is found by its first so many characters."""
@@ -57,7 +57,7 @@ class Recall:
             return []
         with self._file.reading() as db:
             if id is not None:
-                thread = thread_number(db, id)
+                thread = self._file.thread_number(db, id)
                 if thread is None:
                     return []
                 query = f'thread:"t{thread}" AND text:({query})'
@@ -68,7 +68,7 @@ class Recall:
                 "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
                 (query, limit),
             )
-            return items_of(self._file, db, [number for (number,) in rows])
+            return self._file.items_of(db, [number for (number,) in rows])
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """The messages whose vectors are nearest to a text's."""
@@ -82,32 +82,28 @@ class Recall:
             where = "embedder = ?"
             if id is not None:
                 where += " AND thread = ?"
-                scope += (thread_number(db, id),)
+                scope += (self._file.thread_number(db, id),)
             rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
             best = heapq.nlargest(limit, self._scores(rows, wanted))
-            return items_of(self._file, db, [number for score, number in best if score > 0])
+            return self._file.items_of(db, [number for score, number in best if score > 0])
 
     def embed(self, id: str | None) -> int:
         """Give every message a vector, and say how many had none."""
         embedder = self._needed()
         added = 0
-        for each in self._threads() if id is None else [id]:
+        for each in self._file.thread_ids() if id is None else [id]:
             while rows := self._embed_batch(embedder, each):
                 added += rows
         return added
 
-    def _threads(self) -> list[str]:
-        with self._file.reading() as db:
-            return thread_ids(db)
-
     def _embed_batch(self, embedder: Embedder, id: str) -> int:
         with self._file.reading() as db:
-            thread = thread_number(db, id)
+            thread = self._file.thread_number(db, id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
                 (_embedder(db, embedder), thread),
             ).fetchone()
-            rows = batch_after(self._file, db, thread, row[0] if row else 0)
+            rows = self._file.batch_after(db, thread, row[0] if row else 0)
         if not rows:
             return 0
         # Nothing is locked meanwhile: it may take long.
@@ -136,6 +132,27 @@ class Recall:
                 (place, thread, rows[-1][0]),
             )
         return len(rows)
+
+    def forget_after(self, db: sqlite3.Connection, id: str, number: int) -> int:
+        """Forget what a thread has after a message; how many messages that were."""
+        thread = self._file.thread_number(db, id)
+        after = (thread, number)
+        (count,) = db.execute(
+            "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
+        ).fetchone()
+        if not count:
+            return 0
+        rows = db.execute(
+            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
+        )
+        db.executemany(
+            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
+            ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
+        )
+        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
+        db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
+        db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+        return int(count)
 
     def _needed(self) -> Embedder:
         if self._embedder is None:
@@ -183,6 +200,29 @@ class Recall:
             if sys.byteorder == "big":
                 vector.byteswap()
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+
+
+def row_of(memory: Any) -> tuple[str | None, str, str]:
+    """A message as it is stored: its role, itself as JSON text, and the words that find it."""
+    if not isinstance(memory, dict):
+        raise TypeError(
+            f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
+        )
+    item = copy_json(memory, "memory")
+    role = item.get("role")
+    text = json.dumps(item, ensure_ascii=False)
+    return (role if isinstance(role, str) else None, text, found_text(item))
+
+
+def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
+    """Store a message, and the words that find it."""
+    role, text, found = row
+    number = db.execute(
+        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
+    ).lastrowid
+    db.execute(
+        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
+    )
 
 
 def found_text(item: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import os
 import sqlite3
@@ -13,13 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
 from civitas.errors import DefinitionError, StateError
-from civitas.jsonvalue import copy_json, json_type
+from civitas.jsonvalue import copy_json
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile, MemoryFileError
-from civitas.memory.memory import Memory, last
-from civitas.memory.messages import batch_after, parsed, thread_ids, thread_number
-from civitas.memory.recall import Recall, found_text
+from civitas.memory.memory import Memory, check_thread, last
+from civitas.memory.recall import Recall, insert, row_of
 
 __all__ = ["MemoryFileError", "SQLiteMemory"]
 
@@ -91,10 +89,13 @@ class SQLiteMemory(Memory):
         self._file = MemoryFile(path, timeout)
         self._recall = Recall(self._file, embedder)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        # It keeps `thread` and `add_once`: the file holds whatever it makes of messages.
+        super(Memory, cls).__init_subclass__(**options)
+
     def _begin(self, thread: str) -> None:
         """Look at a thread of which nothing is known yet."""
-        if not isinstance(thread, str) or not thread:
-            raise DefinitionError(f"a thread's id is a text of at least a character: {thread!r}")
+        check_thread(thread)
         try:
             thread.encode()
         except UnicodeEncodeError as error:
@@ -120,17 +121,17 @@ class SQLiteMemory(Memory):
             NotJSON: something in it has no JSON form, or it has more than 16 MiB; it is not added
             MemoryFileError: the file cannot be written; it is not added
         """
-        row = _row(memory)
+        row = row_of(memory)
         with self._file.writing() as db:
-            _insert(db, self._thread(db), row)
+            insert(db, self._file.made_thread(db, self._id), row)
 
-    def add_once(self, memory: dict[str, Any], run: str, number: int) -> None:
+    def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run that is recorded in a journal, unless it was added before.
 
         Args:
             memory: the message
-            run: what the run is known by
-            number: which message of the run it is, from 0; all before it have been added
+            run: the key of the run, or of a part of it
+            sequence: which of its messages it is, from 0; all before it have been added
 
         Raises:
             TypeError, NotJSON, MemoryFileError: as `add_memory`
@@ -139,26 +140,19 @@ class SQLiteMemory(Memory):
             # What a subclass makes of a message is its own; then it is told twice where the
             # process is killed between the two.
             with self._file.reading() as db:
-                told = _told(db, thread_number(db, self._id), run)
-            if told <= number:
+                told = self._file.told(db, self._file.thread_number(db, self._id), run)
+            if told <= sequence:
                 self.add_memory(memory)
                 with self._file.writing() as db:
-                    _tell(db, self._thread(db), run, number + 1)
+                    thread = self._file.made_thread(db, self._id)
+                    self._file.tell(db, thread, run, sequence + 1)
             return
-        row = _row(memory)
+        row = row_of(memory)
         with self._file.writing() as db:
-            thread = self._thread(db)
-            if _told(db, thread, run) <= number:
-                _insert(db, thread, row)
-                _tell(db, thread, run, number + 1)
-
-    def _thread(self, db: sqlite3.Connection) -> int:
-        """The thread's number; it is made if it is not there."""
-        thread = thread_number(db, self._id)
-        if thread is None:
-            thread = db.execute("INSERT INTO threads (id) VALUES (?)", (self._id,)).lastrowid
-            assert thread is not None
-        return thread
+            thread = self._file.made_thread(db, self._id)
+            if self._file.told(db, thread, run) <= sequence:
+                insert(db, thread, row)
+                self._file.tell(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """The messages for a prompt: the last of the thread that fit, the oldest first.
@@ -176,15 +170,18 @@ class SQLiteMemory(Memory):
         with self._lock:
             with self._file.reading() as db:
                 window = self._caught_up(db)
-            return [_copied(item) for item in last(window.items, limit)]
+            return [copy_json(item) for item in last(window.items, limit)]
 
     def _newest(self, limit: int | None) -> list[dict[str, Any]]:
         with self._file.reading() as db:
             rows = db.execute(
                 "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
-                (thread_number(db, self._id), -1 if limit is None else min(limit, sys.maxsize)),
+                (
+                    self._file.thread_number(db, self._id),
+                    -1 if limit is None else min(limit, sys.maxsize),
+                ),
             )
-            items = [parsed(self._file, text) for (text,) in rows]
+            items = [self._file.parsed(text) for (text,) in rows]
         items.reverse()
         return items
 
@@ -204,7 +201,7 @@ class SQLiteMemory(Memory):
                 "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
                 (thread, self._seen),
             ):
-                window.add_memory(parsed(self._file, text))
+                window.add_memory(self._file.parsed(text))
                 self._seen = number
         self._window = window
         return window
@@ -219,7 +216,7 @@ class SQLiteMemory(Memory):
             "SELECT number, item FROM memories WHERE thread = ? ORDER BY number DESC", (thread,)
         )
         for number, text in cursor:
-            item = parsed(self._file, text)
+            item = self._file.parsed(text)
             rows.append((number, item))
             size += window._size(item)
             if size > self._tokens and item.get("role") != "tool":
@@ -228,7 +225,7 @@ class SQLiteMemory(Memory):
         if rows:
             first = rows[-1][0]
             before = db.execute(_BEFORE, {"thread": thread, "first": first})
-            rows += [(number, parsed(self._file, text)) for number, text in before]
+            rows += [(number, self._file.parsed(text)) for number, text in before]
         for _, item in reversed(rows):
             window.add_memory(item)
         self._seen = rows[0][0] if rows else 0
@@ -253,15 +250,14 @@ class SQLiteMemory(Memory):
 
     def threads(self) -> list[str]:
         """The ids of the conversations that have messages, in the order in which they began."""
-        with self._file.reading() as db:
-            return thread_ids(db)
+        return self._file.thread_ids()
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Every message of the thread, the oldest first, however many there are."""
         number = 0
         while True:
             with self._file.reading() as db:
-                rows = batch_after(self._file, db, thread_number(db, self._id), number)
+                rows = self._file.batch_after(db, self._file.thread_number(db, self._id), number)
             if not rows:
                 return
             for _, item in rows:
@@ -275,37 +271,16 @@ class SQLiteMemory(Memory):
         very many messages in the file it takes a while, during which nobody else can add.
         """
         with self._file.writing() as db:
-            if self._forget_after(db, 0):
+            if self._recall.forget_after(db, self._id, 0):
                 # Until then the index has the words still, marked as deleted.
                 db.execute("INSERT INTO words (words) VALUES ('optimize')")
-
-    def _forget_after(self, db: sqlite3.Connection, number: int) -> int:
-        """Forget what the thread has after a message; how many messages that were."""
-        thread = thread_number(db, self._id)
-        after = (thread, number)
-        (count,) = db.execute(
-            "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
-        ).fetchone()
-        if not count:
-            return 0
-        rows = db.execute(
-            "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
-        )
-        db.executemany(
-            "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
-            ((n, f"t{thread}", found_text(parsed(self._file, text))) for n, text in rows),
-        )
-        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
-        db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
-        db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
-        return int(count)
 
     # -- an agent's state --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """How far the thread has come, as JSON data; what it remembers stays in the file."""
         with self._file.reading() as db:
-            count, newest = self._extent(db, None)
+            count, newest = self._file.extent(db, self._id, sys.maxsize)
         return {"thread": self._id, "messages": count, "newest": newest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -323,12 +298,12 @@ class SQLiteMemory(Memory):
         if type(newest) is not int or newest < 0:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
         with self._file.writing() as db:
-            if self._extent(db, newest) != (state["messages"], newest):
+            if self._file.extent(db, self._id, newest) != (state["messages"], newest):
                 raise StateError(
                     f"memory file {self._file.name!r} does not hold what thread {self._id!r} had "
                     "when the state was saved: it is another file, or was forgotten meanwhile"
                 )
-            gone = self._forget_after(db, newest)
+            gone = self._recall.forget_after(db, self._id, newest)
         if gone:
             logger.warning(
                 "memory file %r: thread %r forgot %d messages that came after the state which was "
@@ -337,15 +312,6 @@ class SQLiteMemory(Memory):
                 self._id,
                 gone,
             )
-
-    def _extent(self, db: sqlite3.Connection, until: int | None) -> tuple[int, int]:
-        """How many messages the thread has up to a number, and the number of the last."""
-        thread = thread_number(db, self._id)
-        count, newest = db.execute(
-            "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
-            (thread, sys.maxsize if until is None else until),
-        ).fetchone()
-        return count, newest or 0
 
     # -- recall ------------------------------------------------------------------------------------
 
@@ -413,46 +379,3 @@ class SQLiteMemory(Memory):
 
     def __repr__(self) -> str:
         return f"SQLiteMemory({self._file.name!r}, {self._id!r})"
-
-
-def _copied(item: dict[str, Any]) -> dict[str, Any]:
-    copied: dict[str, Any] = copy_json(item)
-    return copied
-
-
-def _row(memory: Any) -> tuple[str | None, str, str]:
-    """A message as it is stored: its role, itself as JSON text, and the words that find it."""
-    if not isinstance(memory, dict):
-        raise TypeError(
-            f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
-        )
-    item = copy_json(memory, "memory")
-    role = item.get("role")
-    text = json.dumps(item, ensure_ascii=False)
-    return (role if isinstance(role, str) else None, text, found_text(item))
-
-
-def _insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
-    role, text, found = row
-    number = db.execute(
-        "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
-    ).lastrowid
-    db.execute(
-        "INSERT INTO words (rowid, thread, text) VALUES (?, ?, ?)", (number, f"t{thread}", found)
-    )
-
-
-def _told(db: sqlite3.Connection, thread: int | None, run: str) -> int:
-    """How many messages of a run the thread was told."""
-    row = db.execute(
-        "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
-    ).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def _tell(db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
-    db.execute(
-        "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
-        "DO UPDATE SET messages = excluded.messages",
-        (thread, run, messages),
-    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, StateError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-from civitas.memory.memory import last
+from civitas.memory.memory import Memory, last
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -73,13 +73,16 @@ class SummarizingMemory(TokenBoundedMemory):
             raise DefinitionError(f"keep= is an integer from 1 to {tokens - 1}, not {keep!r}")
         if not callable(getattr(model, "complete", None)):
             raise DefinitionError(f"model= is a model, not {model!r}")
-        # What the list holds at the most, while a summary is awaited.
-        super().__init__(2 * tokens, count)
         self._model = model
         self._room = tokens
         self._keep = keep
         self._begin_at = (keep + tokens) // 2
         self._summary_tokens = max((tokens - keep) // 4, 1)
+        # What the list holds at the most, while a summary is awaited.
+        super().__init__(2 * tokens, count)
+
+    def _start_empty(self) -> None:
+        super()._start_empty()
         self._summary = ""
         self._lock = threading.RLock()
         self._idle = threading.Event()
@@ -87,6 +90,9 @@ class SummarizingMemory(TokenBoundedMemory):
         self._under_way: set[int] = set()
         self._lost = 0
         self._epoch = 0  # how often it was loaded: what was asked for before is another's
+
+    add_once = Memory.add_once
+    thread = Memory.thread
 
     @property
     def summary(self) -> str:

@@ -33,6 +33,11 @@ __all__ = ["LocalModel"]
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
 _MOST_THREADS = 512  # of llama.cpp itself
+# The smallest models say one word or line over and over once they have begun to. llama.cpp's DRY
+# sampler makes what would repeat less likely; what does not repeat stays as it is. Not for calls,
+# schemas and larger models: JSON and code repeat themselves rightly.
+_AGAINST_LOOPS = {"dry_multiplier": 0.8}
+
 _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
@@ -212,7 +217,10 @@ class LocalModel(Closing):
                 actions, answer=(schema or {"type": "string"}) if may_answer else None
             )
             _add_system(chat, choice.choice_text(actions, may_answer=may_answer))
-        return {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}, held_to
+        body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
+        if held_to is None and self.path == weights.DEFAULT.path:
+            body |= _AGAINST_LOOPS
+        return body, held_to
 
     def _reply(
         self, done: Generated, messages: list[dict[str, Any]], actions: list[Action] | None

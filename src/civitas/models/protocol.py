@@ -76,11 +76,15 @@ class TextPiece:
     Attributes:
         text: the piece
         agent: the id of the agent whose model it is; None as the model gives it
+        run_id: the id of the run; None as the model gives it
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "text"
     text: str
     agent: str | None = None
+    run_id: str | None = field(default=None, repr=False)
+    thread: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,15 @@ class ReasoningPiece:
     Attributes:
         text: the piece
         agent: the id of the agent whose model it is; None as the model gives it
+        run_id: the id of the run; None as the model gives it
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "reasoning"
     text: str
     agent: str | None = None
+    run_id: str | None = field(default=None, repr=False)
+    thread: str | None = field(default=None, repr=False)
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from civitas.approval import escaped
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.prompts import readable
+from civitas.reasoning.prompts import cut, json_text, readable
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.journal import Record
     from civitas.reasoning.events import Event
+    from civitas.reasoning.thread import Thread
 
-__all__ = ["Asked", "checked_content"]
+__all__ = ["Asked", "as_memory", "check_changed", "checked_content", "marked_with", "thread_id"]
 
 
 class Asked:
@@ -25,19 +28,27 @@ class Asked:
         thread: the conversation that it belongs to; None for the agent's own
         run_id: the id of the run
         given: the same as it was given, before hooks
+        deps: what its actions find in their `Context`; None for the agent's own
+        budget: what it may spend, within the agent's own; None for that
         emit: where events go; None if nobody looks
+        seen: waits until who looks has seen them; None if nothing need be waited for
+        state: what is kept for the thread, once it has its turn
         record: where the run is recorded, if that is part of another's; else None
         resumed: whether a reply that was stopped goes on
     """
 
     __slots__ = (
+        "budget",
         "content",
+        "deps",
         "emit",
         "given",
         "record",
         "resumed",
         "run_id",
         "schema",
+        "seen",
+        "state",
         "thread",
     )
 
@@ -47,14 +58,19 @@ class Asked:
         schema: Any = None,
         thread: str | int | None = None,
         run_id: str | None = None,
-        emit: Callable[[Event], Any] | None = None,
+        deps: Any = None,
+        budget: Budget | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
         self.given = self.content
         self.schema = schema
-        self.thread = None if thread is None else _text(str(thread), "thread")
+        self.thread = thread_id(thread)
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
-        self.emit = emit
+        self.deps = deps
+        self.budget = budget
+        self.emit: Callable[[Event], Any] | None = None
+        self.seen: Callable[[], Awaitable[None]] | None = None
+        self.state: Thread
         self.record: Record | None = None
         self.resumed = False
 
@@ -87,7 +103,71 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
     return blocks
 
 
+def thread_id(thread: str | int | None) -> str | None:
+    """The id of a thread as a text; None for the agent's own.
+
+    Raises:
+        ValueError: it is none
+    """
+    return None if thread is None else _text(str(thread), "thread")
+
+
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= 255:
-        raise ValueError(f"{what}= is a text of 1 to 255 characters, not {given!r:.80}")
+        raise ValueError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
     return given
+
+
+def check_changed(made: dict[str, Any], asked: Asked) -> None:
+    """Refuse what a hook put in the place of what was asked, if that cannot be asked.
+
+    Raises:
+        TypeError, ValueError: the text is none
+        DefinitionError: the schema is none
+    """
+    checked_content(made["text"], "reply")
+    schema = made["schema"]
+    if schema is not None and schema is not asked.schema:
+        from civitas.reasoning.schema import AnswerSchema
+
+        AnswerSchema(schema)
+
+
+def marked_with(speaker: str, content: Any) -> Any:
+    """A text or blocks, each line of text with who says it at its beginning."""
+    mark = f"{escaped(speaker)}: "
+    if isinstance(content, list):
+        blocks = [
+            {**block, "text": marked_with(speaker, block["text"])}
+            if isinstance(block, dict) and isinstance(block.get("text"), str)
+            else block
+            for block in content
+        ]
+        return [{"type": "text", "text": mark.rstrip()}, *blocks]
+    return "\n".join(mark + line for line in str(content).splitlines()) or mark.rstrip()
+
+
+def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
+    """The chat message that something observed is remembered as.
+
+    Raises:
+        TypeError: it is none
+    """
+    if isinstance(message, str):
+        return {"role": "user", "content": readable(message)}
+    if isinstance(message, dict):
+        if isinstance(message.get("role"), str):
+            return dict(message)
+        action = message.get("action")
+        if isinstance(action, dict) and isinstance(action.get("name"), str):
+            sender = message.get("from", "someone")
+            args = action.get("args", {})
+            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
+                told = json_text(args["content"])
+            else:
+                told = f"{action['name']} {json_text(args)}"
+            return {"role": "user", "content": f"{readable(str(sender))}: {told}"}
+    raise TypeError(
+        "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
+        f"not {cut(repr(message), 100)}"
+    )

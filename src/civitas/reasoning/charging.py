@@ -22,6 +22,7 @@ class Spending:
     """What a run has spent, as it was recorded.
 
     Attributes:
+        answers: how often a model gave an answer, or failed
         tokens: how many tokens
         usd: what they cost, as far as that was known then
         model_calls: how often a model was asked
@@ -30,9 +31,10 @@ class Spending:
         untold: the same, where it is not even known whether they went in or came out
     """
 
-    __slots__ = ("actions", "model_calls", "tokens", "unpriced", "untold", "usd")
+    __slots__ = ("actions", "answers", "model_calls", "tokens", "unpriced", "untold", "usd")
 
     def __init__(self) -> None:
+        self.answers = 0
         self.tokens = 0
         self.usd = Decimal(0)
         self.model_calls = 0
@@ -70,23 +72,27 @@ class Spending:
 def spending(entries: Iterable[Entry]) -> Spending:
     """What one agent's part in a run has spent; not, where a budget refused it."""
     spent = Spending()
-    waits: Mapping[str, Any] | None = None
+    reserved: dict[str, Mapping[str, Any]] = {}  # of the steps that have no end yet
     for entry in entries:
         data = entry.data
-        if entry.kind == "asked":
-            if waits is not None:  # the one before was cut off
-                spent.add(waits.get("reserved"))
-            waits = data
-        elif entry.kind in ("answered", "failed", "charged"):
-            usage = data["answer"]["usage"] if entry.kind == "answered" else None
-            spent.add(data.get("charged"), None if usage is None else Usage(*usage))
-            waits = None
-        elif entry.kind == "started":
-            spent.actions += 1
-        elif entry.kind == "over" and data["reason"] == "budget":
-            waits = None
-    if waits is not None:
-        spent.add(waits.get("reserved"))
+        about = data.get("about", {})
+        if entry.kind == "started" and "part" not in data:
+            if data["key"] in reserved:  # the one before was cut off
+                spent.add(reserved.pop(data["key"]).get("reserved"))
+            if "model" in about:
+                reserved[data["key"]] = data
+            elif "action" in about:
+                spent.actions += 1
+        elif entry.kind in ("ended", "failed") and data["key"] in reserved:
+            del reserved[data["key"]]
+            usage = (data.get("result") or {}).get("usage")
+            cost = data.get("charged")
+            spent.add(cost, None if usage is None else Usage(*usage))
+            # Not one that a budget refused, or that was cut off.
+            if not data.get("cancelled") and (cost is None or cost["model_calls"]):
+                spent.answers += 1
+    for left in reserved.values():
+        spent.add(left.get("reserved"))
     return spent
 
 
@@ -105,7 +111,7 @@ def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
 
 
 def charge(budget: Budget, model: Any, spent: Spending) -> None:
-    """Have a budget of this process know what was spent before; one that is shared knows it.
+    """Have a budget know what was spent in another process.
 
     Args:
         budget: the budget
@@ -113,28 +119,17 @@ def charge(budget: Budget, model: Any, spent: Spending) -> None:
         spent: what was spent
 
     Raises:
-        BudgetExceeded: it is more than the budget allows; it counts all the same
-        DeadlineExceeded: the budget's seconds are over
+        DeadlineExceeded: the budget's seconds are over; it counts all the same
         UnknownPrice: nobody has stated what the model costs, and the budget limits money
     """
-    if budget.is_shared:
-        return
-    tokens, calls, actions = spent.tokens, spent.model_calls, spent.actions
     usd = spent.usd + _price(budget, model, spent.unpriced, spent.untold)
+    calls, actions = spent.model_calls, spent.actions
     try:
-        held = budget.reserve(tokens=tokens, usd=usd, model_calls=calls, actions=actions)
+        budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
     except DeadlineExceeded:
         raise
     except BudgetExceeded:
-        # It was spent all the same: all of it counts, and then nothing more begins.
-        left = budget.left
-        held = budget.reserve(
-            model_calls=calls if left.model_calls is None else min(calls, left.model_calls),
-            actions=actions if left.actions is None else min(actions, left.actions),
-        )
-        held.settle(tokens=tokens, usd=usd)
-    else:
-        held.settle()
+        pass  # nothing more begins; a run that is over already is told all the same
 
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:

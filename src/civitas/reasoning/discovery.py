@@ -19,6 +19,7 @@ from civitas.approval import escaped
 from civitas.errors import CivitasError
 from civitas.jsonvalue import shorten
 from civitas.message import MAX_ID
+from civitas.reasoning.replying import own_reply
 
 __all__ = ["HELP_TIMEOUT_S", "discover", "discovered_actions"]
 
@@ -82,7 +83,7 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
         return []
     found = []
     for name, described in list(help.items())[:_MAX_ACTIONS]:
-        parameters = _parameters(described)
+        parameters = _parameters(described, name)
         if parameters is None:
             logger.warning(
                 "agent %r leaves out the action %r of %r: its help names no arguments",
@@ -102,7 +103,13 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
 def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
+    # Which of our threads a `say` belongs to is ours to tell, and not the model's.
+    told = name == "say" and "thread" in described["args"]
+
     async def call(**args: Any) -> Any:
+        asked = own_reply(agent) if told else None
+        if asked is not None and asked.thread is not None:
+            args["thread"] = asked.thread
         return await agent.ask(id, name, **args)
 
     text = _line(described.get("description")) or "not described"
@@ -118,19 +125,21 @@ def _joined(id: str, name: str) -> str:
     return f"{id[:110]}….{name[:110]}…{digest}"
 
 
-def _parameters(described: Any) -> dict[str, Any] | None:
+def _parameters(described: Any, name: str) -> dict[str, Any] | None:
     """The JSON schema of the arguments, or None if the help has none to make one from."""
     args = described.get("args") if isinstance(described, dict) else None
     if not isinstance(args, dict) or len(args) > _MAX_ARGS:
         return None
     properties: dict[str, Any] = {}
     required = []
-    for name, said in args.items():
+    for each, said in args.items():
         if not isinstance(said, dict):
             return None
-        properties[name] = _schema(said, 0)
+        if name == "say" and each == "thread":
+            continue
+        properties[each] = _schema(said, 0)
         if "default" not in said:
-            required.append(name)
+            required.append(each)
     return {
         "type": "object",
         "properties": properties,

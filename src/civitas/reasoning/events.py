@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """An action was called that the model chose.
+    """An action was called that the model chose; whoever has to permit it is asked after this.
 
     Attributes:
         agent: the id of the agent whose model chose it
@@ -31,6 +31,8 @@ class CallStarted:
         action: the action's name
         args: its arguments
         past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "call_started"
@@ -40,6 +42,8 @@ class CallStarted:
     action: str
     args: dict[str, Any]
     past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class CallEnded:
         result: what the environment made of it
         error: what went wrong, or None
         past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "call_ended"
@@ -64,6 +70,8 @@ class CallEnded:
     result: dict[str, Any]
     error: str | None
     past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +82,16 @@ class MessageAdded:
         agent: the id of the agent
         message: the chat message
         past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "message"
     agent: str
     message: dict[str, Any]
     past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,8 @@ class DecisionMade:
         loop: which decision it is, from 1
         decision: what H decided
         past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "decision"
@@ -98,6 +112,8 @@ class DecisionMade:
     loop: int
     decision: HumanDecision
     past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,8 @@ class ConclusionReached:
         loop: which run of R it is, from 1
         conclusion: what R came to; of several R, as one
         past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "conclusion"
@@ -116,6 +134,8 @@ class ConclusionReached:
     loop: int
     conclusion: Conclusion
     past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +145,15 @@ class Done:
     Attributes:
         agent: the id of the agent
         reply: the reply
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     kind: ClassVar[str] = "done"
     agent: str
     reply: Reply
+    run_id: str | None = None
+    thread: str | None = None
 
 
 Event: TypeAlias = (

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
-from civitas.models.protocol import ModelReply
+from civitas.models.protocol import ModelReply, Usage
+from civitas.reasoning.asked import Asked, check_changed, checked_content
+from civitas.reasoning.reply import Reply, StopReason, log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -23,7 +27,10 @@ __all__ = [
     "expect_answer",
     "expect_args",
     "expect_messages",
+    "reply_with_hooks",
 ]
+
+logger = logging.getLogger("civitas.reasoning")
 
 HOOK_TYPES: Final = tuple(
     f"{when}_{what}"
@@ -217,7 +224,7 @@ class Hooked:
         ==================  ==================================================================
         type                `kwargs`, of which those in capitals may be changed
         ==================  ==================================================================
-        `pre_reply`         `TEXT`, `SCHEMA`, `thread`, `run_id`
+        `pre_reply`         `TEXT`, `SCHEMA`
         `post_reply`        the same, and `REPLY`
         `pre_observe`       `MESSAGE`, as it will be remembered
         `post_observe`      `message`
@@ -226,6 +233,9 @@ class Hooked:
         `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
         `post_acting`       the same, and `RESULT`
         ==================  ==================================================================
+
+        All have `thread`, the id of the conversation, None for the agent's own, and `run_id`, None
+        where something is observed.
 
         What a `pre_acting` hook raises is the result of the call, which is not executed then. Any
         other hook that raises ends the reply, with the reason `error`; and so does any that puts
@@ -255,6 +265,54 @@ class Hooked:
         """Have no function called any more, or none of a type."""
         if self._hooks is not None:
             self._hooks.clear(type)
+
+
+async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
+    """Have an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
+    hooks: Hooks = agent._hooks
+    kwargs = {
+        "text": asked.content,
+        "schema": asked.schema,
+        "thread": asked.thread,
+        "run_id": asked.run_id,
+    }
+    reply: Any = None
+    budget = getattr(agent, "budget", None) if asked.budget is None else asked.budget
+    try:
+        try:
+            kwargs = await hooks.run(
+                "pre_reply", agent, kwargs, lambda made: check_changed(made, asked), budget
+            )
+        except DeadlineExceeded as error:
+            return _ended(None, asked, "deadline", str(error))
+        asked.content = checked_content(kwargs["text"], "reply")
+        asked.schema = kwargs["schema"]
+        reply = await agent._respond(asked)
+        if not hooks.has("post_reply"):
+            return reply  # type: ignore[no-any-return]
+        try:
+            made = await hooks.run(
+                "post_reply",
+                agent,
+                {**kwargs, "reply": reply},
+                lambda made: expect(made["reply"], Reply),
+                budget,
+            )
+        except DeadlineExceeded as error:
+            return _ended(reply, asked, "deadline", str(error))
+        return made["reply"]  # type: ignore[no-any-return]
+    except HookError as error:
+        log_failure(logger, f"a hook of agent {agent.id!r} failed", error)
+        return _ended(reply, asked, "error", str(error), error)
+
+
+def _ended(
+    reply: Any, asked: Asked, reason: StopReason, detail: str, error: BaseException | None = None
+) -> Reply:
+    """What is replied when a hook ended it: what there is of a reply, with this reason."""
+    if isinstance(reply, Reply):
+        return replace(reply, stop_reason=reason, detail=detail, error=error)
+    return Reply("", "", [], [], Usage(), reason, detail, error, asked.run_id)
 
 
 def _check_type(type: object) -> None:

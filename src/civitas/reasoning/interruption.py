@@ -11,7 +11,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """What was said to an agent in the midst of things.
+    """What was said to an agent that may be replying.
 
     True where a reply was under way. Awaited, it waits until that has heard it.
     """

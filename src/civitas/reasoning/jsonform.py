@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.models.protocol import Call, ModelReply, Usage
@@ -10,6 +11,9 @@ from civitas.reasoning.prompts import json_text, readable
 from civitas.reasoning.reply import Reply, Step
 
 __all__ = [
+    "ANSWER",
+    "REPLY",
+    "Codec",
     "answer_json",
     "answer_of_json",
     "as_json",
@@ -18,6 +22,13 @@ __all__ = [
     "step_json",
     "usage_json",
 ]
+
+
+class Codec(NamedTuple):
+    """How a result is written as JSON data and read back, where its type alone does not say it."""
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
 
 
 def as_json(value: Any) -> Any:
@@ -53,6 +64,8 @@ def step_json(step: Step) -> dict[str, Any]:
         "args": as_json(step.args),
         "result": as_json(step.result),
         "error": step.error,
+        "run_id": step.run_id,
+        "thread": step.thread,
     }
 
 
@@ -66,6 +79,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
         "usage": usage_json(reply.usage),
         "stop_reason": reply.stop_reason,
         "detail": reply.detail,
+        "run_id": reply.run_id,
     }
 
 
@@ -82,6 +96,10 @@ def reply_of_json(given: dict[str, Any], run_id: str) -> Reply:
         None,
         run_id,
     )
+
+
+REPLY: Final = Codec(reply_json, lambda given: reply_of_json(given, given["run_id"]))
+"""A reply as the result of a step."""
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
@@ -117,6 +135,10 @@ def answer_of_json(given: dict[str, Any]) -> ModelReply:
         given["finish_reason"],
         given["reasoning"],
     )
+
+
+ANSWER: Final = Codec(answer_json, answer_of_json)
+"""A model's answer as the result of a step."""
 
 
 def _part(of: Any, name: str) -> Any:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from civitas.action import ACCESS_DENIED, AccessPolicy, Action, ActionRegistry
+from civitas.action import ACCESS_DENIED, Action, ActionRegistry
 from civitas.agent import Agent
 from civitas.environment import Environment
 from civitas.errors import DefinitionError, StateError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.asked import Asked
+from civitas.reasoning.calls import as_action
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.memories import Memories, thread_of
 from civitas.reasoning.names import Shown
 from civitas.reasoning.parts import check_part
 from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
+from civitas.reasoning.record import Record
+from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
+from civitas.reasoning.thread import Thread, Threads, has_threads, memory_of_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Journal, Record
+    from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
 
 __all__ = ["MAX_ITERATIONS", "ReActAgent"]
@@ -34,7 +37,6 @@ MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 
 _ENVIRONMENT = Environment()
-KIND = "ReActAgent"
 
 
 class ReActAgent(ConversationalAgent):
@@ -50,22 +52,25 @@ class ReActAgent(ConversationalAgent):
         actions: what its model may call: a registry, or actions, functions, `@action` methods and
             agents (for all that they offer). Nobody else is offered them.
         goals: what it is to achieve
-        memory: what it remembers; without one, as much as fits half of its model's context
+        memory: what it remembers: a memory, of which each thread has its part by `thread(id)`; or a
+            function that makes the memory of a thread, given its id (None for the agent's own).
+            Without one, each thread has as much as fits half of the model's context
         environment: where actions are executed
         system_prompt: who it is, in words for the model
         max_iterations: how many answers the model may give for one reply
         discover: `*` to let the model call what every other agent of the space offers, or the ids
-            of some; asked before each reply
+            of some; asked before each reply, for its thread
         max_result_chars: how much of each result the model is shown; less where the results of one
             answer would take more than about half of its context
         budget: what its replies together may spend; a reply that would go beyond stops
         journal: where its replies are recorded, so that they go on after a crash: a `Journal`, or
             the path of one
-        **options: what every `Agent` takes
+        **options: what every `Agent` takes, and `shared=`: one conversation with all who talk with
+            it, which an agent with a memory without `thread(id)` has to have in a space
 
     Attributes:
         actions: the registry of what its model may call
-        discovered: what it found by `discover` at its last reply, beside them
+        discovered: what it found by `discover` at the last reply of its own thread, beside them
         budget: what its replies together may spend, or None
         goals: its goals; the list may be changed
         system_prompt: likewise
@@ -80,14 +85,11 @@ class ReActAgent(ConversationalAgent):
     max_result_chars: int = MAX_RESULT_CHARS
     environment: Environment = _ENVIRONMENT
     discover: str | tuple[str | int, ...] | None = None
-    _memory: Memory | None = None
+    _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
-    _discovered: dict[str, Action] | None = None
-    _shown: tuple[list[tuple[Action, AccessPolicy]], Shown] | None = None
-    _own: Memory | None = None
+    _shown: tuple[list[Any], Shown] | None = None
     _journal: Journal | None = None
     _records = True
-    _threads: Memories | None = None
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class ReActAgent(ConversationalAgent):
         *,
         actions: ActionRegistry | Iterable[Any] | None = None,
         goals: Iterable[Goal] | None = None,
-        memory: Memory | None = None,
+        memory: Memory | Callable[[str | None], Memory] | None = None,
         environment: Environment | None = None,
         system_prompt: str | None = None,
         max_iterations: int = MAX_ITERATIONS,
@@ -115,7 +117,8 @@ class ReActAgent(ConversationalAgent):
         if goals is not None:
             self.goals = goals
         if memory is not None:
-            check_part(memory, ("add_memory", "get_memories"), "memory", id)
+            if not _makes_memories(memory):
+                check_part(memory, ("add_memory", "get_memories"), "memory", id)
             self._memory = memory
         if environment is not None:
             check_part(environment, ("execute_action",), "environment", id)
@@ -123,7 +126,7 @@ class ReActAgent(ConversationalAgent):
         if system_prompt is not None:
             if not isinstance(system_prompt, str):
                 raise DefinitionError(
-                    f"agent {id!r}: system_prompt= must be text, got {system_prompt!r:.80}"
+                    f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
                 )
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
@@ -156,16 +159,47 @@ class ReActAgent(ConversationalAgent):
 
     @property
     def memory(self) -> Memory:
-        """What it remembers."""
-        if self._memory is None:
-            if self._own is None:
-                self._own = self._bounded()
-            return self._own
-        return self._memory
+        """What it remembers in its own thread."""
+        return self._memory_of(self._kept.default)
 
     @memory.setter
-    def memory(self, memory: Memory) -> None:
+    def memory(self, memory: Memory | Callable[[str | None], Memory]) -> None:
         self._memory = memory
+        if self._threads is not None:
+            for thread in (self._threads.default, *self._threads):
+                thread.memory = None
+
+    def _memory_of(self, thread: Thread) -> Memory:
+        """What is remembered in a thread.
+
+        Raises:
+            DefinitionError: the memory has no threads, or the function made none
+        """
+        memory = thread.memory
+        if memory is None:
+            memory = thread.memory = self._made_for(thread.id)
+        return memory
+
+    def _memory_in(self, thread: str | None) -> Memory:
+        """The same, by the thread's id."""
+        return self._memory_of(self._kept.get(thread))
+
+    def _made_for(self, thread: str | None) -> Memory:
+        given = self._memory
+        if given is None:
+            return self._bounded()
+        if _makes_memories(given):
+            made: Memory = given(thread)  # type: ignore[operator]
+            check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
+            return made
+        whole: Memory = given  # type: ignore[assignment]
+        return whole if thread is None else memory_of_thread(whole, thread, self.id)
+
+    def _one_thread_only(self) -> str | None:
+        given = self._memory
+        if given is None or _makes_memories(given) or has_threads(given):
+            return None
+        return f"its memory, a {type(given).__name__}, has no thread(id)"
 
     def _bounded(self) -> Memory:
         """A memory for an agent that was given none."""
@@ -190,8 +224,8 @@ class ReActAgent(ConversationalAgent):
 
     @property
     def discovered(self) -> dict[str, Action]:
-        """The actions of other agents, found at its last reply, by name."""
-        return self._discovered or {}
+        """The actions of other agents, found at the last reply of its own thread, by name."""
+        return self._kept.default.discovered or {}
 
     @property
     def journal(self) -> Journal | None:
@@ -214,8 +248,16 @@ class ReActAgent(ConversationalAgent):
         Raises:
             StateError: something remembered is not JSON
         """
-        threads = {id: memory_state(memory) for id, memory in self._threads or ()}
+        threads = {
+            thread.id: memory_state(thread.memory)
+            for thread in self._threads or ()
+            if thread.memory is not None and self._is_saved(thread.memory)
+        }
         return state(KIND, memory=memory_state(self.memory), threads=threads)
+
+    def _is_saved(self, memory: Memory) -> bool:
+        """Whether a thread's memory is saved with the agent; one in a file is kept there."""
+        return self._memory is None or not hasattr(memory, "state_dict")
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Remember what the agent did whose state this is, and nothing else.
@@ -228,92 +270,91 @@ class ReActAgent(ConversationalAgent):
         threads = found.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is no object")
-        made = Memories(self._bounded)
-        for thread, given in threads.items():
-            restore_memory(made.get(thread), given, self.id)
+        made = Threads(self.shared)
+        for id, given in threads.items():
+            restore_memory(self._memory_of(made.get(id)), given, self.id)
         restore_memory(self.memory, found.get("memory"), self.id)
-        self._threads = made if threads else None
+        made.default.memory = self.memory
+        self._threads = made
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def _respond(self, asked: Asked) -> Reply:
+        memory = self._memory_of(asked.state)
         if self.discover is not None and self._seat is not None:
-            await self._discover()
-        memory = self.memory if asked.thread is None else self._memory_of(asked.thread)
-        record = asked.record
-        if record is None:
+            await self._discover(asked.state)
+        part = asked.record
+        if part is None:
             if self._journal is None:
                 return await self._run(Run(self, asked, memory, self.model))
-            record = await self._journal.begin(
+            part = await self._journal.begin(
                 asked.run_id, KIND, str(self.id), json_text(asked.content)
             )
-        from civitas.reasoning.recording import begun
-
         try:
-            recording = begun(self, asked, record, memory)
-            return await self._run(Run(self, asked, memory, self.model, recording))
+            record = begun(self, part, asked)
+            return await self._run(Run(self, asked, memory, self.model, record))
         finally:
             if asked.record is None:
-                record.close()
+                part.close()
 
     def _program(self) -> dict[str, Any]:
         """What it does, as the record of a group that it is in has it."""
-        from civitas.reasoning.recording import program_of
-
         return program_of(self)
 
-    async def _recall(self, record: Record) -> None:
+    async def _recall(self, part: Part) -> None:
         """Know what it did in a part of a run that is over."""
-        from civitas.reasoning.recording import catch_up
-
-        begun = next((entry.data for entry in record.past if entry.kind == "begun"), None)
-        if begun is not None:
-            thread = begun["thread"]
-            catch_up(self, record, self.memory if thread is None else self._memory_of(thread))
+        record = Record(part, LoopState)
+        if record.begun is not None:
+            memory = self._memory_of(self._kept.get(record.begun["thread"]))
+            catch_up(self, record, memory, self.budget)
 
     async def _run(self, run: Run) -> Reply:
-        if self._underway is None:
-            self._underway = run
+        if run.thread.underway is None:
+            run.thread.underway = run
         return await run.reply()
 
-    async def _remember(self, message: dict[str, Any]) -> None:
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        memory = self._memory_of(thread)
         once = self._as_once()
-        add_once: Any = None if once is None else getattr(self.memory, "add_once", None)
+        add_once: Any = None if once is None else getattr(memory, "add_once", None)
         if once is not None and callable(add_once):
             add_once(message, *once)
         else:
-            self.memory.add_memory(message)
+            memory.add_memory(message)
 
-    def _memory_of(self, thread: str) -> Memory:
-        if self._memory is not None:
-            return thread_of(self._memory, thread, self.id)
-        if self._threads is None:
-            self._threads = Memories(self._bounded)
-        return self._threads.get(thread)
-
-    async def _discover(self) -> None:
+    async def _discover(self, thread: Thread) -> None:
+        """Find what other agents offer, for a reply of a thread."""
         from civitas.reasoning.discovery import discover
 
         assert self.discover is not None
         found = await discover(self, self.discover)
-        self._discovered = {action.name: action for action in found}
-        self._shown = None
+        thread.discovered = {action.name: action for action in found}
+        thread.shown = None
 
-    def _show(self) -> Shown:
+    def _show(self, thread: Thread) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
-        actions = list(self.actions.get_actions())
+        given = self.actions.get_actions()
         # As they are now: an action may be registered, or denied, between two answers.
-        now = [(action, action.access_policy) for action in actions]
-        kept = self._shown
+        now = [(each, getattr(each, "access_policy", None)) for each in given]
+        # Threads in which nothing was discovered are shown the same.
+        kept = thread.shown if thread.discovered else self._shown
         if kept is not None and kept[0] == now:
             return kept[1]
-        visible = [a for a in actions if a.access_policy != ACCESS_DENIED]
-        if self._discovered:
-            given = {a.name for a in actions}
-            visible += [a for name, a in self._discovered.items() if name not in given]
+        visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
+        if thread.discovered:
+            names = {each.name for each in given}
+            visible += [a for name, a in thread.discovered.items() if name not in names]
         shown = Shown(visible)
-        self._shown = (now, shown)
+        if thread.discovered:
+            thread.shown = (now, shown)
+        else:
+            self._shown = (now, shown)
         return shown
+
+
+def _makes_memories(memory: Any) -> bool:
+    """Whether it is a function of a thread's id, and no memory."""
+    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
 
 
 def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:

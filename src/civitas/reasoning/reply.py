@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from civitas.errors import BudgetExceeded, DeadlineExceeded, InDoubt, ModelError
 from civitas.models.protocol import Usage
+from civitas.reasoning.prompts import cut
 
-__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "StopReason"]
+__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "StopReason", "log_failure"]
 
 StopReason: TypeAlias = Literal[
     "done",
@@ -57,6 +60,8 @@ class Step:
         args: its arguments, as the model gave them
         result: what the environment made of it
         error: what went wrong, or None
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
     """
 
     iteration: int
@@ -64,6 +69,8 @@ class Step:
     args: dict[str, Any]
     result: dict[str, Any]
     error: str | None
+    run_id: str | None = None
+    thread: str | None = None
 
     @property
     def executed(self) -> bool:
@@ -78,7 +85,8 @@ class Reply:
     Attributes:
         text: the answer; where the run ended without one, the last text that the model gave
         value: the answer as a value: what a terminal action returned, what the text is by the
-            schema that was asked for, else the text
+            schema that was asked for, else the text; None where a schema was asked for and the run
+            ended without an answer
         messages: the chat messages that the run added to memory
         steps: the actions that were called, in order
         usage: the tokens that the run took
@@ -97,3 +105,37 @@ class Reply:
     detail: str = ""
     error: BaseException | None = None
     run_id: str | None = None
+
+    def raise_for_error(self) -> None:
+        """Raise what ended the run; nothing where its text is an answer.
+
+        Raises:
+            BudgetExceeded: what the run may spend did not suffice; `DeadlineExceeded` for its time
+            InDoubt: an action had begun when the process ended that had recorded it
+            ModelError: there is no answer for another reason, which it tells
+            Exception: what went wrong where `stop_reason` is `error`
+        """
+        if self.stop_reason not in ANSWERED:
+            self._raise(None)
+
+    def _raise(self, agent: str | int | None) -> None:
+        """Raise why there is no answer, as an error that names the agent."""
+        if self.error is not None:
+            raise self.error
+        who = "the agent" if agent is None else f"agent {agent!r}"
+        said = f"; it had said: {cut(self.text, 500)}" if self.text else ""
+        text = f"{who} has no reply ({self.stop_reason}): {self.detail}{said}"
+        if agent is None and self.stop_reason == "deadline":
+            raise DeadlineExceeded(text)
+        if agent is None and self.stop_reason == "budget":
+            raise BudgetExceeded(text, "budget")
+        if agent is None and self.stop_reason == "in_doubt":
+            raise InDoubt(text)
+        raise ModelError(text)
+
+
+def log_failure(logger: logging.Logger, what: str, error: BaseException) -> None:
+    """Log what failed in one line, and where it did for who looks for it (DEBUG)."""
+    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    logger.error("%s: %s", what, told)
+    logger.debug("%s", what, exc_info=error)

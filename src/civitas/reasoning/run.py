@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import Action
@@ -18,11 +19,10 @@ from civitas.errors import (
 from civitas.memory.memory import Memory
 from civitas.models.base import streamed
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.acting import execute, with_hooks
-from civitas.reasoning.acts import Act, Acts
-from civitas.reasoning.events import CallEnded, CallStarted, MessageAdded
-from civitas.reasoning.hooks import expect_answer, expect_messages
-from civitas.reasoning.jsonform import as_json
+from civitas.reasoning.calls import CUT_OFF, Call, as_action, doubts_of, error_of, execute
+from civitas.reasoning.events import MessageAdded
+from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
+from civitas.reasoning.jsonform import ANSWER, as_json
 from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.prompts import (
     MAX_RESULT_CHARS,
@@ -31,16 +31,26 @@ from civitas.reasoning.prompts import (
     result_content,
     system_text,
 )
-from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record
+from civitas.reasoning.record import Step as RecordStep
+from civitas.reasoning.recording import (
+    LoopState,
+    as_it_ended,
+    catch_up,
+    note_known,
+    over,
+    past_events,
+    remember,
+)
+from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
+from civitas.reasoning.resume import ended, guarded
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.models.protocol import Model
     from civitas.reasoning.asked import Asked
     from civitas.reasoning.names import Shown
-    from civitas.reasoning.past import Past
     from civitas.reasoning.react import ReActAgent
-    from civitas.reasoning.recording import Recording
     from civitas.reasoning.schema import AnswerSchema
 
 __all__ = ["SAME_CALLS", "Run"]
@@ -55,7 +65,6 @@ _CUT = {
     "length": "cut at the model's length limit",
     "content_filter": "cut by the provider's content filter",
 }
-_CUT_OFF = "cancelled before it ended; whether it had an effect is not known"
 
 
 class _Stop(Exception):
@@ -84,7 +93,7 @@ class _Stop(Exception):
     @classmethod
     def on_hook(cls, agent: ReActAgent, error: HookError) -> _Stop:
         """On a hook that failed."""
-        logger.error("a hook of agent %r failed", agent.id, exc_info=error)
+        log_failure(logger, f"a hook of agent {agent.id!r} failed", error)
         return cls("error", str(error), error)
 
 
@@ -93,28 +102,24 @@ class Run:
 
     __slots__ = (
         "_cancels",
-        "_pending",
+        "_in_memory",
+        "_saved",
         "_task",
         "_told",
         "_under_way",
         "agent",
         "asked",
-        "before",
+        "budget",
         "emit",
-        "faults",
         "id",
-        "iteration",
         "loop",
         "memory",
-        "messages",
         "model",
-        "recording",
-        "same",
+        "record",
         "schema",
         "shown",
-        "steps",
-        "text",
-        "usage",
+        "state",
+        "thread",
     )
 
     def __init__(
@@ -123,7 +128,7 @@ class Run:
         asked: Asked,
         memory: Memory,
         model: Model,
-        recording: Recording | None = None,
+        record: Record[LoopState] = NULL_RECORD,
     ) -> None:
         self.agent = agent
         self.id = str(agent.id)
@@ -131,24 +136,22 @@ class Run:
         self.emit = asked.emit
         self.memory = memory
         self.model = model
-        if agent.budget is not None:
+        self.thread = asked.state
+        self.budget = agent.budget if asked.budget is None else asked.budget
+        if self.budget is not None:
             from civitas.models.wrappers.budgeted import BudgetedModel
 
-            self.model = BudgetedModel(model, agent.budget)
+            self.model = BudgetedModel(model, self.budget)
         self.schema: AnswerSchema | None = None
         if asked.schema is not None:
             from civitas.reasoning.schema import AnswerSchema
 
             self.schema = AnswerSchema(asked.schema)
-        self.iteration = 0
-        self.faults = ""  # of the answer before, if that could not be used
-        self.same = 0
-        self.before: list[tuple[str, dict[str, Any], str]] = []
-        self.messages: list[dict[str, Any]] = []
-        self.steps: list[Step] = []
-        self.usage = Usage()
+        self.state = LoopState()
+        self.record = record
+        self._saved = 0  # how many messages are recorded
+        self._in_memory = 0  # how many are remembered
         self.shown: Shown
-        self.text = ""
         # For being interrupted: cancellations of this task that are ours are taken back, as
         # asyncio.timeout does it.
         self.loop = asyncio.get_running_loop()
@@ -158,49 +161,46 @@ class Run:
         self._cancels = 0
         self._under_way = False
         self._told: list[str] = []
-        self.recording = recording
-        self._pending: Any = None  # an answer that a process had begun to deal with
 
     async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
-        recording = self.recording
-        if recording is None:
+        record = self.record
+        if record is NULL_RECORD:
             return await self._reply()
+        spent: BudgetExceeded | None = None
         try:
-            reply = await self._reply()
-            if not recording.past.ended:
-                await recording.over(reply)
-        except JournalError as error:
-            logger.exception("run %r of agent %r stops", self.asked.run_id, self.agent.id)
-            return self.end("error", detail=str(error), error=error)
-        except (Exception, asyncio.CancelledError) as error:
-            await recording.broken_off(_told(error), self.text)
-            raise
-        except BaseException as error:
-            recording.broken_off_now(_told(error), self.text)
-            raise
-        return reply
+            self._resume()
+        except BudgetExceeded as error:
+            spent = error
+        if ended(record):
+            return as_it_ended(record, self.schema)
+
+        async def run() -> Reply:
+            if spent is None:
+                return await self._reply()
+            stop = _Stop.at_limit(spent)
+            return self.end(stop.reason, detail=stop.detail)
+
+        return await guarded(
+            record,
+            run,
+            over,
+            lambda why: over(self.end("cancelled", detail=why)),
+            lambda error: self.end("error", detail=str(error), error=error),
+        )
 
     async def _reply(self) -> Reply:
-        agent = self.agent
-        resumes = False
-        if self.recording is not None:
-            try:
-                resumes = self._resumes(self.recording)
-            except BudgetExceeded as error:
-                if not self.recording.past.ended:
-                    stop = _Stop.at_limit(error)
-                    return self.end(stop.reason, detail=stop.detail)
-            if self.recording.past.ended:
-                return self._as_it_ended(self.recording.past)
-        if agent._unheard:
-            self._told.extend(agent._take_unheard())
-            if self._pending is None:
+        agent, state = self.agent, self.state
+        is_new = not state.messages
+        if self.thread.unheard:
+            self._told.extend(self.thread.hear())
+            if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
-        if not resumes:
+        if is_new:
             self.remember({"role": "user", "content": self.asked.content})
-        while self.iteration < agent.max_iterations:
-            self.iteration += 1
+            self.save()
+        while state.iteration < agent.max_iterations:
+            state.iteration += 1
             self._under_way = True
             try:
                 reply = await self.turn()
@@ -212,33 +212,26 @@ class Run:
                     if self._task.cancelling():
                         raise
                     reply = self.end("cancelled", detail="the model's answer was cancelled")
-                elif self.recording is not None:
-                    self.recording.turned(self.iteration, self.text)
+                else:
+                    self.save()
             finally:
                 self._under_way = False
                 if self._told or self._cancels:
                     self._hear()
             if reply is not None:
                 return reply
-        detail = f"no answer after {self.iteration} iterations"
-        if self.faults:
-            detail += f"; the last could not be used: {self.faults}"
+        detail = f"no answer after {state.iteration} iterations"
+        if state.faults:
+            detail += f"; the last could not be used: {state.faults}"
         return self.end("max_iterations", detail=detail)
 
     async def turn(self) -> Reply | None:
         """One answer of the model, and its actions; None if there is no reason to stop."""
-        given, self._pending = self._pending, None
-        resumed = given is not None
-        recording = self.recording
-        if resumed:
-            self.shown = self.agent._show()
-        else:
-            given = await self.ask()
-            if recording is not None:
-                recording.answered(self.iteration, given)
+        state = self.state
+        given = await self.ask()
         answer = read_answer(given, self.find, self.known)
         if answer.text:
-            self.text = answer.text
+            state.text = answer.text
         value: Any = answer.text
         cut = _CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.faulty:
@@ -249,33 +242,37 @@ class Run:
                 if cut:
                     answer.fault += f" (It was {cut}.)"
         if answer.faulty:
-            if resumed and recording is not None and recording.past.under_way:
+            if self.record.past(f"{state.iteration}."):
                 # The model must not be told that nothing was executed.
                 raise _Stop.on_gone(answer)
             self.remember_faults(answer)
-            if recording is not None:
-                recording.turned(self.iteration, self.text, answer.faults)
-            again = bool(self.faults)
-            self.faults = answer.faults
-            self.same, self.before = 0, []
-            return self.end("unreadable", detail=self.faults) if again else None
-        self.faults = ""
+            again = bool(state.faults)
+            state.faults = answer.faults
+            state.same, state.before = 0, []
+            self.save()
+            return self.end("unreadable", detail=state.faults) if again else None
+        state.faults = ""
         if not answer.calls:
             self.remember({"role": "assistant", "content": answer.text})
-            if recording is not None:
-                recording.turned(self.iteration, self.text)
+            state.same, state.before = 0, []
+            self.save()
             if self._told:
                 return None  # the user has said something since
             return self.end("done", value=value, detail=cut)
-        contents = await self.act(answer, resumed)
-        if self._told:
-            return None
-        for call, step in zip(answer.calls, self.steps[-len(contents) :], strict=True):
+        contents = await self.act(answer)
+        reply = None if self._told else self._after(answer, contents)
+        self.save()
+        return reply
+
+    def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
+        """The reply that the calls of an answer came to; None if the model is to go on."""
+        state = self.state
+        for call, step in zip(answer.calls, state.steps[-len(contents) :], strict=True):
             assert call.action is not None
             if call.action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
-                shown = value if recording is None else as_json(value)
-                self.text = "" if value is None else json_text(shown)
+                shown = value if self.record is NULL_RECORD else as_json(value)
+                state.text = "" if value is None else json_text(shown)
                 return self.end("terminal", value=value)
         return self._unless_progress(answer, contents)
 
@@ -284,9 +281,10 @@ class Run:
             (call.name, call.args, content)
             for call, content in zip(answer.calls, contents, strict=True)
         ]
-        self.same = self.same + 1 if now == self.before else 1
-        self.before = now
-        if self.same < SAME_CALLS:
+        state = self.state
+        state.same = state.same + 1 if now == state.before else 1
+        state.before = now
+        if state.same < SAME_CALLS:
             return None
         names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
         return self.end(
@@ -297,27 +295,21 @@ class Run:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    def _resumes(self, recording: Recording) -> bool:
-        """Take up what was recorded; False if that is nothing."""
-        past = recording.past
-        if past.begun is None:
-            return False
-        self.messages, self.steps = past.messages, past.steps
-        self.usage, self.text, self.faults = past.usage, past.text, past.faults
-        self.same, self.before = past.same, past.before
-        self.iteration, self._pending = past.iteration, past.pending
-        recording.recall()
-        return True
+    def _resume(self) -> None:
+        """Take up what was recorded, and have this process know it.
 
-    def _as_it_ended(self, past: Past) -> Reply:
-        assert past.over is not None
-        value = past.over["value"]
-        if self.schema is not None and past.over["reason"] == "done":
-            try:
-                value = self.schema.read(past.text)  # as the type that was asked for
-            except Unreadable:
-                pass  # a copy of a run in which something else was asked for
-        return past.reply(value)
+        Raises:
+            BudgetExceeded: the budget does not reach for what the run has spent already
+        """
+        record = self.record
+        record.committed = lambda: note_known(record, self.agent._model, self.budget)
+        if record.state is not None:
+            self.state = record.state
+            self._saved = self._in_memory = len(record.state.messages)
+        if self.emit is not None:
+            for event in past_events(self.id, self.asked, record.entries()):
+                self.emit(event)
+        catch_up(self.agent, record, self.memory, self.budget)
 
     # -- being interrupted -------------------------------------------------------------------------
 
@@ -339,96 +331,115 @@ class Run:
     def _hear(self) -> None:
         self._interrupted()  # what was under way may have ended all the same
         told, self._told = self._told, []
-        if told and self.recording is not None:
-            self.recording.heard()
         for text in told:
             self.remember({"role": "user", "content": text})
-        self.faults = ""
-        self.same, self.before = 0, []
+        self.state.faults = ""
+        self.state.same, self.state.before = 0, []
+        self.save()
 
     # -- the model ---------------------------------------------------------------------------------
 
     async def ask(self) -> Any:
-        """The model's answer, whatever that is."""
-        recording = self.recording
-        if recording is None:
-            return await self._ask()
-        if self.agent.budget is None:
-            recording.asking(self.iteration)
-            await recording.commit()
-            return await self._ask()
-        from civitas.budget.bill import Bill
-
-        bill = Bill(self.agent.budget)
-        recording.asking(self.iteration, bill, self._reserved(recording))
+        """The model's answer, whatever that is: as it was recorded, or as it is given now."""
+        record, key = self.record, str(self.state.iteration)
         try:
-            await recording.commit()
-            with bill.opened():
-                return await self._ask()
-        except BaseException:
-            recording.unanswered(self.iteration)
-            raise
-
-    def _reserved(self, recording: Recording) -> dict[str, Any] | None:
-        """What asking the model will reserve, as far as that can be told before it is written down.
-
-        Hooks may change what the model is shown: they are called after it.
-        """
-        from civitas.reasoning.charging import most_json
-
-        prompt = [*self.prompt(), *recording.untold]
-        schema = None if self.schema is None else self.schema.json
-        return most_json(self.model, prompt, self.shown.actions or None, schema)
-
-    async def _ask(self) -> Any:
-        agent, recording = self.agent, self.recording
-        prompt = self.prompt()
-        hooks = agent._hooks
-        about: dict[str, Any] = {}
-        if hooks is not None:
-            about = {"messages": prompt, "iteration": self.iteration}
-            try:
-                about = await hooks.run(
-                    "pre_reasoning",
-                    agent,
-                    about,
-                    lambda made: expect_messages(made["messages"], prompt),
-                    agent.budget,
-                )
-            except HookError as error:
-                raise _Stop.on_hook(agent, error) from error
-            except DeadlineExceeded as error:
-                raise _Stop.at_limit(error) from error
-            prompt = about["messages"]
-        try:
-            given = await self._answer(prompt)
+            if record is NULL_RECORD:
+                given = await self._ask(NULL_STEP)
+            else:
+                if record.has_ended(key):
+                    self.shown = self.agent._show(self.thread)
+                name = getattr(self.model, "name", None)
+                given = await record.step(key, self._ask, of=ANSWER, model=name)
         except BudgetExceeded as error:
             raise _Stop.at_limit(error) from error
+        except HookError as error:
+            raise _Stop.on_hook(self.agent, error) from error
+        except (JournalError, _Stop):
+            raise
         except Exception as error:
-            if recording is not None:
-                recording.failed(self.iteration, error)
-            logger.exception("the model of agent %r failed", agent.id)
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             raise _Stop("error", _told(error), error) from error
         # Before anything is read: what cannot be read has been paid for all the same.
         usage = getattr(given, "usage", None)
         if isinstance(usage, Usage):
-            self.usage = self.usage + usage
-        if hooks is not None:
-            about["answer"] = given
-            try:
-                about = await hooks.run(
-                    "post_reasoning",
-                    agent,
-                    about,
-                    lambda made: expect_answer(made["answer"], given),
-                    agent.budget,
-                )
-            except HookError as error:
-                raise _Stop.on_hook(agent, error) from error
-            except DeadlineExceeded as error:
-                raise _Stop.at_limit(error) from error
-            return about["answer"]
-        return given
+            self.state.usage = self.state.usage + usage
+        hooks = self.agent._hooks
+        if hooks is None or not hooks.has("post_reasoning"):
+            return given
+        return await self._hooked_answer(hooks, given)
+
+    async def _hooked_answer(self, hooks: Hooks, given: Any) -> Any:
+        """What the `post_reasoning` hooks make of an answer."""
+
+        async def call(step: RecordStep) -> Any:
+            about = {**self._about, "answer": given}
+            made = await hooks.run(
+                "post_reasoning",
+                self.agent,
+                about,
+                lambda made: expect_answer(made["answer"], given),
+                self.budget,
+            )
+            return made["answer"]
+
+        try:
+            return await self.record.step(f"post_reasoning.{self.state.iteration}", call, of=ANSWER)
+        except HookError as error:
+            raise _Stop.on_hook(self.agent, error) from error
+        except DeadlineExceeded as error:
+            raise _Stop.at_limit(error) from error
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What hooks are told."""
+        of = {"run_id": self.asked.run_id, "thread": self.asked.thread}
+        return {"iteration": self.state.iteration, **of}
+
+    async def _ask(self, step: RecordStep) -> Any:
+        hooks = self.agent._hooks
+        if hooks is not None and hooks.has("pre_reasoning"):
+            await self.record.commit()  # what is recorded is remembered, and shown
+            shown = self.prompt()
+            about = {**self._about, "messages": shown}
+            made = await hooks.run(
+                "pre_reasoning",
+                self.agent,
+                about,
+                lambda made: expect_messages(made["messages"], shown),
+                self.budget,
+            )
+            prompt = made["messages"]
+            if step is not NULL_STEP:
+                return await self._begun(step, prompt, lambda: prompt)
+        elif step is not NULL_STEP:
+            untold = self.state.messages[self._in_memory :]
+            return await self._begun(step, [*self.prompt(), *untold], self.prompt)
+        else:
+            prompt = self.prompt()
+        return await self._answer(prompt)
+
+    async def _begun(
+        self, step: RecordStep, most: list[Any], prompt: Callable[[], list[dict[str, Any]]]
+    ) -> Any:
+        """Ask the model once that is recorded, with what it may spend at most.
+
+        Args:
+            step: the step
+            most: what the model will be shown, to know what that reserves
+            prompt: gives what it is shown, once what was noted is remembered
+        """
+        if self.budget is None:
+            await step.begins()
+            return await self._answer(prompt())
+        from civitas.budget.bill import Bill
+        from civitas.reasoning.charging import most_json
+
+        bill = Bill(self.budget)
+        schema = None if self.schema is None else self.schema.json
+        step.charge(bill.json)
+        await step.begins(None, most_json(self.model, most, self.shown.actions or None, schema))
+        with bill.opened():
+            return await self._answer(prompt())
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
         actions = self.shown.actions or None
@@ -447,7 +458,7 @@ class Run:
             async for part in parts:
                 kind = type(part)
                 if kind is TextPiece or kind is ReasoningPiece:
-                    self.emit(kind(part.text, self.id))
+                    self.emit(kind(part.text, self.id, self.asked.run_id, self.asked.thread))
                 else:
                     given = part
         except BaseException:  # come to its end, it is closed
@@ -458,7 +469,7 @@ class Run:
     def prompt(self) -> list[dict[str, Any]]:
         """What the model is to see now; memory, actions and goals may have changed meanwhile."""
         agent = self.agent
-        self.shown = agent._show()
+        self.shown = agent._show(self.thread)
         prompt = self.memory.get_memories()
         if agent.system_prompt or agent._goals:
             system = system_text(agent.system_prompt, agent._goals or ())
@@ -471,8 +482,8 @@ class Run:
         public = self.shown.public.get(name, name)
         found = agent.actions.get_action(public)
         if found is None:
-            found = agent.discovered.get(public)
-        return public, found
+            return public, (self.thread.discovered or {}).get(public)
+        return public, as_action(found)
 
     def known(self) -> list[str]:
         """The names that the model may call."""
@@ -480,64 +491,42 @@ class Run:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, answer: Answer, resumed: bool = False) -> list[str]:
+    async def act(self, answer: Answer) -> list[str]:
         """Execute the calls of an answer at once; remember them and their results in their order.
 
         Both are remembered together at the end: a call without its result is never in memory,
         whatever happens meanwhile.
-
-        Args:
-            answer: the answer
-            resumed: whether a process that ended had begun to
         """
+        state, record = self.state, self.record
+        if doubts := doubts_of(record, state.iteration):
+            raise _Stop("in_doubt", doubts)
         results: list[dict[str, Any] | None] = [None] * len(answer.calls)
-        acts: Acts | None = None
-        if self.recording is not None:
-            acts = Acts(self.recording, self.iteration, answer.calls)
-            if resumed:
-                doubt = acts.take_up(results)
-                if doubt:
-                    raise _Stop("in_doubt", doubt)
-                for place in acts.skipped if self.emit is not None else ():
-                    self._tell_end(answer.calls[place], results[place] or {})
-        places = [place for place, result in enumerate(results) if result is None]
-        budget = self.agent.budget
         try:
-            if not places:
-                pass
-            elif budget is None:
-                await self._execute(answer.calls, results, places, acts)
+            if self.budget is None:
+                await self._execute(answer.calls, results)
             else:
-                await self._execute_within(budget, answer.calls, results, places, acts)
-        finally:
-            contents = self._keep(answer, results, acts)
-        return contents
+                await self._execute_within(self.budget, answer.calls, results)
+        except BaseException:
+            self._keep(answer, results)
+            self.save()
+            raise
+        return self._keep(answer, results)
 
-    async def _execute(
-        self,
-        calls: list[Wanted],
-        results: list[dict[str, Any] | None],
-        places: list[int],
-        acts: Acts | None,
-    ) -> None:
+    async def _execute(self, calls: list[Wanted], results: list[dict[str, Any] | None]) -> None:
         agent = self.agent
-        if self.emit is None and agent._hooks is None and len(calls) == 1 and acts is None:
-            results[0] = await execute(agent, calls[0], self.asked.run_id)
+        plain = self.emit is None and agent._hooks is None and self.record is NULL_RECORD
+        if plain and len(calls) == 1:
+            results[0] = await execute(agent, calls[0], self.asked)
             return
         broken: list[HookError] = []
-        if acts is not None:
-            await acts.begin(places, agent._hooks is None)
 
         async def into(place: int) -> None:
-            act = None if acts is None else acts.act(place)
-            result = results[place] = await self._watched(calls[place], broken, act)
-            if act is not None:
-                await act.ended(result, _error(result), alone=len(places) == 1)
+            results[place] = await self._call(calls, place, broken).result()
 
-        if len(places) == 1:
-            await into(places[0])
+        if len(calls) == 1:
+            await into(0)
         else:
-            works = [asyncio.ensure_future(into(place)) for place in places]
+            works = [asyncio.ensure_future(into(place)) for place in range(len(calls))]
             try:
                 await asyncio.gather(*works)
             except BaseException:  # the journal's, or cancelled: then no other goes on either
@@ -548,52 +537,30 @@ class Run:
         if broken:
             raise _Stop.on_hook(agent, broken[0]) from broken[0]
 
-    async def _watched(
-        self, call: Wanted, broken: list[HookError], act: Act | None = None
-    ) -> dict[str, Any]:
-        """Execute a call, with events and hooks around it."""
-        agent, emit = self.agent, self.emit
-
-        async def acted() -> dict[str, Any]:
-            if act is not None:
-                act.be_as_begun()
-            if emit is not None:
-                emit(CallStarted(self.id, self.iteration, call.id, call.name, call.args))
-            if act is None:
-                return await execute(agent, call, self.asked.run_id)
-            return await execute(agent, call, self.asked.run_id, act.begin, act)
-
-        if agent._hooks is None:
-            result = await acted()
-        else:
-            result = await with_hooks(agent, call, self.iteration, acted, broken)
-        if emit is not None:
-            self._tell_end(call, result)
-        return result
-
-    def _tell_end(self, call: Wanted, result: dict[str, Any]) -> None:
-        assert self.emit is not None
-        error = _error(result)
-        self.emit(CallEnded(self.id, self.iteration, call.id, call.name, result, error))
+    def _call(self, calls: list[Wanted], place: int, broken: list[HookError]) -> Call:
+        of = (self.agent, calls[place], self.asked, self.record, self.state.iteration, place)
+        return Call(*of, len(calls) > 1, broken)
 
     async def _execute_within(
-        self,
-        budget: Budget,
-        calls: list[Wanted],
-        results: list[dict[str, Any] | None],
-        places: list[int],
-        acts: Acts | None,
+        self, budget: Budget, calls: list[Wanted], results: list[dict[str, Any] | None]
     ) -> None:
+        iteration = self.state.iteration
+        ended = [self.record.has_ended(f"{iteration}.{place}") for place in range(len(calls))]
         try:
-            held = budget.reserve(actions=len(places))
+            held = budget.reserve(actions=ended.count(False))
         except BudgetExceeded as error:
-            for place in places:
-                results[place] = {"tool_executed": False, "error": f"not executed: {error}"}
+            for place, has_ended in enumerate(ended):
+                call = self._call(calls, place, [])
+                if has_ended:
+                    results[place] = await call.result()
+                else:
+                    result = {"tool_executed": False, "error": f"not executed: {error}"}
+                    results[place] = call.end_as(result)
             raise _Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:
             async with limit:
-                await self._execute(calls, results, places, acts)
+                await self._execute(calls, results)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -602,28 +569,24 @@ class Run:
         finally:
             held.settle()
 
-    def _keep(
-        self, answer: Answer, results: list[dict[str, Any] | None], acts: Acts | None = None
-    ) -> list[str]:
+    def _keep(self, answer: Answer, results: list[dict[str, Any] | None]) -> list[str]:
         contents = []
         limit = self._room(len(results))
+        run_id, thread = self.asked.run_id, self.asked.thread
         self._remember_calls(answer)
-        for place, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
+        recorded = self.record is not NULL_RECORD
+        for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
-                result = {"tool_executed": False, "error": _CUT_OFF}
-                if self.emit is not None:
-                    done = CallEnded(self.id, self.iteration, call.id, call.name, result, _CUT_OFF)
-                    self.emit(done)
-            error = _error(result)
-            if acts is not None:
-                acts.act(place).note_end(result, error)
-            self.steps.append(Step(self.iteration, call.name, call.args, result, error))
+                call = self._call(answer.calls, place, [])
+                result = call.end_as({"tool_executed": False, "error": CUT_OFF})
+                call.tell_end(result)
+            error, iteration = error_of(result), self.state.iteration
+            step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
+            self.state.steps.append(step)
             # What is recorded is shown, so that it is the same to one who goes on from there.
-            content = result_content(result if acts is None else as_json(result), limit)
+            content = result_content(as_json(result) if recorded else result, limit)
             contents.append(content)
-            self._remember_result(call, content)
-        if acts is not None:
-            acts.recording.turned(self.iteration, self.text)
+            self._remember_result(wanted, content)
         return contents
 
     def _room(self, results: int) -> int:
@@ -639,14 +602,39 @@ class Run:
     # -- memory ------------------------------------------------------------------------------------
 
     def remember(self, message: dict[str, Any]) -> None:
-        """Keep a message, in memory and for the reply."""
-        self.messages.append(message)
-        if self.recording is not None:
-            self.recording.remember(message)
+        """Keep a message for the reply, and in memory: of a run that is recorded with `save`."""
+        self.state.messages.append(message)
+        if self.record is NULL_RECORD:
+            self.memory.add_memory(message)
+            self._tell_message(message)
+
+    def save(self) -> None:
+        """Record how far the run has come; what it says is remembered once it is in the file.
+
+        So a memory never has what the journal has not: that might come out differently the next
+        time.
+        """
+        record, after = self.record, self._saved
+        if record is NULL_RECORD:
             return
-        self.memory.add_memory(message)
+        messages = self.state.messages
+        self._saved = len(messages)
+        record.save(self.state)
+
+        upto = self._saved
+
+        def in_file() -> None:
+            remember(self.memory, record, messages[:upto], after)
+            self._in_memory = upto
+            for message in messages[after:upto]:
+                self._tell_message(message)
+
+        if upto > after:
+            record.then(in_file)
+
+    def _tell_message(self, message: dict[str, Any]) -> None:
         if self.emit is not None:
-            self.emit(MessageAdded(self.id, message))
+            self.emit(MessageAdded(self.id, message, False, self.asked.run_id, self.asked.thread))
 
     def remember_faults(self, answer: Answer) -> None:
         """Remember an answer that cannot be used, and tell the model why."""
@@ -678,22 +666,19 @@ class Run:
         error: BaseException | None = None,
     ) -> Reply:
         """The reply, and why there is no more of it."""
+        if reason not in ("done", "terminal"):
+            value = self.state.text if self.schema is None else None
         return Reply(
-            self.text,
-            value if reason in ("done", "terminal") else self.text,
-            self.messages,
-            self.steps,
-            self.usage,
+            self.state.text,
+            value,
+            self.state.messages,
+            self.state.steps,
+            self.state.usage,
             reason,
             detail,
             error,
             self.asked.run_id,
         )
-
-
-def _error(result: dict[str, Any]) -> str | None:
-    error = result.get("error")
-    return None if error is None else str(error)
 
 
 def _told(error: BaseException) -> str:

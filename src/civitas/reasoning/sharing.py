@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from civitas.agent import Agent
 from civitas.errors import BudgetExceeded, ConfigError
 from civitas.reasoning.parts import check_part
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.reasoning.asked import Asked
 
-__all__ = ["is_spent_for_all", "share_budget"]
+__all__ = [
+    "check_reply_budget",
+    "in_thread",
+    "is_spent_for_all",
+    "members_without_threads",
+    "options_for",
+    "share_budget",
+    "takes",
+]
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
@@ -41,6 +52,83 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
     for agent in agents:
         if getattr(agent, "budget", budget) is None:
             agent.budget = budget
+
+
+def check_reply_budget(owner: Any, budget: Budget) -> None:
+    """Refuse a budget of one reply that leaves out what the agent's own would count.
+
+    Raises:
+        DefinitionError: it is no budget
+        ConfigError: the agent, or one of its members, has a budget of its own that is no part of
+            this one, nor this one of that
+    """
+    check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
+    had = getattr(owner, "budget", None)
+    if had is not None and not budget.is_part_of(had):
+        raise ConfigError(
+            f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
+        )
+    _check_members(owner, owner, budget)
+
+
+def _check_members(owner: Any, of: Any, budget: Budget) -> None:
+    for member in getattr(of, "_member_agents", ()):
+        had = getattr(member, "budget", None)
+        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
+            raise ConfigError(
+                f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
+                "that is no part of it: give the member none, or a child() of it"
+            )
+        _check_members(owner, member, budget)
+
+
+def options_for(member: Any, asked: Asked) -> dict[str, Any]:
+    """What is passed on to a member of a reply that it works for: thread, deps and budget.
+
+    A member that takes no `deps` or `budget` is given none; whether it keeps threads apart was
+    looked at before.
+    """
+    options: dict[str, Any] = {}
+    if asked.thread is not None and takes(member.reply, "thread"):
+        options["thread"] = asked.thread
+    if asked.deps is not None and takes(member.reply, "deps"):
+        options["deps"] = asked.deps
+    if asked.budget is not None and takes(member.reply, "budget"):
+        had = getattr(member, "budget", None)
+        if had is None or not had.is_part_of(asked.budget):
+            options["budget"] = asked.budget
+    return options
+
+
+def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
+    """The argument by which a member observes, or is interrupted, in a thread."""
+    # An empty text is the member's own: what is said is for this reply, and for no other.
+    if getattr(function, "__name__", "") == "interrupt" and isinstance(
+        getattr(function, "__self__", None), Agent
+    ):
+        thread = thread or ""
+    return {"thread": thread} if thread is not None and takes(function, "thread") else {}
+
+
+def takes(function: Any, parameter: str) -> bool:
+    """Whether a function has a parameter of that name."""
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def members_without_threads(members: Iterable[Any]) -> str | None:
+    """Which member cannot keep threads apart, and why, in words; None if all can."""
+    for member in members:
+        own = getattr(member, "_one_thread_only", None)
+        if own is not None:
+            why = None if member.shared else own()
+            if why is not None:
+                return f"{member.id!r}: {why}"
+        elif not takes(member.reply, "thread") or not takes(member.observe, "thread"):
+            return f"reply and observe of {member.id!r} take no thread="
+    return None
 
 
 def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:

@@ -12,19 +12,22 @@ from typing import Any, Self
 from civitas.reasoning.events import Done, Event
 from civitas.reasoning.reply import Reply
 
-__all__ = ["ReplyStream"]
+__all__ = ["Line", "ReplyStream"]
 
 
-class _Line:
+class Line:
     """Events on their way from where an agent runs to the loop that reads them."""
 
-    __slots__ = ("_loop", "_thread", "events", "waiting")
+    __slots__ = ("_closed", "_looked", "_loop", "_thread", "events", "waiting")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.events: deque[Event] = deque()
         self.waiting: asyncio.Future[None] | None = None
+        # Who waits until all has been seen; filled where the agent runs.
+        self._looked: deque[asyncio.Future[None]] = deque()
+        self._closed = False
 
     def put(self, event: Event) -> None:
         """Add an event, in whatever thread the agent runs."""
@@ -41,11 +44,58 @@ class _Line:
         except RuntimeError:
             pass  # the loop has ended, and with it whoever read
 
+    async def seen(self) -> None:
+        """Wait until the reader has seen what was added so far, and asks for more.
+
+        Raises:
+            asyncio.CancelledError: nobody reads any more
+        """
+        looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._looked.append(looked)
+        # As with events: the reader says that it waits before it looks who waits for that.
+        if self._closed:
+            self.close()
+        elif self.waiting is not None and not self.events:
+            self.look()
+        await looked
+
+    async def pass_on(self, event: Any) -> None:
+        """Add an event, and wait until the reader has seen it and asks for more."""
+        self.put(event)
+        await self.seen()
+
+    def look(self) -> None:
+        """The reader has seen everything: who waits for that goes on."""
+        while self._looked:
+            _tell(self._looked.popleft(), "seen")
+
+    def close(self) -> None:
+        """Nobody reads any more: who waits for that is cancelled, now and later."""
+        self._closed = True
+        while self._looked:
+            _tell(self._looked.popleft(), "closed")
+
     def wake(self, _: Any = None) -> None:
         """Have the reader look again."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+
+
+def _tell(looked: asyncio.Future[None], what: str) -> None:
+    def tell() -> None:
+        if looked.done():
+            return
+        if what == "seen":
+            looked.set_result(None)
+        else:
+            looked.cancel()
+
+    loop = looked.get_loop()
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:
+        pass  # the loop has ended, and with it whoever waited there
 
 
 class ReplyStream:
@@ -64,12 +114,15 @@ class ReplyStream:
     def __init__(
         self,
         agent: str,
-        begin: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Reply]],
+        begin: Callable[[Line], Coroutine[Any, Any, Reply]],
+        run_id: str | None = None,
+        thread: str | None = None,
     ) -> None:
         self._begin = begin
-        self._line: _Line | None = None
+        self._line: Line | None = None
         self._task: asyncio.Task[Reply] | None = None
         self._over = False
+        self._of = (run_id, thread)
         self._agent = agent
         self.reply: Reply | None = None
 
@@ -81,8 +134,8 @@ class ReplyStream:
             raise StopAsyncIteration
         line = self._line
         if line is None:
-            line = self._line = _Line()
-            self._task = asyncio.get_running_loop().create_task(self._begin(line.put))
+            line = self._line = Line()
+            self._task = asyncio.get_running_loop().create_task(self._begin(line))
             self._task.add_done_callback(line.wake)
         assert self._task is not None
         while not line.events:
@@ -92,6 +145,7 @@ class ReplyStream:
             if line.events or self._task.done():
                 line.waiting = None
                 continue
+            line.look()
             try:
                 await waiting
             except asyncio.CancelledError:
@@ -103,7 +157,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply)
+        return Done(self._agent, self.reply, *self._of)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
@@ -111,6 +165,8 @@ class ReplyStream:
         if self._task is None or self._task.done():
             return
         self._task.cancel()
+        if self._line is not None:
+            self._line.close()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
             self._task.exception()  # looked at: nobody else will

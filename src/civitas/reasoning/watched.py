@@ -64,7 +64,7 @@ class Watched:
 
         asked.emit = self._shown_too(asked.emit)
         reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply))
+        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
         return reply
 
     def _shown_too(self, emit: Callable[[Event], Any] | None) -> Callable[[Event], Any]:

@@ -93,6 +93,7 @@ class Space:
             raise DefinitionError(
                 f"a {type(agent).__name__} has no id: its __init__ must call super().__init__(id)"
             )
+        agent._before_add()
         office = self._start()
         self._settle_in(self._add(agent, office), waits=not loop_is_running())
         return agent

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,8 +19,7 @@ from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.message import address
 from civitas.models.protocol import Usage
-from civitas.reasoning.asked import Asked, checked_content
-from civitas.reasoning.conversation.channel import Channel
+from civitas.reasoning.asked import Asked, checked_content, thread_id
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order, as_order
 from civitas.reasoning.conversation.participants import Participants
@@ -29,20 +27,21 @@ from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.events import Done
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.parsing import Unreadable
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import ENDED
 from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import share_budget
+from civitas.reasoning.sharing import members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
+from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Record
     from civitas.reasoning.conversation.recording import ConversationRecording
+    from civitas.reasoning.stream import Line
 
 __all__ = ["MAX_TURNS", "Conversation"]
 
@@ -53,12 +52,34 @@ _RULES: Final = ("all", "any", "none")
 _KIND = "Conversation"
 
 
+class _Talk:
+    """One thread of a conversation.
+
+    Attributes:
+        state: where it stands
+        exchange: the reply under way, or None
+        run: the key and the id of a run that is not over, or None
+        since: what was said to it since that was stopped
+    """
+
+    __slots__ = ("exchange", "run", "since", "state")
+
+    def __init__(self, state: ConversationState) -> None:
+        self.state = state
+        self.exchange: Exchange | None = None
+        self.run: tuple[str, str] | None = None
+        self.since: list[Content] = []
+
+
 class Conversation(ConversationalAgent):
     """Agents that talk with each other; itself an agent that can be talked to.
 
     Asked something, it has its participants speak in turn until it is over; what was said last is
     its reply. Each participant hears everything that the others say, once, in order: what was said
     before its turn it observes, and the last of it is what it is asked.
+
+    Each thread is a conversation of its own: it has a transcript, and the participants are asked
+    and told in the same thread. Replies come one after the other, whatever their threads.
 
     A participant is anything with `id`, `reply` and `observe`; see `Conversational`. It may be in
     a space, in another conversation too, or be a conversation. Without `stream` its events are its
@@ -99,6 +120,7 @@ class Conversation(ConversationalAgent):
     """
 
     _records = True
+    _together = True
 
     def __init__(
         self,
@@ -140,14 +162,10 @@ class Conversation(ConversationalAgent):
         self.max_turns: Final = max_turns
         self.max_kept: Final = max_kept
         self.stop_if_failed: Final = stop_if_failed
-        self._state = ConversationState(self.agents, max_kept)
-        self._exchange: Exchange | None = None
         self._own_budget: Budget | None = None
         self._journal = (
             None if journal is None else as_journal(journal, f"conversation {self.id!r}")
         )
-        self._run: tuple[str, str] | None = None  # the key and the id of one that is not over
-        self._since: list[Content] = []  # what was said to it since that was stopped
         if budget is not None:
             self.budget = budget
 
@@ -168,8 +186,25 @@ class Conversation(ConversationalAgent):
 
     @property
     def state(self) -> ConversationState:
-        """Where it stands: what was said, who spoke last. To be read."""
-        return self._state
+        """Where its own thread stands: what was said, who spoke last. To be read."""
+        return self._talk(self._kept.default).state
+
+    def _talk(self, thread: Thread) -> _Talk:
+        talk: _Talk | None = thread.own
+        if talk is None:
+            talk = thread.own = _Talk(ConversationState(self.agents, self.max_kept))
+        return talk
+
+    @property
+    def _exchange(self) -> Exchange | None:
+        """The reply under way, whatever its thread."""
+        for thread in (self._kept.default, *self._kept):
+            if thread.own is not None and thread.own.exchange is not None:
+                return thread.own.exchange  # type: ignore[no-any-return]
+        return None
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -183,6 +218,9 @@ class Conversation(ConversationalAgent):
         schema: Any = None,
         thread: str | int | None = None,
         run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
     ) -> Reply:
         """Have the participants speak until it is over.
 
@@ -197,17 +235,19 @@ class Conversation(ConversationalAgent):
             text: what is asked: a text, or blocks of content
             schema: what the value of the reply is to follow; the last speaker is asked for it,
                 when the conversation is over
-            thread: not for conversations: each keeps one thread
+            thread: the id of the thread; the conversation's own if left out
             run_id: the id of the run; a new one if left out
+            deps: what the participants' actions find in their `Context`; their own if left out
+            budget: what this reply may spend, beside what the budget of all replies allows
 
         Raises:
             TypeError, ValueError: it is given neither a text nor blocks
-            DefinitionError: it is given a thread
+            DefinitionError: it is given a thread, and a participant keeps no threads apart
             NotPermitted: a participant asks the conversation that it is speaking in
         """
-        return await super().reply(text, schema, thread, run_id)
+        return await super().reply(text, schema, thread, run_id, deps=deps, budget=budget)
 
-    async def resume(self, schema: Any = None) -> Reply:
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
         """Go on with a reply that was cancelled, or saved between two turns and loaded.
 
         With a journal, one that was cancelled goes on in its run, with the turn that was under way.
@@ -216,48 +256,21 @@ class Conversation(ConversationalAgent):
 
         Args:
             schema: what the value of the reply is to follow; it is not saved
+            thread: the id of the thread; the conversation's own if left out
 
         Raises:
             StateError: no reply was begun that has not ended
         """
-        asked = Asked("", schema)
+        asked = Asked("", schema, thread)
         asked.resumed = True
         return await self._carried(asked)
 
-    def stream(  # type: ignore[override]
-        self,
-        text: Content,
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-    ) -> AsyncIterator[Any]:
-        """Reply, and give what happens meanwhile.
-
-        Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`. Of
-        several that speak at once, the events are in the order of their list. The last event is the
-        conversation's own `Done`.
-
-        The conversation goes no further than its reader: when `TurnEnded` is looked at, it stands
-        between two turns, and its state can be saved. Closing the stream cancels the reply.
-        """
-        return self._stream(Asked(text, schema, thread, run_id))
-
-    async def _stream(self, asked: Asked) -> AsyncIterator[Any]:
-        channel = Channel()
-        asked.emit = channel.put
-        task = asyncio.create_task(self._carried(asked))
-        task.add_done_callback(lambda _: channel.end())
-        try:
-            while (event := await channel.get()) is not None:
-                yield event
-            yield Done(str(self.id), await task)
-        finally:
-            if not task.done():
-                task.cancel()
-                channel.close()
-                await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()  # looked at: who closed the stream does not want it
+    def _show_on(self, line: Line, asked: Asked) -> None:
+        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`; of
+        # several that speak at once, they are in the order of their list. A conversation goes no
+        # further than its reader: when `TurnEnded` is looked at, it stands between two turns, and
+        # its state can be saved.
+        asked.emit = line.pass_on
 
     def _shown_too(self, emit: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         """As any agent's, but waited for: a conversation goes no further than its reader."""
@@ -269,21 +282,34 @@ class Conversation(ConversationalAgent):
 
         return both
 
-    def interrupt(self, text: Content) -> Interruption:
-        """Tell a reply under way something more, in any thread.
+    def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
+        """Tell a reply under way something more, in any thread of the process.
 
         Whoever speaks is interrupted; everyone else, and a speaker that cannot be interrupted,
-        hears it when the turn is over. With no reply under way, the next one begins with it. A
-        participant's own `interrupt` must not wait for the loop that it runs on; giving False, it
-        has not taken it.
+        hears it when the turn is over. With no reply under way, the next one of the thread begins
+        with it. A participant's own `interrupt` must not wait for the loop that it runs on; giving
+        False, it has not taken it.
+
+        Args:
+            text: what is said
+            thread: the id of the thread, an empty text for the conversation's own; if left out,
+                that of the reply under way, or the conversation's own if none is
         """
         content = checked_content(text, "interrupt")
-        exchange = self._exchange
-        if exchange is not None and exchange.meanwhile.interrupt(content):
-            heard: concurrent.futures.Future[None] = concurrent.futures.Future()
-            heard.set_result(None)
-            return Interruption(heard)
-        self._keep(content)
+        kept = self._kept
+        exchange: Exchange | None = None
+        if thread is None and not self.shared:
+            exchange, chosen = self._exchange, kept.default
+        else:
+            chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
+            exchange = self._talk(chosen).exchange
+        if exchange is not None:
+            if exchange.meanwhile.interrupt(content):
+                heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+                heard.set_result(None)
+                return Interruption(heard)
+            chosen = exchange.thread
+        self._keep(content, chosen)
         return Interruption(None)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
@@ -291,42 +317,43 @@ class Conversation(ConversationalAgent):
         checked_content(item.get("content"), "observe")
         return item
 
-    async def _remember(self, message: dict[str, Any]) -> None:
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Have every participant observe something; while one speaks, when its turn is over.
 
         Raises:
             MailboxFull: too much waits for the end of a turn already
         """
         content = checked_content(message.get("content"), "observe")
-        exchange = self._exchange
-        if exchange is not None and exchange.meanwhile.observe(content):
+        talk = self._talk(thread)
+        if talk.exchange is not None and talk.exchange.meanwhile.observe(content):
             return
-        async with self._my_turn():
-            now = self._state
+        async with self._turn_of(thread):
+            now = talk.state
             now.add(None, content)
-            if self._run is not None:
+            if talk.run is not None:
                 # Heard when that run goes on, or in the next: what waits for it stands there.
-                self._since.append(content)
+                talk.since.append(content)
                 return
-            participants = Participants(self, now)
+            participants = Participants(self, now, thread.id)
             for id in now.agents:
                 # The next speaker of a reply to be gone on with is asked the last.
                 await participants.deliver(id, leave=1 if now.open else 0)
 
     async def _respond(self, asked: Asked) -> Reply:
+        talk = self._talk(asked.state)
         if self._exchange is not None:
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
-        if asked.thread is not None:
+        if asked.thread is not None and (why := self._one_thread_only()) is not None:
             raise DefinitionError(
-                f"conversation {self.id!r} keeps one thread: make a Conversation for each, of "
-                "agents of its own"
+                f"conversation {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
+                "make the conversation with shared=True"
             )
         if asked.schema is not None:
             AnswerSchema(asked.schema)  # refused now, and not when all has been said
-        if asked.resumed and not self._state.open:
+        if asked.resumed and not talk.state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
                 "begun"
@@ -336,8 +363,8 @@ class Conversation(ConversationalAgent):
             if self._journal is None:
                 self._begin(asked)
                 return await self._exchanged(asked)
-            if asked.resumed and self._run is not None:
-                asked.run_id = self._run[1]
+            if asked.resumed and talk.run is not None:
+                asked.run_id = talk.run[1]
             task = json_text(asked.content)
             record = await self._journal.begin(asked.run_id, _KIND, str(self.id), task)
         try:
@@ -350,11 +377,12 @@ class Conversation(ConversationalAgent):
         """Reply, and record it; or go on with what was recorded."""
         from civitas.reasoning.conversation.recording import ConversationRecording
 
+        talk = self._talk(asked.state)
         recording = ConversationRecording(self, record, asked)
         past = recording.past
         if past.begun is None:
             self._begin(asked)
-            recording.begin(self._state)
+            recording.begin(talk.state)
         else:
             try:
                 await recording.recall()
@@ -363,17 +391,17 @@ class Conversation(ConversationalAgent):
                 return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
             stands = recording.state()
             if past.ended:
-                self._be_at(stands)
+                _be_at(talk, stands)
                 return self._as_it_ended(past.reply(), asked.schema)
-            since = self._since if self._run is not None and self._run[0] == record.key else []
-            self._state = stands
-            for content in (*since, *self._take_unheard()):
+            since = talk.since if talk.run is not None and talk.run[0] == record.key else []
+            talk.state = stands
+            for content in (*since, *asked.state.hear()):
                 stands.add(None, content)
                 recording.heard(content, ())
-        self._run, self._since = (record.key, record.run_id), []
+        talk.run, talk.since = (record.key, record.run_id), []
         reply = await self._exchanged(asked, recording)
         if reply.stop_reason in ENDED:
-            self._run = None
+            talk.run = None
         return reply
 
     def _as_it_ended(self, reply: Reply, schema: Any) -> Reply:
@@ -383,11 +411,6 @@ class Conversation(ConversationalAgent):
             return replace(reply, value=AnswerSchema(schema).read(reply.text))
         except Unreadable:
             return reply  # a terminal action gave it
-
-    def _be_at(self, state: ConversationState) -> None:
-        """Stand where a reply ended, unless this has gone further since."""
-        if state.transcript.count > self._state.transcript.count:
-            self._state = state
 
     def _program(self) -> dict[str, Any]:
         from civitas.reasoning.conversation.recording import program_of
@@ -402,26 +425,27 @@ class Conversation(ConversationalAgent):
         past = ConversationPast(record.run_id, record.past)
         if past.begun is not None:
             await recall(self, record, past)
-            self._run = None if past.ended else (record.key, record.run_id)
-            self._be_at(past.state(self.agents, self.max_kept, last=True))
+            talk = self._talk(self._kept.get(past.begun["thread"]))
+            talk.run = None if past.ended else (record.key, record.run_id)
+            _be_at(talk, past.state(self.agents, self.max_kept, last=True))
 
     def _begin(self, asked: Asked) -> None:
         """Begin a reply, unless one goes on."""
-        now = self._state
+        now = self._talk(asked.state).state
         if not asked.resumed:
             now.begin()
-            for told in self._take_unheard():
+            for told in asked.state.hear():
                 now.add(None, told)
             now.add(None, asked.content)
 
     async def _exchanged(
         self, asked: Asked, recording: ConversationRecording | None = None
     ) -> Reply:
-        now = self._state
+        talk = self._talk(asked.state)
         if self.until is not None:
-            self.until.begin(now.kept, "u")
-        exchange = Exchange(self, now, asked, recording)
-        self._exchange = exchange
+            self.until.begin(talk.state.kept, "u")
+        exchange = Exchange(self, talk.state, asked, recording)
+        talk.exchange = exchange
         try:
             return await exchange.go()
         except BaseException as error:
@@ -431,7 +455,7 @@ class Conversation(ConversationalAgent):
             raise
         finally:
             exchange.meanwhile.hear(last=True)
-            self._exchange = None
+            talk.exchange = None
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -461,7 +485,12 @@ class Conversation(ConversationalAgent):
                     raise StateError(
                         f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
                     ) from None
-        return state(_KIND, conversation=self._state.to_json(), participants=participants)
+        threads = {
+            thread.id: thread.own.state.to_json() for thread in self._kept if thread.own is not None
+        }
+        return state(
+            _KIND, conversation=self.state.to_json(), threads=threads, participants=participants
+        )
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take what `state_dict` gave in place of what was said so far.
@@ -480,6 +509,13 @@ class Conversation(ConversationalAgent):
             mine = ConversationState.from_json(
                 data.get("conversation"), tuple(self.agents), self.max_kept
             )
+            given = data.get("threads", {})
+            if not isinstance(given, dict):
+                raise ValueError("threads is no object")
+            threads = {
+                id: ConversationState.from_json(each, tuple(self.agents), self.max_kept)
+                for id, each in given.items()
+            }
             theirs = data.get("participants")
             if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
                 raise ValueError("participants names others than the participants")
@@ -490,10 +526,19 @@ class Conversation(ConversationalAgent):
             raise StateError(
                 f"conversation {self.id!r} cannot go on from this state: {error}"
             ) from None
-        for id, each in theirs.items():
-            self.agents[id].load_state_dict(each)
-        self._state = mine
-        self._run, self._since = None, []
+        for id, its in theirs.items():
+            self.agents[id].load_state_dict(its)
+        kept = Threads(together=True)
+        kept.default.own = _Talk(mine)
+        for id, each in threads.items():
+            kept.get(id).own = _Talk(each)
+        self._threads = kept
+
+
+def _be_at(talk: _Talk, state: ConversationState) -> None:
+    """Stand where a reply ended, unless the thread has gone further since."""
+    if state.transcript.count > talk.state.transcript.count:
+        talk.state = state
 
 
 def _participants(agents: Iterable[Any], id: str | int) -> dict[str, Any]:

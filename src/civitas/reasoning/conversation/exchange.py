@@ -14,9 +14,9 @@ from civitas.reasoning.conversation.meanwhile import Meanwhile
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
 from civitas.reasoning.conversation.transcript import TurnEnded, Utterance, shown
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.prompts import cut, readable
-from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
+from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.reasoning.asked import Asked
@@ -42,6 +42,8 @@ class Exchange:
         participants: who is asked, and told
         meanwhile: what is said in the midst of a turn
         between: whether it stands between two turns, where its state can be saved
+        thread: the thread that it belongs to
+        budget: what it may spend, or None
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class Exchange:
         self.conversation = conversation
         self.state = state
         self.recording = recording
-        state.budget = conversation.budget
+        self.thread = asked.state
+        self.budget = conversation.budget if asked.budget is None else asked.budget
+        state.budget = self.budget
         self.schema = asked.schema
         self.run_id = asked.run_id
         self.emit: Emit | None = asked.emit
-        self.meanwhile = Meanwhile(conversation, state, recording)
-        self.participants = Participants(conversation, state, recording, self.emit)
+        self.meanwhile = Meanwhile(conversation, state, recording, asked.thread)
+        self.participants = Participants(conversation, state, asked.thread, recording, asked)
         self.between = True
         self._steps: deque[Step] = deque(maxlen=MAX_STEPS)
         self._error: BaseException | None = None
@@ -77,7 +81,7 @@ class Exchange:
         except JournalError as error:
             if self.recording is None:
                 raise
-            logger.exception("run %r of %r stops", self.run_id, self.conversation.id)
+            log_failure(logger, f"run {self.run_id!r} of {self.conversation.id!r} stops", error)
             return self.reply("error", str(error), *self._outcome(), error)
 
     async def _go(self) -> Reply:
@@ -90,9 +94,9 @@ class Exchange:
             left = conversation.max_turns - state.turns
             self.meanwhile.hear()
             try:
-                if conversation.budget is not None:
-                    conversation.budget.start()
-                    conversation.budget.check()
+                if self.budget is not None:
+                    self.budget.start()
+                    self.budget.check()
                 choice = await self._choose()
             except BudgetExceeded as error:
                 self._fail(str(error), error)
@@ -102,7 +106,8 @@ class Exchange:
                 state.stop = ("unreadable", str(error))
                 break
             except Exception as error:
-                logger.exception("who speaks next in %r could not be told", conversation.id)
+                about = f"who speaks next in {conversation.id!r} could not be told"
+                log_failure(logger, about, error)
                 self._fail(f"who speaks next could not be told: {told(error)}", error)
                 break
             state.usage = state.usage + choice.usage
@@ -191,7 +196,8 @@ class Exchange:
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
                 id = str(self.conversation.id)
-                await self.emit(TurnEnded(id, utterance.speaker, number, utterance))
+                of = (self.run_id, self.thread.id)
+                await self.emit(TurnEnded(id, utterance.speaker, number, utterance, *of))
 
     def _keep(self, turn: Turn) -> Utterance:
         """Keep what came of a turn, for everyone else to hear."""
@@ -236,7 +242,8 @@ class Exchange:
                 self._fail(str(error), error)
                 return
             except Exception as error:
-                logger.exception("whether %r is over could not be told", conversation.id)
+                about = f"whether {conversation.id!r} is over could not be told"
+                log_failure(logger, about, error)
                 self._fail(f"whether it is over could not be told: {told(error)}", error)
                 return
             if reason is not None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from civitas.errors import MailboxFull
 from civitas.reasoning.conversation.transcript import Content, Utterance
+from civitas.reasoning.reply import log_failure
+from civitas.reasoning.sharing import in_thread
 
 if TYPE_CHECKING:
     from civitas.reasoning.conversation.conversation import Conversation
@@ -35,11 +37,13 @@ class Meanwhile:
         conversation: Conversation,
         state: ConversationState,
         recording: ConversationRecording | None,
+        thread: str | None,
     ) -> None:
         self.speaking: tuple[str, ...] = ()
         self._conversation = conversation
         self._state = state
         self._recording = recording
+        self._thread = thread
         self._open = True
         # Filled in any thread.
         self._heard: deque[tuple[Content, tuple[str, ...]]] = deque()
@@ -57,10 +61,10 @@ class Meanwhile:
                 interrupt = getattr(self._conversation.agents[id], "interrupt", None)
                 if interrupt is not None:
                     try:
-                        if interrupt(marked) is not False:
+                        if interrupt(marked, **in_thread(interrupt, self._thread)) is not False:
                             told.append(id)
-                    except Exception:
-                        logger.exception("agent %r could not be interrupted", id)
+                    except Exception as error:
+                        log_failure(logger, f"agent {id!r} could not be interrupted", error)
             self._heard.append((content, tuple(told)))
             return True
 

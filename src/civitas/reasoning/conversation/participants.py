@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from civitas.errors import JournalError, ModelError, RunMismatch
 from civitas.reasoning.conversation.transcript import Content, TurnStarted, Utterance
-from civitas.reasoning.conversational import told_once
 from civitas.reasoning.events import Done
 from civitas.reasoning.prompts import cut
 from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.replying import told_once
+from civitas.reasoning.sharing import in_thread, options_for
 
 if TYPE_CHECKING:
+    from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
     from civitas.reasoning.conversation.recording import ConversationRecording
     from civitas.reasoning.conversation.state import ConversationState
@@ -90,13 +92,16 @@ class Participants:
         self,
         conversation: Conversation,
         state: ConversationState,
+        thread: str | None,
         recording: ConversationRecording | None = None,
-        emit: Emit | None = None,
+        asked: Asked | None = None,
     ) -> None:
         self._conversation = conversation
         self._state = state
+        self._thread = thread
         self._recording = recording
-        self._emit = emit
+        self._works_for = asked
+        self._emit: Emit | None = None if asked is None else asked.emit
 
     async def deliver(self, id: str, leave: int = 0) -> None:
         """Have a participant observe what it has not heard, but for the last `leave`."""
@@ -106,6 +111,7 @@ class Participants:
         if recording is not None:
             await recording.telling(self._state, ((id, leave),))
         once = self._conversation._as_once()
+        there = in_thread(agent.observe, self._thread)
         while len(waiting) > leave:
             # Gone before it is told: what breaks off in the middle is not told twice.
             utterance = waiting.popleft()
@@ -116,9 +122,9 @@ class Participants:
                 elif once is not None:
                     # One of several, of what was told as one.
                     with told_once(f"{once[0]}/{utterance.number}", once[1]):
-                        await own(agent.observe(message))
+                        await own(agent.observe(message, **there))
                 else:
-                    await own(agent.observe(message))
+                    await own(agent.observe(message, **there))
             except Exception as error:
                 logger.warning(
                     "participant %r of %r failed to observe what was said: %s",
@@ -147,7 +153,7 @@ class Participants:
         asked = await self._question(id, part)
         question = GO_ON if asked is None else asked.heard(state.agents)
         if emit is not None:
-            await emit(TurnStarted(str(self._conversation.id), id, number))
+            await emit(TurnStarted(str(self._conversation.id), id, number, *self._of()))
         turn = Turn(id)
         agent = self._conversation.agents[id]
         try:
@@ -237,13 +243,12 @@ class Participants:
             **wanted: what else it is given
         """
         recording = self._recording
+        run = {} if self._works_for is None else options_for(agent, self._works_for)
         if recording is None:
-            return await self._asked(agent, question, emit, wanted, {})
+            return await self._asked(agent, question, emit, wanted, run)
         part, number = place
         if getattr(agent, "_records", False):
-            run = {"run_id": recording.run_id}
-        else:
-            run = {}
+            run["run_id"] = recording.run_id
         return await recording.ask(
             part, agent, number, lambda: self._asked(agent, question, emit, wanted, run)
         )
@@ -260,7 +265,7 @@ class Participants:
             given: Any = agent.reply(question, **wanted, **run)
             reply = await given if inspect.isawaitable(given) else given
             if emit is not None and isinstance(reply, Reply):
-                await emit(Done(str(agent.id), reply))
+                await emit(Done(str(agent.id), reply, *self._of()))
             return reply
         reply = None
         events = agent.stream(question, **run)
@@ -274,6 +279,11 @@ class Participants:
             if close is not None:
                 await close()
         return reply
+
+    def _of(self) -> tuple[str | None, str | None]:
+        """The run and the thread of which events are."""
+        run_id = None if self._works_for is None else self._works_for.run_id
+        return run_id, self._thread
 
 
 def _fault(reply: Reply) -> str:

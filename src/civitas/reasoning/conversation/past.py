@@ -11,8 +11,8 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Utterance
 from civitas.reasoning.jsonform import reply_of_json
-from civitas.reasoning.past import ENDED
 from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.resume import ENDED
 
 __all__ = ["ConversationPast"]
 

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.budget.bill import Bill
 from civitas.errors import JournalError, StateError
-from civitas.journal import Entry, Record
-from civitas.journal.marks import Marks
+from civitas.journal import Record
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import Spending, charge
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
-from civitas.reasoning.conversational import joined, told_once
 from civitas.reasoning.fingerprint import check, fingerprint, of_group
 from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
-from civitas.reasoning.past import ENDED
+from civitas.reasoning.marks import Marks
 from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.replying import joined, told_once
+from civitas.reasoning.resume import ENDED
 from civitas.reasoning.schema import AnswerSchema
+from civitas.reasoning.sharing import in_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -117,8 +118,9 @@ class ConversationRecording:
         for before, said in self.past.turns:
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
-                await emit(TurnStarted(id, utterance.speaker, number))
-                await emit(TurnEnded(id, utterance.speaker, number, utterance))
+                of = (self._asked.run_id, self._asked.thread)
+                await emit(TurnStarted(id, utterance.speaker, number, *of))
+                await emit(TurnEnded(id, utterance.speaker, number, utterance, *of))
 
     def state(self) -> ConversationState:
         """Where it goes on, or where it ended."""
@@ -222,7 +224,8 @@ class ConversationRecording:
             self._to_tell.discard((id, utterance.number))
             place = self._told[id].index(utterance.number)
             agent = self._conversation.agents[id]
-            await _tell(agent, self._record.part(f"told/{id}").key, place, message)
+            key = self._record.part(f"told/{id}").key
+            await _tell(agent, key, place, message, self._asked.thread)
 
     async def ask(
         self, part: str, agent: Any, question: int, ask: Callable[[], Awaitable[Any]]
@@ -334,7 +337,8 @@ async def recall(conversation: Conversation, record: Record, past: ConversationP
             place = told[id] = told.get(id, -1) + 1
             message = entry.data["message"]
             try:
-                await _tell(agent, record.part(f"told/{id}").key, place, message)
+                thread = None if past.begun is None else past.begun["thread"]
+                await _tell(agent, record.part(f"told/{id}").key, place, message, thread)
             except Exception:
                 logger.exception("participant %r of %r failed to observe", id, conversation.id)
         elif entry.data["part"] not in asked:
@@ -343,7 +347,9 @@ async def recall(conversation: Conversation, record: Record, past: ConversationP
     _recall_choices(conversation, record.key, past)
 
 
-async def _tell(agent: Any, key: str, place: int, message: dict[str, Any]) -> None:
+async def _tell(
+    agent: Any, key: str, place: int, message: dict[str, Any], thread: str | None
+) -> None:
     """Have a participant observe something, unless it has in this process.
 
     Args:
@@ -351,13 +357,14 @@ async def _tell(agent: Any, key: str, place: int, message: dict[str, Any]) -> No
         key: what tells what this participant is told in this run from all else
         place: which of these messages it is
         message: it
+        thread: the thread that it belongs to
     """
     if _MARKS.get(agent, key) > place:
         return
     # Before it is told: what breaks off in the middle is not told twice.
     _MARKS.set(agent, key, place + 1)
     with told_once(key, place):
-        given = agent.observe(message)
+        given = agent.observe(message, **in_thread(agent.observe, thread))
         if inspect.isawaitable(given):
             await given
 
@@ -390,8 +397,8 @@ def _charge(
     spent = Spending()
     for count, usage, charged in new:
         spent.add(charged, usage, count)
+    _MARKS.set(budget, key, len(answers))  # it counts, also if it is too much
     charge(budget, model, spent)
-    _MARKS.set(budget, key, len(answers))
 
 
 def _chooser(conversation: Conversation) -> Any:
@@ -412,15 +419,15 @@ def program_of(conversation: Conversation) -> dict[str, Any]:
     )
 
 
-def replayed(run_id: str, entries: Sequence[Entry]) -> Reply:
+def replayed(part: Any) -> Reply:
     """The reply that a run ended with.
 
     Raises:
         StateError: it has not ended
     """
-    past = ConversationPast(run_id, [entry for entry in entries if not entry.path])
+    past = ConversationPast(part.run_id, part.past)
     if past.over is None:
         raise StateError(
-            f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
         )
     return past.reply()

@@ -182,12 +182,16 @@ class TurnStarted:
         agent: the id of the conversation
         speaker: the id of the participant
         turn: which turn of the reply it is, from 1
+        run_id: the id of the run
+        thread: the id of the thread; None for the conversation's own
     """
 
     kind: ClassVar[str] = "turn_started"
     agent: str
     speaker: str
     turn: int
+    run_id: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,8 @@ class TurnEnded:
         speaker: the id of the participant
         turn: which turn of the reply it was, from 1
         utterance: what stands in the transcript
+        run_id: the id of the run
+        thread: the id of the thread; None for the conversation's own
     """
 
     kind: ClassVar[str] = "turn_ended"
@@ -206,6 +212,8 @@ class TurnEnded:
     speaker: str
     turn: int
     utterance: Utterance
+    run_id: str | None = None
+    thread: str | None = None
 
 
 def shown(id: str) -> str:

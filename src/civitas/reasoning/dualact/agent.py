@@ -6,9 +6,15 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from civitas.errors import BudgetExceeded, ConfigError, DeadlineExceeded, StateError
+from civitas.errors import (
+    BudgetExceeded,
+    ConfigError,
+    DeadlineExceeded,
+    DefinitionError,
+    StateError,
+)
 from civitas.journal.journal import Journal, as_journal
-from civitas.reasoning.asked import Asked
+from civitas.reasoning.asked import Asked, thread_id
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
@@ -16,15 +22,17 @@ from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import ended
 from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import share_budget
+from civitas.reasoning.sharing import in_thread, members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
+from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Record
-    from civitas.reasoning.dualact.recording import DualActRecording
+    from civitas.journal import Part
 
 __all__ = ["ConclusionExtractor", "DecisionFunc", "DualActAgent"]
 
@@ -90,15 +98,12 @@ class DualActAgent(ConversationalAgent):
         )
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
-        self._progress: Progress | None = None
         self._own_budget: Budget | None = None
         if budget is not None:
             self.budget = budget
         self.journal = journal
         if config.shared_memory:
-            shared = config.reactives[0].memory
-            for agent in (config.human, *config.reactives):
-                agent.memory = shared
+            self._share_memory()
 
     # -- its parts ---------------------------------------------------------------------------------
 
@@ -121,6 +126,13 @@ class DualActAgent(ConversationalAgent):
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, self._agents, budget)
         self._own_budget = budget
+
+    def _share_memory(self) -> None:
+        """Have H and every R remember in each thread what the first R does there."""
+        first, *others = self.config.reactives
+        for agent in (self.config.human, *others):
+            both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
+            agent.memory = first._memory_in if both else first.memory
 
     def set_decision_func(self, fn: DecisionFunc | None) -> None:
         """Have a function decide in H's place, sync or async; None for H.
@@ -174,13 +186,14 @@ class DualActAgent(ConversationalAgent):
             StateError: something remembered is not JSON
         """
         config = self.config
-        progress = None if self._progress is None else self._progress.to_json()
+        progress = _progress_json(self._kept.default)
+        threads = {thread.id: _progress_json(thread) for thread in self._kept if thread.own}
         # With one memory, it is saved once.
         human = None if config.shared_memory else _state_of(config.human)
         reactive = [_state_of(agent) for agent in config.reactives]
         if config.shared_memory:
             reactive[1:] = [None] * (len(reactive) - 1)
-        return state(KIND, progress=progress, human=human, reactive=reactive)
+        return state(KIND, progress=progress, threads=threads, human=human, reactive=reactive)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Be where the dual act was whose state this is; `resume` goes on.
@@ -193,13 +206,23 @@ class DualActAgent(ConversationalAgent):
         if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
             raise StateError(f"dual act {self.id!r}: the state is of another number of R")
         given = found.get("progress")
-        progress = None if given is None else Progress.of_json(given)
+        threads = found.get("threads", {})
+        if not isinstance(threads, dict):
+            raise StateError(f"dual act {self.id!r}: the state of its threads is no object")
+        kept = Threads()
+        kept.default.own = (
+            None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
+        )
+        for id, each in threads.items():
+            kept.get(id).own = loaded(Progress, each, f"dual act {self.id!r}")
         for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
             if of_agent is not None:
                 agent.load_state_dict(of_agent)
-        self._progress = progress
+        if self.config.shared_memory:
+            self._share_memory()
+        self._threads = kept
 
-    async def resume(self, schema: Any = None) -> DualActReply:
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
         """Go on where a state was loaded, or where a reply was cancelled or stopped at a limit.
 
         The turn that was under way begins anew; what ended before is not done again.
@@ -207,51 +230,69 @@ class DualActAgent(ConversationalAgent):
         Args:
             schema: what the answer is to be; as it was asked for if left out. A type is not saved:
                 after a state was loaded, it is given again.
+            thread: the id of the conversation that goes on; the dual act's own if left out
 
         Raises:
             StateError: there is nothing to go on with, or the answer was asked for by a type that
                 is not given
         """
-        if self._progress is None:
-            raise StateError(f"dual act {self.id!r} has nothing to go on with: load a state first")
-        progress = self._progress
-        schema = progress.schema if schema is None else schema
+        progress: Progress | None = self._kept.get(thread_id(thread)).own
+        if progress is None:
+            where = "" if thread is None else f" in thread {str(thread)!r}"
+            raise StateError(
+                f"dual act {self.id!r} has nothing to go on with{where}: load a state first"
+            )
+        if schema is None:
+            schema = progress.schema if progress.wanted is None else progress.wanted
         if schema is True:
             raise StateError(
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
-        progress.schema = schema
+        progress.want(schema)
         asked = Asked(progress.task, schema, progress.thread, progress.run_id)
         asked.resumed = True
         return await self._carried(asked)  # type: ignore[return-value]
 
     # -- the work ----------------------------------------------------------------------------------
 
-    async def _remember(self, message: dict[str, Any]) -> None:
-        if self.config.shared_memory:
-            await self.config.reactives[0].observe(message)
-            return
-        for agent in self._agents:
-            await agent.observe(message)
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        if thread.id is not None:
+            self._check_threads()
+        agents = self.config.reactives[:1] if self.config.shared_memory else self._agents
+        for agent in agents:
+            await agent.observe(message, **in_thread(agent.observe, thread.id))
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._agents)
+
+    def _check_threads(self) -> None:
+        why = self._one_thread_only()
+        if why is not None:
+            raise DefinitionError(
+                f"dual act {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
+                "make the dual act with shared=True"
+            )
 
     def _program(self) -> dict[str, Any]:
         from civitas.reasoning.dualact.recording import program_of
 
         return program_of(self)
 
-    async def _recall(self, record: Record) -> None:
+    async def _recall(self, part: Part) -> None:
         from civitas.reasoning.dualact.recording import recall
 
-        await recall(self, record)
+        await recall(self, part)
 
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
             AnswerSchema(asked.schema)  # that it is none is no failure of R's
+        if asked.thread is not None:
+            self._check_threads()
         record = asked.record
         if record is None:
             if self._journal is None:
-                return await self._work(asked)
+                return await self._work(asked, NULL_RECORD)
             task = json_text(asked.content)
             record = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
@@ -260,43 +301,51 @@ class DualActAgent(ConversationalAgent):
             if asked.record is None:
                 record.close()
 
-    async def _work_recorded(self, asked: Asked, record: Record) -> Reply:
-        from civitas.reasoning.dualact.recording import DualActRecording
+    async def _work_recorded(self, asked: Asked, part: Part) -> Reply:
+        from civitas.reasoning.dualact import recording
 
-        recording = DualActRecording(self, record, asked)
+        record = recording.begun(self, part, asked)
+        progress = record.state
+        if progress is not None and asked.emit is not None:
+            recording.emit_past(self, progress, asked.emit)
+        over = ended(record)
         try:
-            await recording.recall()
+            await recording.recall(self, part)
         except BudgetExceeded as error:
-            if recording.ended is not None:
-                return recording.ended
-            progress = recording.progress or Progress(asked.content, asked.thread, asked.run_id)
-            late = isinstance(error, DeadlineExceeded)
-            progress.over("deadline" if late else "budget", str(error))
-            return progress.reply([], None)
-        if recording.ended is not None:
-            return recording.ended
-        if recording.progress is not None:
-            self._progress = recording.progress
-            self._progress.schema = asked.schema
+            if not over:
+                progress = progress or Progress(asked.content, asked.thread, asked.run_id)
+                progress.over(
+                    "deadline" if isinstance(error, DeadlineExceeded) else "budget", str(error)
+                )
+                return progress.reply([], None)
+        if progress is not None:
+            if over:
+                return progress.reply([], None)
+            asked.state.own = progress
             asked.resumed = True
-        return await self._work(asked, recording)
+        return await self._work(asked, record)
 
-    async def _work(self, asked: Asked, recording: DualActRecording | None = None) -> Reply:
-        progress = self._progress
+    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
+        progress: Progress | None = asked.state.own
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
             progress = Progress(asked.content, asked.thread, asked.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
-            progress.schema = asked.schema
-            self._progress = progress
+            progress.want(asked.schema)
+            asked.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped in the midst of a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        work = Rounds(self, progress, asked, recording)
-        if self._underway is None:
-            self._underway = work
+        work = Rounds(self, progress, asked, record)
+        if asked.state.underway is None:
+            asked.state.underway = work
         return await work.reply()
+
+
+def _progress_json(thread: Thread) -> dict[str, Any] | None:
+    progress: Progress | None = thread.own
+    return None if progress is None else dumped(progress)
 
 
 def _state_of(agent: Any) -> Any:

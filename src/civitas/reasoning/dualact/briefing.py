@@ -177,5 +177,6 @@ def _text(task: Any) -> str:
 
 def _called(item: dict[str, Any]) -> str:
     who = f"{item['agent']}: " if "agent" in item else ""
-    came = f"failed: {item['error']}" if "error" in item else f"gave: {item['result']}"
-    return f"{who}{item['action']} {json_text(item['args'])} {came}"
+    came = f"failed: {item['error']}" if "error" in item else f"gave: {item.get('result')}"
+    # An extractor of the user's own may leave parts out.
+    return f"{who}{item.get('action')} {json_text(item.get('args', {}))} {came}"

@@ -7,9 +7,9 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from civitas.errors import (
     BudgetExceeded,
@@ -18,6 +18,8 @@ from civitas.errors import (
     JournalError,
     RunMismatch,
 )
+from civitas.models.protocol import Usage
+from civitas.reasoning import record
 from civitas.reasoning.asked import Asked
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
@@ -30,21 +32,27 @@ from civitas.reasoning.dualact.conclusions import (
     read_decision,
 )
 from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.dualact.recording import over
 from civitas.reasoning.dualact.review import ReviewRule, Situation
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.hooks import expect
+from civitas.reasoning.jsonform import REPLY
 from civitas.reasoning.parsing import Unreadable
-from civitas.reasoning.reply import ANSWERED, Reply, StopReason
-from civitas.reasoning.sharing import is_spent_for_all
+from civitas.reasoning.record import NullRecord, Record
+from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason, log_failure
+from civitas.reasoning.replying import joined
+from civitas.reasoning.resume import guarded
+from civitas.reasoning.sharing import in_thread, is_spent_for_all, options_for, takes
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.reasoning.dualact.agent import DualActAgent
-    from civitas.reasoning.dualact.recording import DualActRecording
 
 __all__ = ["Rounds"]
 
 logger = logging.getLogger("civitas.reasoning")
+
+T = TypeVar("T")
 
 
 class _Stop(Exception):
@@ -65,11 +73,15 @@ class _Run:
         conclusion: it
         stop: why all ends with it, if it does
         value: its answer as the value that was asked for, if one was
+        steps: what it called
+        usage: the tokens that it took
     """
 
     conclusion: Conclusion
     stop: _Stop | None = None
     value: Any = None
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
 
 
 class Rounds:
@@ -80,58 +92,56 @@ class Rounds:
         agent: DualActAgent,
         progress: Progress,
         asked: Asked,
-        recording: DualActRecording | None = None,
+        record: Record[Progress],
     ) -> None:
         self.agent = agent
-        self.recording = recording
+        self.record = record
         self.config = agent.config
         self.briefing = agent._briefing
         self.progress = progress
         self.asked = asked
+        self.budget = agent.budget if asked.budget is None else asked.budget
         self.loop = asyncio.get_running_loop()
         self._messages: list[dict[str, Any]] = []
         self._speaking: list[Any] = []
-        self._told: list[str] = list(agent._take_unheard())
+        self._told: list[str] = list(asked.state.hear())
 
     def interrupt(self, text: str) -> None:
         """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
-            each.interrupt(text)
+            each.interrupt(text, **in_thread(each.interrupt, self.asked.thread))
         if not listening:
             self._told.append(text)
 
     async def reply(self) -> DualActReply:
         """Turn after turn, until it is over."""
-        recording = self.recording
-        if recording is None:
-            return await self._reply()
-        try:
-            reply = await self._reply()
-            await recording.ends(self.progress, reply)
-        except JournalError as error:
-            logger.exception("run %r of dual act %r stops", self.asked.run_id, self.agent.id)
-            self.progress.over("error", str(error))
-            return self.progress.reply(self._messages, error)
-        except (Exception, asyncio.CancelledError) as error:
-            await recording.broken_off(self.progress, f"{type(error).__name__}: {error}")
-            raise
-        except BaseException as error:
-            recording.broken_off_now(self.progress, f"{type(error).__name__}: {error}")
-            raise
-        return reply
+        progress = self.progress
+
+        def failed(error: JournalError) -> DualActReply:
+            progress.over("error", str(error))
+            return progress.reply(self._messages, error)
+
+        def cut_off(why: str) -> dict[str, Any]:
+            progress.over("cancelled", why)
+            return over(self.record, progress, progress.reply([], None))
+
+        return await guarded(
+            self.record,
+            self._reply,
+            lambda reply: over(self.record, progress, reply),
+            cut_off,
+            failed,
+        )
 
     async def _reply(self) -> DualActReply:
-        progress, recording = self.progress, self.recording
+        progress = self.progress
         error: BaseException | None = None
         try:
-            while progress.turn != "over":
-                if progress.turn == "human":
-                    await self._decide()
-                else:
-                    await self._act()
-                if recording is not None:
-                    await recording.turned(progress)
+            while not progress.is_over:
+                await (self._decide() if progress.turn == "human" else self._act())
+                if not progress.is_over:
+                    self.record.save(progress)
         except _Stop as stop:
             error = stop.error
             progress.over(stop.reason, stop.detail)
@@ -154,34 +164,42 @@ class Rounds:
         prompt = self.briefing.for_human(
             progress.task, conclusion, self._heard(), several, in_words
         )
-        about: dict[str, Any] = {"loop": number, "conclusion": conclusion, "prompt": prompt}
-        about = await self._hooked("pre_reasoning", about, lambda made: expect(made["prompt"], str))
-        if agent._decide_by is not None:
-            decision = await self._call(agent._decide_by, conclusion, progress.task)
-            if not isinstance(decision, HumanDecision):
-                raise _Stop(
-                    "error",
-                    f"the decision function of {agent.id!r} gave no HumanDecision but "
-                    f"{decision!r:.80}",
-                )
-        else:
-            decision = await self._ask_human(about["prompt"], several)
-        self._take(decision, number)
-        made = await self._hooked(
-            "post_reasoning",
-            {**about, "decision": decision},
-            lambda made: self._expect_decision(made["decision"]),
+        about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
+        prompt = await self._hooked(
+            "pre_reasoning", about, "prompt", prompt, lambda made: expect(made, str)
         )
-        changed = made["decision"]
-        if changed is not decision:
+        if agent._decide_by is not None:
+            decision = await self.record.step(
+                f"decide.{number}", self._decided_by_function, of=HumanDecision
+            )
+        else:
+            decision = await self._ask_human(prompt, several)
+        self._take(decision, number)
+        about["prompt"] = prompt
+        changed = await self._hooked(
+            "post_reasoning", about, "decision", decision, self._expect_decision, HumanDecision
+        )
+        if changed != decision:
             progress.decisions.pop()
             self._take(changed, number)
+
+    async def _decided_by_function(self, step: record.Step) -> HumanDecision:
+        agent, progress = self.agent, self.progress
+        assert agent._decide_by is not None
+        decision = await self._call(agent._decide_by, progress.conclusion, progress.task)
+        if isinstance(decision, HumanDecision):
+            return decision
+        raise _Stop(
+            "error",
+            f"the decision function of {agent.id!r} must give a HumanDecision, got "
+            f"{decision!r:.80}",
+        )
 
     def _is_reviewed(self, conclusion: Conclusion) -> bool:
         rule = self.config.review
         assert isinstance(rule, ReviewRule)
         before = self.progress.conclusions[:-1]
-        return rule.catches(Situation(conclusion, before, self.agent.budget))
+        return rule.catches(Situation(conclusion, before, self.budget))
 
     def _expect_decision(self, decision: Any) -> None:
         """See that a hook gave a decision that can be taken.
@@ -217,7 +235,8 @@ class Rounds:
             raise _Stop("error", str(error)) from None
         self.progress.decided(decision, self.config.max_hr_loops, agents)
         if self.asked.emit is not None:
-            self.asked.emit(DecisionMade(str(self.agent.id), number, decision))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(DecisionMade(str(self.agent.id), number, decision, False, *of))
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
         human = self.config.human
@@ -256,14 +275,11 @@ class Rounds:
             )
             for given in progress.instruction
         ]
-        about: dict[str, Any] = {
-            "loop": number,
-            "instruction": instructions[0] if len(reactives) == 1 else instructions,
-        }
-        about = await self._hooked(
-            "pre_acting", about, lambda made: self._expect_instruction(made["instruction"])
+        about: dict[str, Any] = {"loop": number}
+        given: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
+        given = await self._hooked(
+            "pre_acting", about, "instruction", given, self._expect_instruction
         )
-        given = about["instruction"]
         instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
         self._speaking = reactives
         try:
@@ -283,17 +299,23 @@ class Rounds:
         progress.conclusions.append(conclusion)
         progress.values.append(values.get(ids[0]) if len(ids) == 1 else values or None)
         progress.turn, progress.instruction = "human", []
-        made = await self._hooked(
+        for run in done:
+            progress.steps.extend(run.steps)
+            progress.reactive_usage = progress.reactive_usage + run.usage
+        changed = await self._hooked(
             "post_acting",
-            {**about, "conclusion": conclusion},
-            lambda made: expect(made["conclusion"], Conclusion),
+            {**about, "instruction": given},
+            "conclusion",
+            conclusion,
+            lambda made: expect(made, Conclusion),
+            Conclusion,
         )
-        changed = made["conclusion"]
-        if changed is not conclusion:
+        if changed != conclusion:
             progress.conclusions[-1] = conclusion = changed
             progress.values[-1] = None  # it was that of another text
         if self.asked.emit is not None:
-            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion))
+            of = (self.asked.run_id, self.asked.thread)
+            self.asked.emit(ConclusionReached(str(self.agent.id), number, conclusion, False, *of))
         if stops:
             raise stops[0]
 
@@ -303,7 +325,7 @@ class Rounds:
         text = instruction
         if schema is None:
             text = self.briefing.with_format(instruction, self.progress.task, _keeps_schema(agent))
-        conclusion = Conclusion()
+        run = _Run(Conclusion())
         for attempt in range(2):
             part = f"R{self.progress.r_runs + 1}{'.again' if attempt else ''}/{agent.id}"
             try:
@@ -314,31 +336,45 @@ class Rounds:
                 if isinstance(error, BudgetExceeded) and self._is_spent(
                     agent, late=isinstance(error, DeadlineExceeded)
                 ):
-                    return _Run(conclusion, self._broken("R", agent, error))
-                logger.exception("R (%r) of dual act %r failed", agent.id, self.agent.id)
-                return _Run(Conclusion(error=f"{type(error).__name__}: {error}"))
-            self.progress.reactive_usage = self.progress.reactive_usage + reply.usage
-            self.progress.steps.extend(reply.steps)
-            value = reply.value if schema is not None else None
+                    run.stop = self._broken("R", agent, error)
+                    return run
+                about = f"R ({agent.id!r}) of dual act {self.agent.id!r} failed"
+                log_failure(logger, about, error)
+                run.conclusion = Conclusion(error=f"{type(error).__name__}: {error}")
+                return run
+            run.usage = run.usage + reply.usage
+            run.steps.extend(reply.steps)
+            run.value = reply.value if schema is not None else None
             if self._ends_all(agent, reply.stop_reason):
                 detail = f"R ({agent.id!r}): {reply.detail or reply.stop_reason}"
-                stop = _Stop(_as_stop(reply.stop_reason), detail, reply.error)
-                return _Run(conclusion_of(reply), stop, value)
+                run.stop = _Stop(_as_stop(reply.stop_reason), detail, reply.error)
+                run.conclusion = conclusion_of(reply)
+                return run
             if self.agent._extract_by is not None:
-                made = await self._call(self.agent._extract_by, reply)
-                if not isinstance(made, Conclusion):
-                    raise _Stop("error", f"the conclusion extractor gave {made!r:.80}")
-                # H is shown what R really did, whatever is made of what it said.
-                if not made.evidence:
-                    made = replace(made, evidence=evidence_of(reply))
-                return _Run(made, value=value)
+                try:
+                    run.conclusion = await self._extracted(reply)
+                except _Stop as stop:  # R has run all the same
+                    run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
+                    run.stop = stop
+                return run
             try:
-                return _Run(conclusion_of(reply), value=value)
+                run.conclusion = conclusion_of(reply)
+                return run
             except Unreadable as error:
-                if attempt:
-                    return _Run(Conclusion(reply.text, error=f"unreadable: the answer {error}"))
+                fault = f"unreadable: the answer {error}"
+                run.conclusion = Conclusion(reply.text, error=fault)
                 text = f"Your answer {error}. Conclude again."
-        return _Run(conclusion)
+        return run
+
+    async def _extracted(self, reply: Reply) -> Conclusion:
+        assert self.agent._extract_by is not None
+        made = await self._call(self.agent._extract_by, reply)
+        if not isinstance(made, Conclusion):
+            raise _Stop(
+                "error", f"the conclusion extractor must give a Conclusion, got {made!r:.80}"
+            )
+        # H is shown what R really did, whatever is made of what it said.
+        return made if made.evidence else replace(made, evidence=evidence_of(reply))
 
     def _ends_all(self, agent: Any, reason: StopReason) -> bool:
         """Whether there is nothing for H to judge, R having stopped for this reason."""
@@ -348,7 +384,7 @@ class Rounds:
 
     def _is_spent(self, agent: Any, *, late: bool) -> bool:
         """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
-        shared = self.agent.budget
+        shared = self.budget
         if shared is None:
             from civitas.budget import Budget  # not loaded for a pair without any
 
@@ -361,13 +397,10 @@ class Rounds:
     # -- what both need ----------------------------------------------------------------------------
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
-        progress = self.progress
-        options: dict[str, Any] = {}
-        if schema is not None and _takes(agent, "schema"):
+        options = options_for(agent, self.asked)
+        if schema is not None and takes(agent.reply, "schema"):
             options["schema"] = schema
-        if progress.thread is not None:
-            options["thread"] = progress.thread
-        if _takes(agent, "run_id"):
+        if takes(agent.reply, "run_id"):
             options["run_id"] = self._run_id(agent, part)
         alone = not self._speaking
         if alone:
@@ -375,25 +408,30 @@ class Rounds:
 
         async def ask() -> Any:
             if self.asked.emit is None or not hasattr(agent, "stream"):
-                return await agent.reply(text, **options)
-            return await self._streamed(agent, text, options)
+                reply = await agent.reply(text, **options)
+            else:
+                reply = await self._streamed(agent, text, options)
+            if isinstance(reply, Reply):
+                return reply
+            raise TypeError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+
+        async def ask_once(step: record.Step) -> Any:
+            await step.begins()
+            return await ask()
 
         try:
-            if self.recording is None:
-                reply = await ask()
-            else:
-                reply = await self.recording.ask(part, agent, ask)
+            if not getattr(agent, "_records", False):
+                return await self.record.step(part, ask_once, of=REPLY)
+            with joined(agent, self.record.member(part, str(agent.id))):
+                return await ask()  # type: ignore[no-any-return]
         finally:
             if alone:
                 self._speaking = []
-        if not isinstance(reply, Reply):
-            raise TypeError(f"agent {agent.id!r} gave no Reply but {reply!r:.80}")
-        return reply
 
     def _run_id(self, agent: Any, part: str) -> str | None:
         """What a turn is known by: one that a member records itself is a run of its own."""
         run_id = self.progress.run_id
-        if self.recording is not None or getattr(agent, "journal", None) is None:
+        if not isinstance(self.record, NullRecord) or getattr(agent, "journal", None) is None:
             return run_id
         own = f"{run_id}/{part}"
         return own if len(own) <= 255 and own.isprintable() else None
@@ -409,13 +447,15 @@ class Rounds:
             async for event in events:
                 if event.kind == "done":
                     reply = event.reply
-                else:
-                    emit(event)
+                    continue
+                emit(event)
+                if event.kind == "call_started" and self.asked.seen is not None:
+                    await self.asked.seen()  # before somebody is asked about it
         return reply
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's, in time."""
-        budget = self.agent.budget
+        budget = self.budget
         seconds = None if budget is None else budget.remaining_seconds()
         limit = asyncio.timeout(seconds)
         try:
@@ -428,7 +468,7 @@ class Rounds:
             name = getattr(fn, "__name__", repr(fn))
             if limit.expired():
                 raise _Stop("deadline", f"the time was over before {name} had ended") from error
-            logger.exception("%s of dual act %r failed", name, self.agent.id)
+            log_failure(logger, f"{name} of dual act {self.agent.id!r} failed", error)
             detail = f"{name} failed: {type(error).__name__}: {error}"
             raise _Stop("error", detail, error) from error
 
@@ -436,17 +476,44 @@ class Rounds:
         self,
         type: str,
         about: dict[str, Any],
-        check: Callable[[dict[str, Any]], object] | None = None,
-    ) -> dict[str, Any]:
+        name: str,
+        value: T,
+        check: Callable[[Any], object],
+        of: type[T] | None = None,
+    ) -> T:
+        """What hooks make of a value, once: as it was recorded, or as they make of it now.
+
+        Args:
+            type: which hooks
+            about: what else they are told
+            name: what the value is called
+            value: it
+            check: raises if what one made of it will not do
+            of: its type, if it is no text
+        """
         hooks = self.agent._hooks
-        if hooks is None:
-            return about
+        if hooks is None or not hooks.has(type):
+            return value
+        called = hooks
+
+        async def call(step: record.Step) -> T:
+            kwargs = {
+                **about,
+                "run_id": self.asked.run_id,
+                "thread": self.asked.thread,
+                name: value,
+            }
+            made = await called.run(
+                type, self.agent, kwargs, lambda made: check(made[name]), self.budget
+            )
+            return made[name]  # type: ignore[no-any-return]
+
         try:
-            return await hooks.run(type, self.agent, about, check, self.agent.budget)
+            return await self.record.step(f"{type}.{about['loop']}", call, of=of)
         except DeadlineExceeded as error:
             raise _Stop("deadline", str(error)) from error
         except HookError as error:
-            logger.exception("a hook of agent %r failed", self.agent.id)
+            log_failure(logger, f"a hook of agent {self.agent.id!r} failed", error)
             raise _Stop("error", str(error), error) from error
 
     def _heard(self) -> Sequence[str]:
@@ -459,7 +526,7 @@ class Rounds:
             return _Stop("deadline", detail)
         if isinstance(error, BudgetExceeded):
             return _Stop("budget", detail)
-        logger.error("%s failed", detail, exc_info=error)
+        log_failure(logger, f"dual act {self.agent.id!r}: {who} ({agent.id!r}) failed", error)
         return _Stop("error", detail, error)
 
 
@@ -488,13 +555,6 @@ def _as_stop(reason: StopReason) -> StopReason:
     """Why a dual act ends whose H, or R, ended for this reason."""
     known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
     return reason if reason in known else "error"
-
-
-def _takes(agent: Any, parameter: str) -> bool:
-    try:
-        return parameter in inspect.signature(agent.reply).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _keeps_schema(agent: Any) -> bool:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
 from civitas.errors import InboxError
-from civitas.forkgate import FORKS
 from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry
-from civitas.sqlitefile import SQLiteFile
+from civitas.sqlite import SQLiteFile
 
 __all__ = ["SQLiteInbox"]
 
@@ -102,20 +101,16 @@ class SQLiteInbox:
         self._ends: dict[tuple[str, str], tuple[bytes | None, float]] = {}
         self._answered: set[tuple[str, str]] = set()
         self._closed = False
-        if self._identity() in _HELD:
+        if self._file.is_open():
             raise InboxError(
                 self._file.name,
                 "it is used already in this process; give each space an inbox of its own",
             )
         self._file.look()
-        with FORKS:
-            self._connection = self._open()
-        identity = self._identity()
-        _HELD.add(identity)
-        _INBOXES.add(self)
+        self._connection = self._open()
         cursor = self._connection.cursor()
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._let_go = weakref.finalize(self, _let_go, cursor, self._connection, identity)
+        self._let_go = weakref.finalize(self, _let_go, cursor, self._connection, os.getpid())
 
     def __repr__(self) -> str:
         return f"SQLiteInbox({self._file.name!r})"
@@ -128,12 +123,12 @@ class SQLiteInbox:
         Raises:
             InboxError: the file cannot be read
         """
+        self._file.check_process()
         ended = self._ends.get((key, agent))
         if ended is not None:
             return Entry(key, ENDED, None, ended[0])
         try:
-            with FORKS:
-                row = self._execute(_LOOK_UP, (key, agent)).fetchone()
+            row = self._execute(_LOOK_UP, (key, agent)).fetchone()
         except sqlite3.Error as error:
             self._fail(error)
         return None if row is None else self._entry(row)
@@ -148,6 +143,7 @@ class SQLiteInbox:
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
         """See `Inbox.end`."""
+        self._file.check_process()
         if self._closed:
             raise self._file.closed()
         self._ends[key, agent] = (answer, time.time())
@@ -159,7 +155,7 @@ class SQLiteInbox:
 
     def flush(self) -> None:
         """See `Inbox.flush`."""
-        if self._ends or self._answered:
+        if (self._ends or self._answered) and self._file.is_of_this_process():
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
@@ -168,9 +164,9 @@ class SQLiteInbox:
         Raises:
             InboxError: the file cannot be read
         """
+        self._file.check_process()
         try:
-            with FORKS:
-                rows = self._execute(_UNFINISHED, (agent,)).fetchall()
+            rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
             self._fail(error)
         settled = self._ends.keys() | self._answered
@@ -201,31 +197,13 @@ class SQLiteInbox:
 
     # -- the file ----------------------------------------------------------------------------------
 
-    def _leave_to_parent(self) -> None:
-        import ctypes
-
-        self._let_go.detach()
-        self._closed = True
-        self._ends.clear()
-        self._answered.clear()
-        self._execute = _refuse
-        # Whatever closes the connection here, the interpreter's end included, would copy and remove
-        # the log that the parent goes on writing to.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """In one transaction, write the ends that wait, then run a statement for each row.
 
         Returns:
             how many rows of the table the last one changed
         """
-        with FORKS:
-            changed = self._transact(statement, rows)
-        self._ends.clear()
-        self._answered.clear()
-        return changed
-
-    def _transact(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        self._file.check_process()
         execute = self._execute
         changed = 0
         try:
@@ -243,6 +221,8 @@ class SQLiteInbox:
             if isinstance(error, sqlite3.Error):
                 self._fail(error)
             raise
+        self._ends.clear()
+        self._answered.clear()
         return changed
 
     def _take_back(self) -> None:
@@ -268,16 +248,14 @@ class SQLiteInbox:
         try:
             # Small pages, because each start writes two or three of them to the log.
             connection = self._file.connect(
-                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE"
+                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE", "synchronous = NORMAL"
             )
         except sqlite3.Error as error:
             self._fail(error)
         try:
-            if self._file.version(connection) < len(MIGRATIONS):
+            if self._file.version(connection) < self._file.newest:
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 self._file.migrate(connection)
-            # Copying the log into the file waits for the disk: some milliseconds for 4 MB.
-            connection.execute("PRAGMA wal_autocheckpoint = 4000")
             connection.execute("PRAGMA secure_delete = OFF")
             # Reads both ends of the table and its keys, and so finds a file that was overwritten.
             connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
@@ -291,14 +269,6 @@ class SQLiteInbox:
             raise
         return connection
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Which file it is, whatever it is called; None: there is none."""
-        try:
-            found = os.stat(self._file.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
     def _fail(self, error: sqlite3.Error) -> NoReturn:
         if self._closed:
             raise self._file.closed() from error
@@ -307,31 +277,8 @@ class SQLiteInbox:
         ) from error
 
 
-_HELD: set[tuple[int, int] | None] = set()
-"""The files that this process has open. To look into one of them would drop its lock."""
-
-_INBOXES: weakref.WeakSet[SQLiteInbox] = weakref.WeakSet()
-
-
-def _let_go(
-    cursor: sqlite3.Cursor, connection: sqlite3.Connection, held: tuple[int, int] | None
-) -> None:
-    with FORKS:
+def _let_go(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:
         # A statement that failed is kept by its cursor, and would keep the file open and locked.
         cursor.close()
         connection.close()
-    _HELD.discard(held)
-
-
-def _refuse(*_: object) -> NoReturn:
-    raise sqlite3.ProgrammingError("the connection is another process's")
-
-
-def _after_fork() -> None:
-    for inbox in list(_INBOXES):
-        inbox._leave_to_parent()
-    _HELD.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

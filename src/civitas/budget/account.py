@@ -1,0 +1,358 @@
+"""Accounts: what a budget allows, what was promised of it, and what was spent."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from types import TracebackType
+from typing import NoReturn, TypeAlias, TypeVar
+
+from civitas.budget.amounts import (
+    KINDS,
+    LIMITS,
+    MOST,
+    NOTHING,
+    PICO,
+    TOKENS,
+    UNITS,
+    USD,
+    Amounts,
+    picodollars,
+    said,
+    wrong_count,
+)
+from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
+
+__all__ = ["Account", "Accounts", "Ledger", "Reservation", "end"]
+
+logger = logging.getLogger("civitas.budget")
+
+T = TypeVar("T")
+
+
+class Account:
+    """What one budget allows and what went out of it. Only its ledger changes it."""
+
+    __slots__ = ("before", "begun", "fault", "limits", "over", "seconds", "spent", "taken", "title")
+
+    def __init__(
+        self, title: str, limits: tuple[int | None, ...], seconds: float | None = None
+    ) -> None:
+        self.title = title
+        self.limits = limits
+        self.seconds = seconds
+        self.taken = [0, 0, 0, 0]  # spent or reserved
+        self.spent = [0, 0, 0, 0]
+        self.over = [0, 0, 0, 0]
+        self.fault: int | None = None  # the first kind of which more was spent than reserved
+        self.begun: float | None = None
+        self.before = 0.0  # seconds that were spent elsewhere
+
+    def elapsed(self, now: float) -> float:
+        """Seconds that have passed."""
+        begun = self.begun
+        return self.before if begun is None else self.before + max(now - begun, 0.0)
+
+
+Accounts: TypeAlias = tuple[Account, ...]
+"""A budget's own, then its parents', up to the root."""
+
+
+class Ledger:
+    """Changes the accounts of a budget, of its children and of theirs, under one lock."""
+
+    __slots__ = ("__weakref__", "_lock", "_open")
+
+    def __init__(self, title: str) -> None:
+        # Held for a few instructions, never while waiting. The collector may run meanwhile and end
+        # a generator of this thread that settles in its turn: so it may be entered again.
+        self._lock = threading.RLock()
+        self._open = [0]  # reservations
+        weakref.finalize(self, _log_open, title, self._open)
+
+    def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
+        """Do something with accounts; `undo` takes it back if it cannot be written down."""
+        with self._lock:
+            return work()
+
+    def look(self) -> None:
+        """Bring the accounts up to date."""
+
+    def reserve(self, accounts: Accounts, amounts: Amounts, now: float) -> Reservation:
+        """Take from all the accounts, or from none."""
+        undo = partial(_add, accounts, amounts, -1)
+        self.change(partial(_take, accounts, amounts, now), undo)
+        return Reservation(self, accounts, amounts)
+
+    def reserve_rest(
+        self, accounts: Accounts, least: Amounts, wanted: tuple[bool, bool], now: float
+    ) -> Reservation:
+        """Take all that is left of tokens and money, where wanted, and at least so much."""
+        amounts = least
+
+        def work() -> None:
+            nonlocal amounts
+            left = _left(accounts)
+            tokens, pico = (
+                max(rest, least[kind], 1)
+                if wanted[kind] and (rest := left[kind]) is not None
+                else least[kind]
+                for kind in (TOKENS, USD)
+            )
+            amounts = tokens, pico, least[2], least[3]
+            _take(accounts, amounts, now)
+
+        self.change(work, lambda: _add(accounts, amounts, -1))
+        return Reservation(self, accounts, amounts)
+
+    def settle(self, reservation: Reservation, spent: Amounts) -> None:
+        """End a reservation."""
+        for account, kind in self.change(partial(end, reservation, spent)):
+            logger.warning(
+                "%s: %s %s were spent where %s had been reserved; nothing more is begun",
+                account.title,
+                said(kind, spent[kind]),
+                UNITS[kind],
+                said(kind, reservation._amounts[kind]),
+            )
+
+    def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
+        """Count what was spent elsewhere, then refuse if it is more than there was."""
+        with self._lock:
+            for account in accounts:
+                if account.begun is None:
+                    account.begun = now
+                for kind in KINDS:
+                    account.taken[kind] += amounts[kind]
+                    account.spent[kind] += amounts[kind]
+            for account in accounts:
+                _refuse_if_closed(account, now)
+                for kind, limit in enumerate(account.limits):
+                    if limit is not None and amounts[kind] and account.taken[kind] > limit:
+                        raise BudgetExceeded(
+                            f"{account.title}: {said(kind, account.taken[kind])} {UNITS[kind]} of "
+                            f"{said(kind, limit)} are spent or reserved, with those of another "
+                            "process",
+                            LIMITS[kind],
+                        )
+
+    def start(self, accounts: Accounts, now: float) -> None:
+        """Have the seconds begin."""
+        self.change(partial(_begin, accounts, now))
+
+    def check(self, accounts: Accounts, now: float) -> None:
+        """Raise if nothing may begin."""
+        self.look()
+        for account in accounts:
+            _refuse_if_closed(account, now)
+
+    def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
+        """What was spent, what was spent or reserved, and what was too much, all of one moment."""
+        self.look()
+        with self._lock:
+            return account.spent.copy(), account.taken.copy(), account.over.copy()
+
+    def left(self, accounts: Accounts) -> list[int | None]:
+        """What may be reserved."""
+        self.look()
+        with self._lock:
+            return _left(accounts)
+
+    def load(
+        self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]
+    ) -> None:
+        """Set what was spent."""
+        with self._lock:
+            if account.taken != account.spent:
+                raise DefinitionError(
+                    f"{account.title} cannot take over a state while something is reserved"
+                )
+            account.taken, account.spent = spent.copy(), spent.copy()
+            account.over = [*over, 0, 0]
+            account.fault = next(
+                (k for k in (TOKENS, USD) if over[k] and account.limits[k] is not None), None
+            )
+            account.before, account.begun = seconds, None
+
+
+class Reservation:
+    """What was promised to one who is about to spend.
+
+    It ends by `settle` or `release`, or as a context manager: leaving it settles in full what was
+    neither settled nor released, whatever happened inside. One that is dropped stays reserved; how
+    many did is logged when the budget ends.
+
+    Attributes:
+        tokens: how many are reserved
+        usd: how many US dollars
+        model_calls: how many
+        actions: how many
+        open: whether it was neither settled nor released yet
+    """
+
+    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "open")
+
+    def __init__(self, ledger: Ledger, accounts: Accounts, amounts: Amounts) -> None:
+        self._ledger = ledger
+        self._accounts = accounts
+        self._amounts = amounts
+        self._came_to = amounts  # until it is known better
+        self.open = True
+        ledger._open[0] += 1
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are reserved."""
+        return self._amounts[TOKENS]
+
+    @property
+    def usd(self) -> float:
+        """How many US dollars are reserved."""
+        return self._amounts[USD] / PICO
+
+    @property
+    def model_calls(self) -> int:
+        """How many model calls are reserved."""
+        return self._amounts[2]
+
+    @property
+    def actions(self) -> int:
+        """How many actions are reserved."""
+        return self._amounts[3]
+
+    def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
+        """Say what it was in the end; what is left out was as much as was reserved.
+
+        More than was reserved is counted, shows in `Budget.over`, and closes every budget that it
+        counts in and that limits it: an estimate that was no upper bound cannot be relied on.
+
+        Raises:
+            DefinitionError: it was settled or released before, or an amount is none; it stays open
+        """
+        reserved = self._amounts
+        if tokens is None:
+            tokens = reserved[TOKENS]
+        elif type(tokens) is not int or not 0 <= tokens <= MOST:
+            wrong_count("settle", "tokens", tokens)
+        pico = reserved[USD] if usd is None else picodollars("settle", usd)
+        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
+
+    def release(self) -> None:
+        """Give everything back: what it was for was never begun.
+
+        Raises:
+            DefinitionError: it was settled or released before
+        """
+        self._ledger.settle(self, NOTHING)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.open:
+            self.settle()
+
+    def __reduce__(self) -> NoReturn:
+        raise DefinitionError("a reservation cannot be copied: it would be given back twice")
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{said(kind, amount)} {UNITS[kind]}"
+            for kind, amount in enumerate(self._amounts)
+            if amount
+        )
+        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
+
+
+def _log_open(title: str, open: list[int]) -> None:
+    if open[0]:
+        logger.warning("%s: %d reservations were neither settled nor released", title, open[0])
+
+
+def _begin(accounts: Accounts, now: float) -> None:
+    for account in accounts:
+        if account.begun is None:
+            account.begun = now
+
+
+def _add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
+    for kind in KINDS:
+        if amounts[kind]:
+            for account in accounts:
+                account.taken[kind] += sign * amounts[kind]
+
+
+def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
+    _begin(accounts, now)
+    for account in accounts:
+        if account.fault is not None or account.seconds is not None:
+            _refuse_if_closed(account, now)
+    # Added before it is looked at: what the collector ends meanwhile, see `Ledger`, may add too.
+    _add(accounts, amounts)
+    for kind in KINDS:
+        for account in accounts if amounts[kind] else ():
+            limit, taken = account.limits[kind], account.taken[kind]
+            if limit is not None and taken > limit:
+                _add(accounts, amounts, -1)
+                had, spent = taken - amounts[kind], account.spent[kind]
+                raise BudgetExceeded(
+                    f"{account.title}: {said(kind, amounts[kind])} {UNITS[kind]} are needed and "
+                    f"{said(kind, max(limit - had, 0))} of {said(kind, limit)} are left "
+                    f"({said(kind, spent)} spent, {said(kind, had - spent)} reserved)",
+                    LIMITS[kind],
+                )
+
+
+def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
+    """Count what a reservation came to; gives what is closed by it, and the kind for which."""
+    if not reservation.open:
+        raise DefinitionError("this reservation was settled or released before")
+    reservation.open = False
+    reservation._came_to = spent
+    reservation._ledger._open[0] -= 1
+    closed = []
+    for kind in KINDS:
+        beyond = spent[kind] - reservation._amounts[kind]
+        if not spent[kind] and not beyond:
+            continue
+        for account in reservation._accounts:
+            account.spent[kind] += spent[kind]
+            account.taken[kind] += beyond
+            if beyond > 0:
+                account.over[kind] += beyond
+                if account.limits[kind] is not None:
+                    account.fault = kind if account.fault is None else account.fault
+                    closed.append((account, kind))
+    return closed
+
+
+def _left(accounts: Accounts) -> list[int | None]:
+    rest: list[int | None] = [None, None, None, None]
+    for account in accounts:
+        for kind, limit in enumerate(account.limits):
+            if limit is not None:
+                here = max(limit - account.taken[kind], 0)
+                so_far = rest[kind]
+                rest[kind] = here if so_far is None else min(here, so_far)
+    return rest
+
+
+def _refuse_if_closed(account: Account, now: float) -> None:
+    seconds, kind = account.seconds, account.fault
+    if seconds is not None and account.elapsed(now) >= seconds:
+        raise DeadlineExceeded(f"{account.title}: its {seconds:g} seconds are over")
+    if kind is not None:
+        raise BudgetExceeded(
+            f"{account.title}: {said(kind, account.over[kind])} {UNITS[kind]} more were spent "
+            "than had been reserved, so nothing more is begun",
+            LIMITS[kind],
+        )

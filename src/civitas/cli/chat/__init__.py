@@ -1,0 +1,1 @@
+"""`civitas chat`."""

@@ -1,0 +1,380 @@
+"""One session of the chat: lines become messages, and messages are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+from civitas.action import action
+from civitas.agent import Agent
+from civitas.approval import escaped
+from civitas.cli.chat.complete import Help, completions
+from civitas.cli.chat.console import Console
+from civitas.cli.chat.lines import has_colours, message_head, shown_message
+from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
+from civitas.message import BROADCAST
+from civitas.reasoning.watched import Watched
+from civitas.slash import parse_slash
+from civitas.spaces.space import Space
+
+__all__ = ["Session"]
+
+_HELP_TIMEOUT_S = 2.0
+_MOST_DISCOVERING = 1000
+_LOGGER = logging.getLogger("civitas")
+_QUIET_S = 0.5
+_ALONE_S = 2.0
+
+
+class You(Agent):
+    """The person at the terminal. What is sent to it is shown by whoever observes the space."""
+
+    def __init__(self, id: str = "You") -> None:
+        super().__init__(id, receive_own_broadcasts=False)
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something to the person at the terminal.
+
+        Args:
+            content: what to say
+        """
+
+    @action
+    async def response(self, data: Any, original_message_id: str | None = None) -> None:
+        """Receive the value of an action."""
+
+    @action
+    async def error(self, error: str, original_message_id: str | None = None) -> None:
+        """Receive what went wrong with a message."""
+
+
+class Neighbours:
+    """Agents of other processes. No list of them is kept anywhere: all are asked for their help.
+
+    Args:
+        me: who asks, in its space
+    """
+
+    question: Final = "who-is-there"
+    """The id of the messages that ask, and so of those that the answers are to."""
+
+    def __init__(self, me: Agent) -> None:
+        self._me = me
+        self._there: dict[str, None] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def ids(self) -> list[str]:
+        """Those that are known, in the order in which they were heard of."""
+        return list(self._there)
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """Whoever sends something is there."""
+        sender, me = str(message["from"]), str(self._me.id)
+        if sender != me and message["to"] in (me, BROADCAST) and sender not in self._there:
+            self._there[sender] = None
+            self._news.set()
+
+    def gone(self, id: str) -> None:
+        """It is there no longer."""
+        self._there.pop(id, None)
+
+    async def look(self) -> None:
+        """Ask all, until nobody new has answered for a moment; who is busy is heard of later."""
+        self._me.send({"id": self.question, "to": BROADCAST, "action": {"name": "help"}})
+        with suppress(TimeoutError):
+            while True:
+                self._news.clear()
+                # Nothing tells how many there are, and so that they all have answered.
+                await asyncio.wait_for(self._news.wait(), _QUIET_S if self._there else _ALONE_S)
+
+
+class _Log(logging.Handler):
+    """Shows what civitas warns of in a line, not across the one that is being written."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # The traceback that may follow is for who runs the agent with a log of its own.
+        first = record.getMessage().partition("\n")[0]
+        with suppress(RuntimeError):  # the chat has ended
+            self._show(escaped(f"({record.levelname.lower()}: {first})"))
+
+
+class Session:
+    """One session: lines become messages, and messages are shown.
+
+    Args:
+        deaf: who is passed over when something is said to all
+        me: the person's id
+        shared: whether the space has agents of other processes too
+
+    Attributes:
+        notes: what the person is told at the beginning
+    """
+
+    def __init__(self, deaf: set[str], me: str = "You", *, shared: bool = False) -> None:
+        self._deaf = deaf
+        self.notes: list[str] = []
+        self._me = me
+        self._you = You(me)
+        self._neighbours = Neighbours(self._you) if shared else None
+        self._space: Space | None = None
+        self._awaited: list[Any] = []
+        self._numbers = itertools.count(1)
+        # The ids of requests whose messages are not shown as they travel.
+        self._quiet: set[str] = {Neighbours.question} if shared else set()
+        # Requests for help that agents make of each other: who asks whom, and by which id.
+        self._discovering: dict[tuple[str, str, str], None] = {}
+        self._known: dict[str, Help] = {}
+        # The id of the line that is being answered.
+        self._line: str | None = None
+        # Shows the person at a terminal what becomes of the connection.
+        self._tell: Callable[[str], object] | None = None
+
+    async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
+        """Until the last line. Gives the exit code."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        interrupted = False
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            if console.interactive:
+                self.interrupt()
+            else:  # nobody is there to write another line than those that would follow
+                interrupted = True
+                task.cancel()
+
+        def put(line: str) -> None:
+            with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
+                console.show(line)
+
+        def show(message: dict[str, Any]) -> None:
+            if self._neighbours is not None:
+                loop.call_soon_threadsafe(self._neighbours.heard, message)
+            if not self._is_quiet(message):
+                loop.call_soon_threadsafe(put, shown_message(message, colours))
+
+        colours = has_colours()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A character that the output cannot hold is no reason to fail.
+            sys.stdout.reconfigure(errors="backslashreplace")
+        self._space = space
+        for agent in [*members, self._you]:
+            await asyncio.to_thread(space.add, agent)
+        space.observe(show)
+        if console.interactive:
+            for agent in members:
+                if isinstance(agent, Watched):
+                    agent.watch(partial(self._seen, agent, console, loop, colours))
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        log = _Log(lambda line: loop.call_soon_threadsafe(console.complain, line))
+        _LOGGER.addHandler(log)
+        if console.interactive:
+            self._tell = lambda text: loop.call_soon_threadsafe(console.complain, text)
+        failed = False
+        try:
+            if console.interactive:
+                if self._neighbours is not None:
+                    await self._neighbours.look()
+                others = escaped(", ".join(self._others()))
+                console.show(
+                    f"{f'Here are {others}' if others else 'Nobody else is here yet'}. Write to "
+                    "all, or /Host.list_files to one; /*.help tells more. Tab completes, Ctrl-D "
+                    "ends."
+                )
+                for note in self.notes:
+                    console.show(note)
+            while (line := await console.line()) is not None:
+                self._known.clear()
+                try:
+                    message = parse_slash(line)
+                except SlashError as error:
+                    console.complain(str(error))
+                    failed = True
+                    continue
+                if message is not None:
+                    failed |= not await self._deliver(message, console, colours)
+        except asyncio.CancelledError:
+            if interrupted:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            console.at_work([])
+            self._tell = None
+            _LOGGER.removeHandler(log)
+            loop.remove_signal_handler(signal.SIGINT)
+        return int(failed and not console.interactive)
+
+    def interrupt(self) -> None:
+        """Stop waiting for what is awaited; who works on it is cancelled."""
+        for pending in self._awaited:
+            pending.cancel()
+
+    async def complete(self, text: str) -> tuple[int, list[str]]:
+        """What may stand next in a line."""
+        return await completions(text, self._others(), self._help_of)
+
+    def told(self, what: str, text: str) -> None:
+        """Something has become of the connection; what is bad of it is in the log."""
+        tell = self._tell
+        if tell is not None and what in ("connected", "unblocked"):
+            with suppress(RuntimeError):  # the chat has ended
+                tell(f"({text})")
+
+    def _others(self) -> list[str]:
+        """Who else is there, as far as one knows."""
+        known = [] if self._space is None else self._space.ids()
+        if self._neighbours is not None:
+            known += [id for id in self._neighbours.ids if id not in known]
+        return [id for id in known if id != self._me]
+
+    async def _deliver(self, message: dict[str, Any], console: Console, colours: bool) -> bool:
+        """Ask whom a message is for, and show each answer. Whether none failed.
+
+        A message to all is asked of each, so that there is something to wait for and to cancel; as
+        with a broadcast, who does not have the action is passed over.
+        """
+        assert self._space is not None
+        to, name = message["to"], message["action"]["name"]
+        everyone = to == BROADCAST
+
+        def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
+            shown = {"from": sender, "to": receiver, "action": action}
+            console.show(shown_message(shown, colours))
+
+        async def answered(receiver: str, pending: Any) -> bool | None:
+            try:
+                value = await pending
+            except RequestError as error:
+                console.over(receiver)
+                if isinstance(error, AgentNotFound) and self._neighbours is not None:
+                    self._neighbours.gone(receiver)
+                    if everyone:
+                        return None
+                if everyone and isinstance(error, ActionNotFound):
+                    return None
+                show(receiver, self._me, {"name": "error", "args": {"error": str(error)}})
+                return False
+            finally:
+                del asked[receiver]
+                console.at_work(list(asked))
+            if isinstance(value, str):
+                console.answered(receiver, self._head(receiver, colours), value)
+            elif value is not None or not everyone:
+                show(receiver, self._me, {"name": "response", "args": {"data": value}})
+            return True
+
+        if not console.interactive:
+            show(self._me, to, message["action"])
+        if everyone and self._neighbours is not None:
+            await self._neighbours.look()
+        passed_over = self._deaf if name == "say" else ()
+        asked = {}
+        with self._unseen() as id:
+            self._line = id
+            for receiver in self._others() if everyone else [to]:
+                if everyone and receiver in passed_over:
+                    continue
+                sent = {**message, "to": receiver, "id": id}
+                asked[receiver] = self._you.request(sent, timeout=None)
+            self._awaited = list(asked.values())
+            console.at_work(list(asked))
+            try:
+                outcomes = await asyncio.gather(*(answered(*each) for each in asked.items()))
+            finally:
+                self._line = None
+                self._awaited = []
+        if not outcomes:
+            console.complain("nobody else is here")
+            return False
+        if all(outcome is None for outcome in outcomes):
+            console.complain(f'nobody here has the action "{escaped(name)}"')
+            return False
+        return False not in outcomes
+
+    async def _help_of(self, id: str) -> Help:
+        if id not in self._known:
+            help = {"to": id, "action": {"name": "help"}}
+            with self._unseen() as unseen:
+                try:
+                    told = await self._you.request({**help, "id": unseen}, timeout=_HELP_TIMEOUT_S)
+                except RequestError:  # it is busy, or has left
+                    return {}
+            self._known[id] = told if isinstance(told, dict) else {}
+        return self._known[id]
+
+    @contextmanager
+    def _unseen(self) -> Iterator[str]:
+        """An id of messages that are not shown as they travel, since their outcome is."""
+        id = f"line-{next(self._numbers)}"
+        self._quiet.add(id)
+        try:
+            yield id
+        finally:
+            self._quiet.discard(id)
+
+    def _is_quiet(self, message: dict[str, Any]) -> bool:
+        sender, to, id = message["from"], message["to"], message.get("id")
+        name, args = message["action"]["name"], message["action"]["args"]
+        if sender == self._me:
+            return id in self._quiet
+        if name == "help" and id:
+            self._discovering[sender, to, id] = None
+            while len(self._discovering) > _MOST_DISCOVERING:  # those that nobody answered
+                del self._discovering[next(iter(self._discovering))]
+            return True
+        if name not in ("response", "error"):
+            return False
+        original = args.get("original_message_id")
+        if not isinstance(original, str):
+            return False
+        if to == self._me and original in self._quiet:
+            return True
+        return self._discovering.pop((to, sender, original), self) is None
+
+    def _seen(
+        self,
+        agent: Watched,
+        console: Console,
+        loop: asyncio.AbstractEventLoop,
+        colours: bool,
+        event: Any,
+    ) -> None:
+        """What an agent does as it answers; on the space's loop."""
+        if not isinstance(agent, Agent) or event.agent != str(agent.id):
+            return
+        message = agent._current_message
+        if message is None or message["from"] != self._me:
+            return
+        id, line = event.agent, message.get("id")
+
+        def show() -> None:
+            if line is None or line != self._line:
+                return
+            if event.kind == "text":
+                with suppress(OSError):  # the terminal has gone
+                    console.piece(id, self._head(id, colours), event.text)
+            elif event.kind == "call_started" or (
+                event.kind == "message" and event.message.get("role") != "assistant"
+            ):
+                console.over(id)
+
+        loop.call_soon_threadsafe(show)
+
+    def _head(self, sender: str, colours: bool) -> str:
+        response = {"from": sender, "to": self._me, "action": {"name": "response"}}
+        return message_head(response, colours)

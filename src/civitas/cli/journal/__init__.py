@@ -1,0 +1,1 @@
+"""The commands about a journal and its runs."""

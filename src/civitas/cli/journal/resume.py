@@ -1,0 +1,254 @@
+"""`civitas resume`: go on with a run that a journal has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from civitas.approval import escaped
+from civitas.cli.completion import run_ids
+from civitas.cli.journal.describe import called, not_copied, refused_in_doubt
+from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
+from civitas.cli.run.worker import (
+    Order,
+    Worker,
+    apart,
+    is_small,
+    keys,
+    made,
+    order_of,
+    record,
+    watched,
+)
+from civitas.errors import DefinitionError, RunMismatch, StateError
+from civitas.reasoning.resume import ENDED
+
+if TYPE_CHECKING:
+    from civitas.journal import Journal
+
+__all__ = ["command"]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@journal_option("The journal.")
+@click.option("--repeat", is_flag=True, help="Execute what is in doubt again.")
+@click.option("--skip", is_flag=True, help="Do not; the model is told so.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Go on with a copy if the program has changed, or although there is one.",
+)
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
+@click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if not civitas act's.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+def command(
+    run_id: str,
+    journal: str | None,
+    repeat: bool,
+    skip: bool,
+    force: bool,
+    max_seconds: float | None,
+    max_tokens: int | None,
+    agent: str | None,
+    as_json: bool,
+) -> int:
+    """Go on with the run of that ID where it stands.
+
+    What ended is not done again. An action that had begun when the process ended is in doubt:
+    nobody knows whether it took effect. Look, and say --repeat or --skip.
+
+    A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
+    CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. The run of a
+    program of yours goes on with --agent: MODULE is looked for in the current folder first, AGENT
+    is an agent, a class of agents, or a function that gives one. Without it, what you decide is
+    recorded, for when the program goes on by itself.
+
+    Go on with your own runs only: what a journal says was permitted is done without a question.
+
+    \b
+    Examples:
+      civitas resume 79a0b5265e6033b5
+      civitas resume 79a0b5265e6033b5 --repeat
+      civitas resume 79a0b5265e6033b5 --agent my_agents:Clerk
+
+    \b
+    Exit codes: 0 done, 1 failed or stopped,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if repeat and skip:
+        raise click.UsageError("--repeat and --skip are opposites: give one of them")
+    logging.getLogger("civitas").addHandler(logging.NullHandler())
+    with opened(journal) as found:
+        outline = found.run(run_id)
+        order = order_of(found.entries(run_id))
+        if order is not None and agent is not None:
+            raise click.UsageError(
+                "it is a run of civitas act, which sets its agent up by itself: leave --agent out"
+            )
+        if order is None and (max_seconds is not None or max_tokens is not None):
+            raise click.UsageError(
+                "--max-seconds and --max-tokens are for runs of civitas act: set the agent's own"
+            )
+        if order is not None:
+            order = replace(
+                order,
+                max_seconds=max_seconds or order.max_seconds,
+                max_tokens=max_tokens or order.max_tokens,
+            )
+        recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
+        if order is not None:
+            # Whose files it works on now, and who is sent them.
+            about = f"{order.task} ({order.model} in {order.root})"
+            recorded = replace(recorded, max_tokens=order.max_tokens, agent=None, about=about)
+        if not outline.entries and outline.state != "running":
+            raise StateError(
+                f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
+                "another"
+            )
+        if outline.state in ENDED:
+            return _over(found, recorded, as_json)
+        if order is not None:
+            apart(order, str(journal))
+        if not force:
+            not_copied(found, recorded)
+        named = None if agent is None else _named(agent, outline.kind)  # before it is decided
+        decided = False
+        if repeat or skip:
+            decided = _decide(found, recorded, repeat)
+        elif refused_in_doubt(found, recorded, as_json):
+            return 1
+        going = _Going(found, recorded, order, as_json)
+        if order is None and named is None:
+            return going.with_nobody(outline.agent, decided=decided)
+        try:
+            return going.with_agent(named)
+        except RunMismatch as error:
+            why = _may_be_copied(error, order, force)
+            if not why:
+                raise
+            copy = found.fork(run_id)
+        id = escaped(copy)
+        print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
+        return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(named)
+
+
+def _named(name: str, kind: str) -> Any:
+    """The agent of a name, if it is of the kind that a run is of."""
+    from civitas.cli.named_agents import named_agent
+
+    agent = named_agent(name)
+    if kind not in (each.__name__ for each in type(agent).__mro__):
+        raise DefinitionError(
+            f"--agent {name}: it is a {type(agent).__name__}, and the run is one of a {kind}"
+        )
+    return agent
+
+
+class _Going:
+    """Going on with a run.
+
+    Args:
+        journal: where it is recorded
+        recorded: which one it is
+        order: what it was set up by; None for a run of a program of the user's own
+        as_json: whether a program reads what is shown
+    """
+
+    def __init__(
+        self, journal: Journal, recorded: Recorded, order: Order | None, as_json: bool
+    ) -> None:
+        self._journal = journal
+        self._recorded = recorded
+        self._order = order
+        self._as_json = as_json
+
+    def with_nobody(self, agent: str, *, decided: bool) -> int:
+        """Say what is next where nobody was named who could go on."""
+        id, of = self._recorded.run_id, escaped(agent)
+        next = (
+            f"the program of agent {of} goes on with it by reply(…, run_id={id!r}), or here: "
+            f"{escaped(self._recorded.command('resume'))}"
+        )
+        text = f"that is recorded; {next}" if decided else f"civitas: {next}"
+        click.echo(text, err=self._as_json or not decided)
+        return 0 if decided else 1
+
+    def with_agent(self, agent: Any) -> int:
+        """Go on, with an agent or as the order says."""
+        return self._as_ordered(self._order) if self._order is not None else self._with(agent)
+
+    def _as_ordered(self, order: Order) -> int:
+        key, own_key = keys(order, settings("act") if order.model_of_file else {})
+        worker = made(
+            order,
+            key,
+            own_key,
+            as_json=self._as_json,
+            journal=self._journal,
+            recorded=self._recorded,
+        )
+
+        async def run() -> int:
+            await record(order, self._journal, self._recorded.run_id, worker.agent)
+            return await watched(worker, order.task, self._recorded.run_id)
+
+        return asyncio.run(run())
+
+    def _with(self, agent: Any) -> int:
+        from civitas.cli.run.permission import Permission
+
+        outline = self._journal.run(self._recorded.run_id)
+        root = [e for e in self._journal.entries(self._recorded.run_id) if not e.path]
+        begun = next((entry.data for entry in root if entry.kind == "begun"), None)
+        if begun is None:
+            raise StateError(
+                f"run {self._recorded.run_id!r} was not begun by an agent: begin another"
+            )
+        agent.journal = self._journal
+        worker = Worker(agent, self._screen(outline.kind), Permission(()), not self._as_json)
+        task = begun["task"] if begun.get("given") is None else begun["given"]
+        options = {"schema": begun["schema"], "thread": begun["thread"]}
+        return asyncio.run(watched(worker, task, self._recorded.run_id, **options))
+
+    def _screen(self, kind: str) -> Any:
+        if self._as_json:
+            from civitas.cli.run.json_lines import JSONLines
+
+            return JSONLines(self._recorded)
+        from civitas.cli.run.show import Shown
+
+        return Shown(reviewed=kind == "DualActAgent", recorded=self._recorded)
+
+
+def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
+    """Why a run that another program began goes on in a copy; empty if it does not."""
+    if order is not None and is_small(order.model) and error.changed == ("actions",):
+        # A small model is given the names of the files with its actions.
+        return "the folder has other files now"
+    return "the program has changed" if force else ""
+
+
+def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> bool:
+    """Write down what a person decides; False if there was nothing to decide."""
+    doubts = journal.decide(recorded.run_id, repeat=repeat)
+    done = "is executed again" if repeat else "is not executed again"
+    for doubt in doubts:
+        print(f"{called(doubt)} {done}", file=sys.stderr, flush=True)
+    if not doubts:
+        print("nothing is in doubt", file=sys.stderr, flush=True)
+    return bool(doubts)
+
+
+def _over(journal: Journal, recorded: Recorded, as_json: bool) -> int:
+    from civitas.cli.journal.replay import retold
+
+    id = escaped(recorded.run_id)
+    click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)
+    return retold(journal, recorded, as_json)

@@ -1,0 +1,1 @@
+"""`civitas act`, and what shows a run."""

@@ -1,0 +1,385 @@
+"""What happens in a run, and what came of it, shown to a person as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.agents.terminal import shown_lines
+from civitas.approval import escaped, escaped_json
+from civitas.errors import MissingExtra
+from civitas.reasoning.dualact.conclusions import DecisionAction
+from civitas.reasoning.events import (
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+    Event,
+)
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.reply import ANSWERED, Reply, StopReason
+
+if TYPE_CHECKING:
+    from civitas.cli.options import Recorded
+
+__all__ = ["Shown", "exit_code", "in_words", "one_or_more"]
+
+MAX_LINES: Final = 12
+"""How many lines are shown of a result that is not the answer."""
+MAX_LINE: Final = 400
+"""How much of such a line."""
+MAX_ARG: Final = 200
+"""How much of an argument; who is asked to permit a call is shown the whole of it."""
+
+_DECIDED: Final = {
+    DecisionAction.TERMINATE: "the review accepts",
+    DecisionAction.CONTINUE: "the review asks for more",
+    DecisionAction.REDIRECT: "the review asks for another way",
+}
+_WORDS: Final[dict[StopReason, str]] = {
+    "done": "done: the model has answered",
+    "terminal": "done: what the last action gave is the answer",
+    "terminated": "done: the review accepted it",
+    "max_iterations": "stopped: there is no answer yet, and --max-iterations is reached",
+    "no_progress": "stopped: the model did the same over and over",
+    "unreadable": "stopped: what the model answered could not be used",
+    "budget": "stopped: the limit of what it may spend is reached",
+    "deadline": "stopped: its time is over",
+    "in_doubt": "stopped: whether an action took effect is not known",
+    "max_loops": "stopped: the review did not accept it",
+    "cancelled": "stopped: the model's answer was cancelled",
+    "error": "failed",
+}
+
+
+def in_words(reply: Reply) -> str:
+    """Why a reply ended, for a person."""
+    words = _WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
+    detail = reply.detail
+    if reply.stop_reason == "max_iterations":  # of the rest of which the words speak
+        detail = detail.partition("; ")[2]
+    if not detail:
+        return words
+    return f"{words}: {detail}" if reply.stop_reason == "error" else f"{words} ({detail})"
+
+
+def exit_code(reply: Reply) -> int:
+    """0 if the reply is an answer, else 1."""
+    return 0 if reply.stop_reason in ANSWERED else 1
+
+
+def one_or_more(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+class Shown:
+    """Prints each step on standard output, in colours where that is a terminal that has them.
+
+    Whatever comes from a model, a file or a command is escaped: it is shown, and nothing in it is
+    obeyed by a terminal.
+
+    Args:
+        whole: the names of the actions whose results are answers, and shown as a whole
+        reviewed: whether the work is reviewed: then what was concluded is shown, not what the
+            models write meanwhile
+        to_a_person: whether the reviewer is a person, who is shown the conclusion when asked
+        recorded: which run of a journal it is; None for one that is not recorded
+        model: who thinks while nothing comes, for the line that says so
+
+    Raises:
+        MissingExtra: rich is not installed
+    """
+
+    def __init__(
+        self,
+        whole: Iterable[str] = (),
+        *,
+        reviewed: bool = False,
+        to_a_person: bool = False,
+        recorded: Recorded | None = None,
+        model: str = "the model",
+    ) -> None:
+        try:
+            from rich.console import Console
+        except ImportError as error:
+            raise MissingExtra("what shows a run, but for --json,", "cli") from error
+
+        # A character that the output cannot hold is no reason to fail.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._whole = frozenset(whole)
+        self._reviewed = reviewed
+        self._to_a_person = to_a_person
+        self._recorded = recorded
+        self._begun = False
+        self._past = False  # whether the last that was shown had happened before this process
+        self._open: dict[str, str] = {}
+        self._ended = 0
+        self._written = ""  # the line that a model is writing
+        self._written_kind = ""
+        self._answered = False  # whether the last answer was shown as it was written
+        self._model = model
+        self._loop: asyncio.AbstractEventLoop | None = None  # while a run is under way
+        self._since = 0.0  # when the last step was shown
+        self._held = 0  # how many questions to a person are open
+        self._status_there = False
+        self._tick: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Show from now on, on a terminal, what the run is waiting for and how long."""
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._loop = asyncio.get_running_loop()
+            self._since = self._loop.time()
+            self._show_status()
+
+    def finish(self) -> None:
+        """Show no longer what is waited for."""
+        self._erase_status()
+        self._loop = None
+
+    def hold(self) -> None:
+        """Leave the terminal to a question until `release`."""
+        self._erase_status()
+        self._held += 1
+
+    def release(self) -> None:
+        """The question is answered."""
+        self._held -= 1
+        if self._loop is not None:
+            self._since = self._loop.time()
+        self._show_status()
+
+    def event(self, event: Event, seconds: float | None) -> None:
+        """Show an event.
+
+        Args:
+            event: what happened
+            seconds: how long the run took until then; None for one that is told again
+        """
+        self._erase_status()
+        try:
+            self._show(event, seconds)
+        finally:
+            if self._loop is not None and self._shows(event):
+                self._since = self._loop.time()
+            self._show_status()
+
+    def _show(self, event: Event, seconds: float | None) -> None:
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
+            if self._recorded.about:
+                self._line(self._recorded.about)
+        if self._shows(event):
+            self._divide(event)
+        if event.kind in ("text", "reasoning"):
+            if not self._reviewed:
+                self._write(event.kind, event.text)  # type: ignore[union-attr]
+            return
+        if isinstance(event, CallStarted):
+            self._flush()
+            self._answered = False
+            if not event.past:
+                self._open[event.call_id] = event.action
+            self._call(event)
+        elif isinstance(event, CallEnded):
+            self._result(event)
+        elif isinstance(event, DecisionMade):
+            self._held -= self._to_a_person
+            self._decision(event)
+        elif isinstance(event, ConclusionReached):
+            if self._to_a_person:
+                self.hold()
+            else:
+                self._line(event.conclusion.summary)
+        elif isinstance(event, Done):
+            self.finish()
+            self._flush()
+            self._end(event.reply, seconds)
+
+    def interrupted(self, seconds: float) -> None:
+        """Say what was done until the run was interrupted."""
+        self.finish()
+        self._flush()
+        self._line("")
+        if self._open:
+            names = ", ".join(self._open.values())
+            self._line(f"stopped before it had ended: {names}", "yellow")
+        self._line(f"until then {one_or_more(self._ended, 'step')}, {seconds:.1f} s", "dim")
+        self._ways("cancelled")
+
+    # -- the kinds of events -----------------------------------------------------------------------
+
+    def _shows(self, event: Event) -> bool:
+        """Whether something is seen of an event."""
+        if event.kind == "conclusion":
+            return not self._to_a_person
+        return event.kind != "message" and not (
+            self._reviewed and event.kind in ("text", "reasoning")
+        )
+
+    def _divide(self, event: Event) -> None:
+        """Say where what had happened before this process begins and ends."""
+        past = getattr(event, "past", False)
+        if past is not self._past and event.kind != "done":
+            self._past = past
+            self._line("until now:" if past else "from here on:", "dim")
+
+    def _write(self, kind: str, text: str) -> None:
+        """Show what a model writes, line by line as each is whole."""
+        if kind != self._written_kind:
+            self._flush()
+            self._written_kind = kind
+        *lines, self._written = (self._written + text).split("\n")
+        for line in lines:
+            self._writing(line)
+
+    def _flush(self) -> None:
+        if self._written.strip():
+            self._writing(self._written)
+        self._written = ""
+
+    def _writing(self, line: str) -> None:
+        self._line(_tabs(line), "dim italic" if self._written_kind == "reasoning" else "")
+        if self._written_kind == "text":
+            self._answered = True
+
+    def _call(self, event: CallStarted) -> None:
+        from rich.text import Text
+
+        args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
+        text = Text()
+        text.append(escaped(event.action), "bold cyan")
+        text.append(f"({args})")
+        self._print(text, "→ ", "    ")
+
+    def _result(self, event: CallEnded) -> None:
+        self._ended += not event.past
+        if len(self._open) > 1:  # several at once end in any order
+            self._line(f"← {escaped(event.action)}", "cyan")
+        self._open.pop(event.call_id, None)
+        if event.error is not None:
+            self._line(event.error, "red", "  ✗ ", "    ")
+            return
+        lines = _result_lines(event.result.get("result"))
+        if event.action not in self._whole:
+            more = len(lines) - MAX_LINES
+            if more > 1:
+                lines[MAX_LINES:] = [f"… {one_or_more(more, 'more line')}"]
+            lines = [line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …" for line in lines]
+        for line in lines:
+            self._line(line, "", "  ", "    ")
+
+    def _decision(self, event: DecisionMade) -> None:
+        decision = event.decision
+        given = decision.new_instruction
+        said = "; ".join(given) if isinstance(given, list) else given
+        if decision.action is DecisionAction.TERMINATE:
+            said = decision.reasoning
+        words = _DECIDED[decision.action]
+        self._line(f"{words}: {said}" if said else words, "magenta")
+
+    def _end(self, reply: Reply, seconds: float | None) -> None:
+        if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
+            self._line(_tabs(reply.text))
+        self._line("")
+        self._line(in_words(reply), "bold red" if exit_code(reply) else "bold green")
+        usage = reply.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        took = "" if seconds is None else f"{seconds:.1f} s, "
+        self._line(
+            f"{one_or_more(len(reply.steps), 'step')}, {took}{one_or_more(tokens, 'token')} "
+            f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
+            "dim",
+        )
+        self._ways(reply.stop_reason)
+
+    def _ways(self, stop_reason: str) -> None:
+        """Say how to go on with it."""
+        for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
+            # Not folded: it is there to be copied.
+            self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)
+
+    # -- what is waited for ------------------------------------------------------------------------
+
+    def _show_status(self) -> None:
+        """Write the line that says what is waited for, and have it renewed in a second."""
+        if self._loop is None or self._held > 0:
+            return
+        seconds = int(self._loop.time() - self._since)
+        who = ", ".join(self._open.values()) or f"{self._model} is thinking"
+        text = escaped(f"{who}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
+        text = text[: self._console.width - 1]
+        dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
+        sys.stdout.write(f"\r\x1b[K{dim}{text}{normal}")
+        sys.stdout.flush()
+        self._status_there = True
+        self._tick = self._loop.call_later(1, self._show_status)
+
+    def _erase_status(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if self._status_there:
+            self._status_there = False
+            sys.stdout.write("\r\x1b[K")
+            sys.stdout.flush()
+
+    # -- printing ----------------------------------------------------------------------------------
+
+    def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
+        """Print a text that is not escaped yet; what does not fit a line goes on below."""
+        from rich.text import Text
+
+        for line in shown_lines(text).split("\n"):
+            self._print(Text(line, style), first, first if rest is None else rest)
+            first = rest if rest is not None else first
+
+    def _print(self, text: Any, first: str, rest: str) -> None:
+        """Print one line of escaped text, folded to the terminal's width; elsewhere as it is."""
+        from rich.text import Text
+
+        console = self._console
+        lines = [text]
+        if console.is_terminal:
+            room = max(console.width - max(len(first), len(rest)), 10)
+            lines = list(text.wrap(console, room)) or [text]
+        for number, line in enumerate(lines):
+            line.rstrip()
+            console.print(Text(rest if number else first) + line, soft_wrap=True)
+
+
+def _argument(value: Any) -> str:
+    text = escaped_json(value)
+    return text if len(text) <= MAX_ARG else f"{text[:MAX_ARG]} … ({len(text):,} characters)"
+
+
+def _result_lines(result: Any) -> list[str]:
+    """A result as a person reads it."""
+    if isinstance(result, str):
+        return _tabs(result).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
+    if isinstance(result, list):
+        if not result:
+            return ["(none)"]
+        if all(isinstance(item, str) for item in result):
+            return ["  ".join(escaped(item) for item in result)]
+        if all(_is_numbered(item) for item in result):
+            return [f"line {number}: {_tabs(text)}" for number, text in result]
+    return [json.dumps(result) if isinstance(result, dict) else json_text(result)]
+
+
+def _is_numbered(item: Any) -> bool:
+    if not isinstance(item, list | tuple) or len(item) != 2:
+        return False
+    return isinstance(item[0], int) and isinstance(item[1], str)
+
+
+def _tabs(text: str) -> str:
+    return text.expandtabs(4)

@@ -1,0 +1,119 @@
+"""What a reply lies in: the replies that lead to it, and the run that it is a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from civitas.reasoning.thread import thread_of_sender
+
+if TYPE_CHECKING:
+    from civitas.agent import Agent
+    from civitas.journal import Record
+    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.thread import Turns
+
+__all__ = [
+    "JOINED",
+    "ONCE",
+    "REPLYING",
+    "Replying",
+    "joined",
+    "observing",
+    "own_reply",
+    "thread_of_caller",
+    "told_once",
+]
+
+
+class Replying:
+    """A reply under way; what a tool of it started in the background may outlive it.
+
+    Attributes:
+        agent: who replies
+        asked: to what
+        turns: whose turn it has
+        open: whether it is still under way
+    """
+
+    __slots__ = ("agent", "asked", "open", "turns")
+
+    def __init__(self, agent: Agent, asked: Asked, turns: Turns) -> None:
+        self.agent = agent
+        self.asked = asked
+        self.turns = turns
+        self.open = True
+
+
+REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("civitas_replying", default=())
+"""The replies that lead to what is being done, in the task or thread that does it."""
+
+JOINED: ContextVar[tuple[Agent, Record] | None] = ContextVar("civitas_joined", default=None)
+"""Whose reply is asked for as part of a run that is recorded, and where it is to be recorded."""
+
+ONCE: ContextVar[tuple[str, int] | None] = ContextVar("civitas_told_once", default=None)
+"""As which message of which run something is observed, if it is part of one that is recorded."""
+
+
+def own_reply(agent: Any) -> Asked | None:
+    """What an agent is replying to where this is called; None if it is not."""
+    for each in reversed(REPLYING.get()):
+        if each.agent is agent and each.open:
+            return each.asked
+    return None
+
+
+def thread_of_caller(agent: Any, thread: str | None) -> str | None:
+    """The thread of a `say` that is no message: called by a program, or as another's action.
+
+    Args:
+        agent: whose `say` it is
+        thread: what that was given
+    """
+    within = next((each for each in reversed(REPLYING.get()) if each.open), None)
+    if within is None or within.asked.thread is None:
+        return thread
+    its = within.asked.thread
+    if within.agent is agent:
+        return its
+    return thread_of_sender(str(within.agent.id), its if thread is None else f"{its}/{thread}")
+
+
+@contextmanager
+def joined(agent: Any, record: Record | None) -> Iterator[None]:
+    """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
+    if record is None:
+        yield
+        return
+    token = JOINED.set((agent, record))
+    try:
+        yield
+    finally:
+        try:
+            JOINED.reset(token)
+        except ValueError:
+            pass  # never finished, and now thrown away in another context
+
+
+@contextmanager
+def told_once(run: str, number: int) -> Iterator[None]:
+    """Have what agents observe in here be remembered once, however often they are told it.
+
+    Args:
+        run: what the run that it belongs to is known by
+        number: which message of that it is, from 0
+    """
+    with observing((run, number)):
+        yield
+
+
+@contextmanager
+def observing(once: tuple[str, int] | None) -> Iterator[None]:
+    """Have what agents observe in here be this message of a run, or of none."""
+    token = ONCE.set(once)
+    try:
+        yield
+    finally:
+        ONCE.reset(token)

@@ -1,0 +1,139 @@
+"""Going on with a run: whether it is the same program, what its parts remember and have spent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from civitas.errors import CivitasError, JournalError, StateError
+from civitas.reasoning.fingerprint import check, check_kind, fingerprint
+from civitas.reasoning.reply import Reply, log_failure
+
+if TYPE_CHECKING:
+    from civitas.journal import Entry
+    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.read_record import ReadRecord
+    from civitas.reasoning.record import Record
+
+__all__ = ["ENDED", "begin", "ended", "guarded", "members_of", "overlap"]
+
+logger = logging.getLogger("civitas.reasoning")
+
+R = TypeVar("R", bound=Reply)
+
+ENDED = frozenset(
+    ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
+)
+"""The reasons for which a run is over. After any other, it goes on when it is called again."""
+
+
+def begin(
+    record: Record[Any], asked: Asked, kind: str, agent: str, schema: Any, program: dict[str, Any]
+) -> None:
+    """Note what a reply begins with, or see that it goes on with what it began with.
+
+    Args:
+        record: its record
+        asked: what it is asked; when a run goes on, as it was asked then
+        kind: the class of the agent
+        agent: its id
+        schema: the JSON schema of the answer, or None
+        program: the fingerprint of what the agent does, whatever it is asked
+
+    Raises:
+        RunMismatch: another program began it
+    """
+    now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
+    begun = record.begun
+    if begun is None:
+        record.begin(
+            kind=kind,
+            agent=agent,
+            task=asked.content,
+            # What a hook made another task of.
+            given=None if asked.given == asked.content else asked.given,
+            thread=asked.thread,
+            schema=schema,
+            fingerprint=now,
+        )
+        return
+    check_kind(record.run_id, kind, begun)
+    if asked.record is not None or asked.resumed:
+        now.pop("task")  # whoever made it has recorded that, or nobody says it again
+    check(record.run_id, agent, begun["fingerprint"], now)
+    if begun["fingerprint"] is None:
+        record.begin(**{**begun, "fingerprint": now})
+    asked.content = begun["task"]
+
+
+def ended(record: ReadRecord[Any]) -> bool:
+    """Whether a run is over for good."""
+    return record.over is not None and record.over["reason"] in ENDED
+
+
+def members_of(entries: Iterable[Entry]) -> dict[str, str]:
+    """The parts in which members of a group record their turns, with the ids of the members."""
+    return {
+        entry.data["part"]: entry.data["agent"]
+        for entry in entries
+        if entry.kind == "started" and "part" in entry.data
+    }
+
+
+async def guarded(
+    record: Record[Any],
+    run: Callable[[], Awaitable[R]],
+    over: Callable[[R], Mapping[str, Any]],
+    cut_off: Callable[[str], Mapping[str, Any]],
+    failed: Callable[[JournalError], R],
+) -> R:
+    """Run to the end and write down why it ended, whatever ends it.
+
+    Args:
+        record: where
+        run: gives the reply
+        over: what to record of it, beside its reason
+        cut_off: what to record where it is stopped from outside, of the words that say why
+        failed: the reply where the journal cannot be written
+    """
+    try:
+        reply = await run()
+        await record.end(reply.stop_reason, **over(reply))
+    except JournalError as error:
+        log_failure(logger, f"run {record.run_id!r} stops", error)
+        return failed(error)
+    except BaseException as error:
+        if record.over is None:  # else it had ended, and only its end was still to be written
+            record.note_end("cancelled", **cut_off(f"{type(error).__name__}: {error}"))
+        try:
+            if isinstance(error, Exception | asyncio.CancelledError):
+                await record.commit()
+            else:
+                record.commit_now()  # nothing can be awaited any more
+        except CivitasError as lost:  # the memory's too: what stopped the run goes on
+            logger.error("run %r: its end is not kept: %s", record.run_id, lost)
+        raise
+    return reply
+
+
+def overlap(known: list[Any], messages: list[Any]) -> int:
+    """How many of a run's messages a memory has that cannot be asked: those at its end.
+
+    Args:
+        known: what the memory gives
+        messages: what the run has told it, in order, or would have
+    """
+    for count in range(len(messages), 0, -1):
+        shared = min(count, len(known))
+        if shared and known[-shared:] == messages[count - shared : count]:
+            return count
+    return 0
+
+
+def not_ended(run_id: str) -> StateError:
+    """The error for replaying a run that has not ended."""
+    return StateError(
+        f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
+    )

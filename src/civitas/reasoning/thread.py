@@ -1,0 +1,310 @@
+"""The threads of an agent: what belongs to each conversation, and which are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from civitas.errors import DefinitionError
+from civitas.memory.memory import Memory
+
+if TYPE_CHECKING:
+    from civitas.agent import Handling
+
+__all__ = [
+    "MAX_THREADS",
+    "Thread",
+    "Threads",
+    "Turns",
+    "Underway",
+    "has_threads",
+    "memory_of_thread",
+    "thread_of_sender",
+]
+
+MAX_THREADS: Final = 1000
+"""How many threads of an agent are kept in the process."""
+MAX_SENT: Final = 1000
+"""Of how many messages that threads sent it is known which thread sent them."""
+
+# One for all: it is held for a few instructions, and agents are many.
+_GUARD = threading.Lock()
+
+
+class Underway(Protocol):
+    """A reply under way, as far as it can be steered. On its own loop only."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it runs on."""
+        ...
+
+    def interrupt(self, text: str) -> None:
+        """Stop what it is doing, and go on with this text."""
+        ...
+
+
+class Turns:
+    """A lock for coroutines that, unlike `asyncio.Lock`, belongs to no loop.
+
+    An agent may be asked by several `asyncio.run` calls one after the other, and by threads with
+    loops of their own at the same time. The first to ask has the first turn.
+
+    Attributes:
+        handling: the message that led to the turn under way, or None
+    """
+
+    __slots__ = ("_taken", "_waiting", "handling")
+
+    def __init__(self) -> None:
+        self._taken = False
+        self.handling: Handling | None = None
+        # Made when somebody has to wait: most agents are asked by one at a time.
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+
+    async def take(self) -> None:
+        """Wait for one's turn. Cancelled, one has none and those behind move up."""
+        with _GUARD:
+            if not self._taken:
+                self._taken = True
+                return
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[None] = loop.create_future()
+            entry = (loop, future)
+            if self._waiting is None:
+                self._waiting = deque()
+            waiting = self._waiting
+            waiting.append(entry)
+        try:
+            await future
+        except BaseException:
+            with _GUARD:
+                if entry in waiting:
+                    waiting.remove(entry)
+                    raise
+            self.end()  # the turn had been given already
+            raise
+
+    def end(self) -> None:
+        """End one's turn; the next begins."""
+        with _GUARD:
+            self.handling = None
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_begin, future)
+                except RuntimeError:
+                    continue  # its loop is closed, so nobody waits there any more
+                return
+            self._taken = False
+
+
+def _begin(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Thread:
+    """One conversation of an agent.
+
+    Attributes:
+        id: its id; None for the agent's own
+        memory: what is remembered in it; None until that is first used
+        turns: one reply at a time; an agent's that replies to one at a time has them all in common
+        underway: the reply under way, if it can be steered
+        unheard: what was said while no reply was under way
+        discovered: the actions of other agents that were found last, by name
+        shown: the actions as the model was shown them last, with what they were made of
+        own: what an orchestrator keeps for the thread
+        uses: how many replies and the like are using it
+        left: whether its sender has left: it goes when nothing uses it
+    """
+
+    __slots__ = (
+        "discovered",
+        "id",
+        "left",
+        "memory",
+        "own",
+        "shown",
+        "turns",
+        "underway",
+        "unheard",
+        "uses",
+    )
+
+    def __init__(self, id: str | None, turns: Turns | None = None) -> None:
+        self.id = id
+        self.memory: Memory | None = None
+        self.turns = Turns() if turns is None else turns
+        self.underway: Underway | None = None
+        self.unheard: tuple[Any, ...] = ()
+        self.discovered: dict[str, Any] | None = None
+        self.shown: Any = None
+        self.own: Any = None
+        self.uses = 0
+        self.left = False
+
+    def keep(self, text: Any, most: int) -> bool:
+        """Keep what the next reply is to hear; False if so much waits already."""
+        with _GUARD:
+            if len(self.unheard) >= most:
+                return False
+            self.unheard = (*self.unheard, text)
+            return True
+
+    def hear(self) -> tuple[Any, ...]:
+        """What was said while no reply was under way; given once."""
+        if not self.unheard:
+            return ()
+        with _GUARD:
+            unheard, self.unheard = self.unheard, ()
+        return unheard
+
+
+class Threads:
+    """The threads of one agent.
+
+    The agent's own is always kept. Of the others there are so many; the one used longest ago is
+    dropped first, and none that is in use. May be used in any thread of the process.
+
+    Args:
+        together: whether replies of all threads wait for each other
+        most: how many are kept beside the agent's own
+
+    Attributes:
+        default: the agent's own thread
+    """
+
+    __slots__ = ("_by_id", "_most", "_sent", "_turns", "default")
+
+    def __init__(self, together: bool = False, most: int = MAX_THREADS) -> None:
+        self.default = Thread(None)
+        self._turns = self.default.turns if together else None
+        self._most = most
+        self._by_id: OrderedDict[str, Thread] = OrderedDict()
+        self._sent: OrderedDict[str, tuple[str, str | None]] | None = None
+
+    def get(self, id: str | None) -> Thread:
+        """The thread of that id; made if there is none."""
+        if id is None:
+            return self.default
+        with _GUARD:
+            return self._get(id)
+
+    def take(self, id: str | None) -> Thread:
+        """The same, in use until `release` is called."""
+        with _GUARD:
+            thread = self.default if id is None else self._get(id)
+            thread.uses += 1
+            return thread
+
+    def release(self, thread: Thread) -> None:
+        """A use has ended."""
+        with _GUARD:
+            thread.uses -= 1
+            id = thread.id
+            if thread.left and not thread.uses and id and self._by_id.get(id) is thread:
+                del self._by_id[id]
+
+    def _get(self, id: str) -> Thread:
+        threads = self._by_id
+        thread = threads.get(id)
+        if thread is not None:
+            threads.move_to_end(id)
+            return thread
+        if len(threads) >= self._most:
+            oldest = next((each for each in threads.values() if not each.uses), None)
+            if oldest is not None:
+                assert oldest.id is not None
+                del threads[oldest.id]
+        thread = threads[id] = Thread(id, self._turns)
+        return thread
+
+    def forget_sender(self, sender: str) -> None:
+        """Drop the threads of a sender that has left; those in use when their use ends."""
+        key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
+        with _GUARD:
+            for id, thread in list(self._by_id.items()):
+                if id == key or id.startswith(prefix):
+                    if thread.uses:
+                        thread.left = True
+                    else:
+                        del self._by_id[id]
+
+    def under_way(self) -> list[Thread]:
+        """The threads that have a reply under way."""
+        with _GUARD:
+            return [each for each in (self.default, *self._by_id.values()) if each.underway]
+
+    def __iter__(self) -> Iterator[Thread]:
+        """The threads but for the agent's own, the one used longest ago first."""
+        with _GUARD:
+            return iter(list(self._by_id.values()))
+
+    # -- what comes back ---------------------------------------------------------------------------
+
+    def sent(self, message: str, to: str, thread: str | None) -> None:
+        """Know which thread sent a message, by the message's id."""
+        with _GUARD:
+            if self._sent is None:
+                self._sent = OrderedDict()
+            self._sent[message] = (to, thread)
+            if len(self._sent) > MAX_SENT:
+                self._sent.popitem(last=False)
+
+    def that_sent(self, message: str, sender: str) -> tuple[str | None] | None:
+        """The id of the thread that sent a message which `sender` answers; None if none did."""
+        found = None if self._sent is None else self._sent.get(message)
+        if found is None or found[0] not in (sender, "*"):
+            return None
+        return (found[1],)
+
+
+def thread_of_sender(sender: str, thread: str | None = None) -> str:
+    """The id of a sender's thread, which no other sender's thread has.
+
+    Args:
+        sender: the id of the agent that sends
+        thread: which of its threads; None for the one that it has if it names none
+    """
+    id = _quoted(sender)
+    if thread is not None:
+        id = f"{id}/{thread}"
+    elif id == "default":  # what a durable memory calls the agent's own
+        id = "%64efault"
+    if len(id) > 255 or id.startswith("sha256:"):
+        id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
+    return id
+
+
+def _quoted(sender: str) -> str:
+    return sender.replace("%", "%25").replace("/", "%2F")
+
+
+def has_threads(memory: Any) -> bool:
+    """Whether a memory has a part for each thread."""
+    return type(memory) is Memory or callable(getattr(memory, "thread", None))
+
+
+def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
+    """The part of a memory that belongs to a thread.
+
+    Raises:
+        DefinitionError: the memory has no threads
+    """
+    select: Any = getattr(memory, "thread", None)
+    if type(memory) is Memory:
+        return Memory()
+    if not callable(select):
+        raise DefinitionError(
+            f"agent {agent!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
+            "function of the thread's id that makes one, or none given at all; "
+            f"{type(memory).__name__} has no thread(id)"
+        )
+    selected: Memory = select(thread)
+    return selected

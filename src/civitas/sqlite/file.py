@@ -1,0 +1,283 @@
+"""The path of an SQLite file of ours: looked at, connected to, brought up to date; faults in words.
+
+A file belongs to the process that opened it: a forked child opens it again, or gets an error. To
+fork while other threads are inside SQLite is not supported: a child inherits its locks as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from civitas.errors import CivitasError, DefinitionError
+
+__all__ = ["Identity", "SQLiteConnection", "SQLiteFile"]
+
+E = TypeVar("E", bound=CivitasError)
+Identity: TypeAlias = tuple[int, int] | None
+
+_HEADER: Final = 100
+"""Bytes of a file's header; SQLite itself takes a file of one byte for an empty one."""
+_SHARED: Final = (("", 0x40000002, 510), ("-shm", 128, 1))
+"""What SQLite locks for reading while a WAL file is open: the file, from which byte, how many."""
+
+_FAULTS: Final = {
+    sqlite3.SQLITE_READONLY: "it may not be written ({error}): change its permissions",
+    sqlite3.SQLITE_PERM: "it may not be written ({error}): change its permissions",
+    sqlite3.SQLITE_FULL: "the disk is full: make room, and try again",
+    sqlite3.SQLITE_IOERR: "the system cannot read or write it ({error}): see to its disk, the room "
+    "there and the limits, and try again",
+    sqlite3.SQLITE_CANTOPEN: "it, or the files beside it, -wal and -shm, cannot be opened: change "
+    "their permissions, or copy all of them to a folder that may be written to",
+}
+
+_OPENING = threading.Lock()
+_OPEN: set[SQLiteConnection] = set()
+_INHERITED: dict[Path, list[int]] = {}
+
+
+class SQLiteConnection(sqlite3.Connection):
+    """A connection that knows its file, and whether it waits for locks."""
+
+    path = Path()
+    identity: Identity = None
+    patient = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for a lock from now on; 0 for not at all."""
+        if self.patient is not (seconds > 0):
+            self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            self.patient = seconds > 0
+
+    def close(self) -> None:
+        """Close it."""
+        super().close()
+        _OPEN.discard(self)
+
+
+class SQLiteFile(Generic[E]):
+    """The path of an SQLite file of one kind, and what all kinds have in common.
+
+    Args:
+        path: where it is, or is to be made
+        kind: what it is called, such as `memory`
+        maker: the class that makes one
+        application: the id in its header, so that no other program's database is changed
+        migrations: the statements that lead from each version to the next; append only
+        error: makes the error for a file that cannot be used, of its name and the reason
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        kind: str,
+        maker: str,
+        application: int,
+        migrations: Sequence[Sequence[str]],
+        error: Callable[[str, str], E],
+    ) -> None:
+        name = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(name, str) or not name or "\0" in name:
+            article = "an" if kind[0] in "aeiou" else "a"
+            raise DefinitionError(f"{article} {kind}'s path is the name of a file, not {path!r}")
+        self.name = name
+        self.path = Path(os.path.abspath(name))
+        self.error: Callable[[str], E] = partial(error, name)
+        self._kind = kind
+        self._maker = maker
+        self._application = application
+        self._migrations = migrations
+        self.newest = len(migrations)
+        self._process = os.getpid()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def is_of_this_process(self) -> bool:
+        """Whether it was made in this process, not in one that this was forked from."""
+        return os.getpid() == self._process
+
+    def check_process(self) -> None:
+        """Raise in a forked child."""
+        if not self.is_of_this_process():
+            raise self.error(
+                f"it was opened by process {self._process}: open it again in this process"
+            )
+
+    def identity(self) -> Identity:
+        """Which file it is, whatever its name; None if there is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def is_open(self) -> bool:
+        """Whether this process has a connection to it."""
+        identity = self.identity()
+        return identity is not None and any(each.identity == identity for each in list(_OPEN))
+
+    def look(self, may_read: bool = False) -> str:
+        """Check that it can be such a file before anything is made; give why it is only read."""
+        path, folder = self.path, self.path.parent
+        if not folder.is_dir():
+            raise self.error(f"there is no folder {str(folder)!r}: make it first")
+        if path.exists() and not path.is_file():
+            raise self.error("it is no file: name one")
+        reason = ""
+        if not os.access(folder, os.W_OK):
+            reason = (
+                f"the folder {str(folder)!r} may not be written to, where SQLite keeps files "
+                "beside this one: change its permissions, or copy the file to another folder"
+            )
+        elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            reason = "it may not be read and written: change its permissions"
+        if reason and not (may_read and os.access(path, os.R_OK)):
+            raise self.error(reason)
+        with _OPENING:
+            # Not while it is open: closing a file drops the process's locks on it, SQLite's too.
+            if path.exists() and not self.is_open():
+                self._check_size()
+        return reason
+
+    def _check_size(self) -> None:
+        with self.path.open("rb") as file:
+            header = file.read(_HEADER)
+            if 0 < len(header) < _HEADER:
+                raise self._of_another_kind()
+            # A -wal file may hold the rest. Asked before the size: once it is gone, all is here.
+            if Path(f"{self.path}-wal").exists() or not header.startswith(b"SQLite format 3\0"):
+                return
+            page = int.from_bytes(header[16:18], "big")
+            size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
+            if header[24:28] == header[92:96] and os.fstat(file.fileno()).st_size < size:
+                raise self.damaged(f"of {size} bytes there are {os.path.getsize(self.path)}")
+
+    def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
+        """A connection, with these pragmas, in which each statement is a transaction by itself."""
+        with _OPENING:
+            self._lock_as_inherited()
+            connection: SQLiteConnection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode={mode}",
+                uri=True,
+                timeout=timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                factory=SQLiteConnection,
+            )
+            connection.path, connection.identity = self.path, self.identity()
+            _OPEN.add(connection)
+        try:
+            # Copying the log into the file waits for the disk: not after every 4 MB. A file made to
+            # do harm calls no functions from its schema.
+            for setting in (*settings, "wal_autocheckpoint = 4000", "trusted_schema = OFF"):
+                connection.execute(f"PRAGMA {setting}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _lock_as_inherited(self) -> None:
+        """In a forked child, take the locks that SQLite, whose memory it inherits, thinks it has.
+
+        Without them the parent takes itself for the last to close the file, and removes the log
+        that the child goes on writing to.
+        """
+        for path, locked in _INHERITED.items():
+            with suppress(OSError):
+                for place, (suffix, start, length) in enumerate(_SHARED):
+                    if not os.path.samefile(path, self.path):
+                        break
+                    if place == len(locked):
+                        locked.append(os.open(f"{path}{suffix}", os.O_RDWR | os.O_CLOEXEC))
+                    fcntl.lockf(locked[place], fcntl.LOCK_SH | fcntl.LOCK_NB, length, start)
+
+    # -- versions ----------------------------------------------------------------------------------
+
+    def version(self, connection: sqlite3.Connection) -> int:
+        """How many of the migrations it has had, if it is a file of ours that we know."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != self._application:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if application or version or tables:
+                if connection.execute("PRAGMA application_id").fetchone() == (self._application,):
+                    return self.version(connection)  # another process has made it meanwhile
+                raise self.error(
+                    "it is another program's database, and was left as it is: name another file"
+                )
+        if not 0 <= version <= self.newest:
+            raise self.error(
+                f"it has version {version}, and this civitas knows up to {self.newest}: "
+                "use the civitas that wrote it, or a newer one"
+            )
+        return int(version)
+
+    def migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring it up to date and record that, in one transaction."""
+        connection.execute("BEGIN IMMEDIATE")
+        # Another process may have done it meanwhile: then there is nothing left to do.
+        for version in range(self.version(connection), self.newest):
+            for statement in self._migrations[version]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {self._application}")
+        connection.execute(f"PRAGMA user_version = {self.newest}")
+        connection.execute("COMMIT")
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def closed(self) -> E:
+        """The error for one that is used after it was closed."""
+        return self.error(f"it was closed: make a new {self._maker} of it")
+
+    def gone(self) -> E:
+        """The error for one that was deleted, moved or replaced while it was open."""
+        return self.error(f"it is gone: restore it, or make a new {self._maker}")
+
+    def damaged(self, what: str) -> E:
+        """The error for a file that is not as it was written."""
+        return self.error(
+            f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
+            "restore a copy"
+        )
+
+    def _of_another_kind(self) -> E:
+        return self.error(
+            f"it is no {self._kind} but another kind of file, and was left as it is: name another "
+            "one"
+        )
+
+    def fault(self, error: sqlite3.Error, locked: str) -> E:
+        """An error of SQLite's, in words that say what to do; `locked`: what to say of a lock."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        # Of a table that is missing, the file's version says that it is there.
+        if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(("no such t", "no such col")):
+            return self.damaged(str(error))
+        if code == sqlite3.SQLITE_NOTADB:
+            return self._of_another_kind()
+        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+            return self.gone()
+        words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
+        return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
+
+
+def _after_fork() -> None:
+    """In a child, never close an inherited connection: that removes the log the parent writes."""
+    global _OPENING
+    _OPENING = threading.Lock()
+    for connection in list(_OPEN):
+        # Not kept in a list, which the end of the interpreter would clear.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        _INHERITED[connection.path] = []
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

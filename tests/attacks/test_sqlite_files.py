@@ -1,0 +1,237 @@
+"""Journals, memories and inboxes that are cut, foreign, newer or out of reach."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, ReActAgent, ScriptedModel
+from civitas.errors import CivitasError, DefinitionError, InboxError, JournalError
+from civitas.memory import HashEmbedder, MemoryFileError, SQLiteMemory
+from civitas.spaces.amqp.inbox import ENDED, Entry
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+
+
+def fill_journal(path: Path) -> None:
+    with Journal(path) as journal:
+        for number in range(20):
+            agent = ReActAgent("a", ScriptedModel(["x" * 3000]), journal=journal)
+            agent.reply_sync("go", run_id=str(number))
+
+
+def fill_memory(path: Path) -> None:
+    with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
+        for number in range(100):
+            memory.add_memory({"role": "user", "content": f"message {number} " + "x" * 500})
+        memory.embed()
+
+
+def fill_inbox(path: Path) -> None:
+    with closing(SQLiteInbox(path)) as inbox:
+        for n in range(1000):
+            inbox.start([(f"k{n}", "a")])
+            inbox.end(f"k{n}", "a", b"answer")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: what it is called, and what makes, fills and checks one."""
+
+    name: str
+    make: Callable[[Any], Any]
+    error: type[CivitasError]
+    shown: str
+    version: int
+    fill: Callable[[Path], None]
+    whole: Callable[[Any], bool]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+KINDS = (
+    Kind(
+        *("journal", Journal, JournalError, "journal", 1, fill_journal),
+        lambda journal: len(journal.runs()) == 20,
+    ),
+    Kind(
+        *("memory", SQLiteMemory, MemoryFileError, "memory file", 2, fill_memory),
+        lambda memory: len(list(memory.messages())) == 100,
+    ),
+    Kind(
+        *("inbox", SQLiteInbox, InboxError, "inbox", 1, fill_inbox),
+        lambda inbox: inbox.look_up("k999", "a") == Entry("k999", ENDED, None, b"answer"),
+    ),
+)
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request: Any) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file.db"
+
+
+def changed(path: Path, *statements: str) -> None:
+    """Change the file behind its owner's back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def test_the_error_is_ours_and_names_the_file(kind: Kind, tmp_path: Path) -> None:
+    name = str(tmp_path / "none" / "file.db")
+    with pytest.raises(kind.error) as raised:
+        kind.make(name)
+    assert isinstance(raised.value, CivitasError)
+    assert raised.value.path == name  # type: ignore[attr-defined]
+    folder = str(tmp_path / "none")
+    assert (
+        str(raised.value) == f"{kind.shown} {name!r}: there is no folder {folder!r}: make it first"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_a_pipe_and_no_name_are_none(kind: Kind, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(kind.error, match="it is no file: name one"):
+            kind.make(path)
+    for name in ("", "a\0b", None, 7, b"file.db"):
+        with pytest.raises(DefinitionError, match=rf"an? {kind}'s path is the name of a file, not"):
+            kind.make(name)
+
+
+@pytest.mark.parametrize("make", (Journal, SQLiteMemory))
+def test_arguments_that_are_none_make_no_file(make: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match=r"a journal is a file|a memory without a file"):
+        make(":memory:")
+    for timeout in (-1, float("nan"), "1", None, True):
+        with pytest.raises(DefinitionError, match="timeout= is a number of seconds, not"):
+            make(tmp_path / "file.db", timeout=timeout)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    (b"x", b"{}", b"hello\n", b"SQLite format 3", b"x" * 99, b"\0" * 4096, bytes(range(256)) * 40),
+    ids=len,
+)
+def test_another_kind_of_file_is_left_as_it_is(kind: Kind, path: Path, given: bytes) -> None:
+    path.write_bytes(given)
+    with pytest.raises(kind.error, match=rf"file\.db': it is no {kind} but another kind of file"):
+        kind.make(path)
+    assert path.read_bytes() == given
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ("CREATE TABLE inbox (a)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"),
+)
+def test_another_programs_database_is_left_as_it_is(kind: Kind, path: Path, statement: str) -> None:
+    changed(path, statement)
+    before = path.read_bytes()
+    with pytest.raises(kind.error, match="it is another program's database"):
+        kind.make(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("version", (3, 1000, -1))
+def test_another_version_is_named(kind: Kind, path: Path, version: int) -> None:
+    kind.fill(path)
+    changed(path, f"PRAGMA user_version = {version}")
+    told = f"it has version {version}, and this civitas knows up to {kind.version}: use"
+    with pytest.raises(kind.error, match=told):
+        kind.make(path)
+    changed(path, f"PRAGMA user_version = {kind.version}")
+    with closing(kind.make(path)) as made:
+        assert kind.whole(made)
+
+
+@pytest.mark.parametrize("part", (0.99, 0.5, 0.1, 0.02))
+def test_a_file_cut_short_is_found_when_it_is_opened(kind: Kind, path: Path, part: float) -> None:
+    kind.fill(path)
+    size = int(path.stat().st_size * part)
+    os.truncate(path, size)
+    with pytest.raises(kind.error, match=r"it is damaged \(.*restore a copy"):
+        kind.make(path)
+    assert path.stat().st_size == size
+
+
+def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:
+    path.touch()
+    kind.make(path).close()
+    path.unlink()
+    changed(path, "PRAGMA journal_mode = WAL")  # as where making it was interrupted
+    kind.fill(path)
+    with closing(kind.make(path)) as made:
+        assert kind.whole(made)
+
+
+NOT_PERMITTED = """
+import os, sys
+from civitas import Journal
+from civitas.errors import CivitasError
+from civitas.memory import SQLiteMemory
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+path, new = sys.argv[1] + "/made.db", sys.argv[1] + "/new.db"
+make = {"journal": Journal, "memory": SQLiteMemory, "inbox": SQLiteInbox}[sys.argv[2]]
+make(path).close()
+os.chmod(path, int(sys.argv[3]))
+os.chmod(sys.argv[1], int(sys.argv[4]))
+if os.getuid() == 0:  # for whom nothing is read-only
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for name in (path, new):
+    try:
+        make(name).close()
+        print("made")
+    except CivitasError as error:
+        print(error.path == name, error.reason)
+"""
+FILE = "True it may not be read and written: change its permissions"
+FOLDER = (
+    "True the folder {folder!r} may not be written to, where SQLite keeps files beside this one: "
+    "change its permissions, or copy the file to another folder"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "folder", "told", "new"),
+    (
+        (0o444, 0o777, FILE, "made"),
+        (0o000, 0o777, FILE, "made"),
+        (0o666, 0o555, FOLDER, FOLDER),
+        (0o444, 0o555, FOLDER, FOLDER),
+    ),
+)
+def test_what_may_not_be_written_is_named(
+    kind: Kind, file: int, folder: int, told: str, new: str
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        done = subprocess.run(
+            (sys.executable, "-c", NOT_PERMITTED, name, str(kind), str(file), str(folder)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        os.chmod(name, 0o755)
+        if kind.name == "journal" and file & 0o444:
+            told = "made"  # it is opened to be read
+        assert done.stderr == ""
+        assert done.stdout.splitlines() == [each.format(folder=name) for each in (told, new)]

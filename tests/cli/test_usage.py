@@ -1,0 +1,83 @@
+"""What all commands have in common: wrong usage, settings that cannot be read, narrow terminals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = ("act", "chat", "completion", "dead-letters", "models", "replay", "resume", "runs")
+
+
+def civitas(
+    *args: str, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    empty = dict.fromkeys(("CIVITAS_MODEL", "CIVITAS_ROOT", "CIVITAS_KEY", "CIVITAS_JOURNAL"), "")
+    return subprocess.run(
+        [sys.executable, "-m", "civitas", *args],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=50,
+        cwd=cwd,
+        env={**os.environ, **empty, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    (
+        (("chat", "--model"), "Option '--model' requires an argument."),
+        (("act", "X", "--max-seconds", "nan"), "nan must be a number of seconds"),
+        (("act", "X", "--max-seconds", "inf"), "inf must be a number of seconds"),
+        (("act", "X", "--model", "nope"), "there is no model 'nope'; names are local, "),
+        (("chat", "--model", "nope"), "there is no model 'nope'; names are local, "),
+    ),
+)
+def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
+    args: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = civitas(*args, cwd=tmp_path)
+    assert done.returncode == 2
+    usage, help, _, error = done.stderr.splitlines()
+    assert usage.startswith(f"Usage: civitas {args[0]} ") or usage.endswith(f" civitas {args[0]}")
+    assert help.endswith(f" {args[0]} --help' for help.")
+    assert said in error
+
+
+def test_settings_that_are_a_pipe_hold_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "civitas.toml")
+    done = civitas("act", "X", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "civitas.toml must be a regular file" in done.stderr
+
+
+def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    (tmp_path / "civitas.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
+    assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
+
+
+def test_a_current_folder_that_was_removed(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = 'rmdir "$0"; exec "$1" -m civitas chat --model http://127.0.0.1:9#m </dev/null'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, str(gone), sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=gone,
+    )
+    assert done.returncode == 1
+    assert done.stderr == ("civitas: the current folder was removed: change to one that is there\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_narrow_terminal(command: str) -> None:
+    done = civitas(command, "--help", COLUMNS="40")
+    described = done.stdout.partition("Options:")[2].splitlines()
+    assert described
+    assert [line for line in described if len(line) > 40] == []

@@ -1,0 +1,90 @@
+"""Several calls in doubt: each has a number, and a decision of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
+from civitas.errors import DefinitionError
+from civitas.journal.doubt import Done
+from journal.crash import crash
+
+BOTH = ModelReply("", (Call("1", "pay", {"who": "ann"}), Call("2", "pay", {"who": "bob"})))
+
+
+def agent(journal: Journal, paid: list[str], copy: Path | None = None) -> ReActAgent:
+    both = asyncio.Barrier(2)
+
+    def end_once() -> None:
+        if copy is not None and not copy.exists():
+            crash(journal.path, copy)
+
+    async def pay(who: str) -> str:
+        if copy is not None:
+            await both.wait()
+            end_once()
+        paid.append(who)
+        return f"paid {who}"
+
+    model = ScriptedModel([BOTH, "Both are paid."])
+    return ReActAgent("a", model, actions=[Action("pay", pay)], journal=journal)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """The journal of a process that ended while both payments were under way."""
+    with Journal(tmp_path / "before") as journal:
+        agent(journal, [], tmp_path / "after").reply_sync("Pay both.", run_id="R")
+    return tmp_path / "after"
+
+
+@pytest.mark.parametrize(
+    ("decisions", "called", "results"),
+    (
+        ({1: "skip", 2: "repeat"}, ["bob"], [None, "paid bob"]),
+        ({1: Done("paid by hand"), 2: "repeat"}, ["bob"], ["paid by hand", "paid bob"]),
+        ({1: Done("sent"), 2: Done("sent too")}, [], ["sent", "sent too"]),
+        ("repeat", ["ann", "bob"], ["paid ann", "paid bob"]),
+    ),
+)
+def test_each_call_in_doubt_has_its_own_decision(
+    broken: Path, decisions: Any, called: list[str], results: list[Any]
+) -> None:
+    paid: list[str] = []
+    with Journal(broken) as journal:
+        doubts = [(each.number, each.args["who"]) for each in journal.in_doubt("R")]
+        assert doubts == [(1, "ann"), (2, "bob")]
+        journal.decide("R", decisions)
+        reply = agent(journal, paid).reply_sync("Pay both.", run_id="R")
+    assert (reply.stop_reason, paid) == ("done", called)
+    assert [step.result.get("result") for step in reply.steps] == results
+    assert [step.error is None for step in reply.steps] == [each is not None for each in results]
+
+
+def test_what_is_left_undecided_stays_in_doubt(broken: Path) -> None:
+    paid: list[str] = []
+    with Journal(broken) as journal:
+        (decided,) = journal.decide("R", {2: "skip"})
+        assert decided.args == {"who": "bob"}
+        reply = agent(journal, paid).reply_sync("Pay both.", run_id="R")
+        assert (reply.stop_reason, paid) == ("in_doubt", [])
+        assert "ann" in reply.detail
+        assert [each.number for each in journal.in_doubt("R")] == [1]
+
+
+def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
+    with Journal(broken) as journal:
+        for wrong, told in (
+            ({3: "skip"}, "no call in doubt has the number 3: there are 1 to 2"),
+            ({1: "perhaps"}, 'must be "repeat", "skip" or Done'),
+            ({1: Done(object())}, "the result of call 1 is not JSON"),
+        ):
+            with pytest.raises(DefinitionError, match=told):
+                journal.decide("R", wrong)  # type: ignore[arg-type]
+        with pytest.raises(DefinitionError, match="by number"):
+            journal.decide("R")
+        assert len(journal.in_doubt("R")) == 2

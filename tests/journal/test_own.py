@@ -1,0 +1,185 @@
+"""An orchestrator of one's own on the record, killed wherever it can be, and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal
+from civitas.errors import InDoubt, JournalError, RunMismatch
+from civitas.journal.doubt import Done
+from civitas.reasoning.record import APPENDED, recorded
+from journal.crash import on_a_loop
+from journal.own import RUN, URLS, World, digest
+from journal.process import KILLED, Processes
+from journal.program import WIDTH
+
+SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes("journal.own") as made:
+        yield made
+
+
+def effects(folder: Path) -> Counter[str]:
+    path = folder / "effects"
+    data = path.read_bytes() if path.exists() else b""
+    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
+
+
+def ended(folder: Path) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((folder / "reply.json").read_text())
+    assert made["summary"] == "Two pages. paid 5"
+    assert made["pages"] == [sha256(url.encode() * SIZE).hexdigest() for url in URLS]
+    return made
+
+
+@pytest.fixture(scope="module")
+def commits(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> int:
+    folder = tmp_path_factory.mktemp("whole")
+    assert processes.run(folder) == 0
+    assert max(effects(folder).values()) == 1
+    return int(ended(folder)["commits"])
+
+
+def test_killed_at_every_commit_nothing_that_ended_is_done_again(
+    processes: Processes, tmp_path: Path, commits: int
+) -> None:
+    for number in range(1, commits + 1):
+        for when in ("before", "after"):
+            folder = tmp_path / f"{number}-{when}"
+            folder.mkdir()
+            assert processes.run(folder, commit=[number, when]) == KILLED
+            with Journal(folder / "journal") as journal:
+                doubts = journal.in_doubt(RUN) if journal.runs() else []
+                begun = effects(folder)
+                for doubt in doubts:
+                    assert doubt.action == "pay"
+                    how: Any = Done("paid 5") if begun["end pay"] else "repeat"
+                    journal.decide(RUN, {doubt.number: how})
+            assert processes.run(folder) == 0
+            done = effects(folder)
+            ended(folder)
+            assert done["end pay"] == 1
+            # Repeated only where the process died between the effect and its record.
+            assert sum(done[f"end {what}"] for what in ("fetch one", "fetch two", "ask")) <= 5
+
+
+@pytest.mark.parametrize("where", ("begin approve", "end approve", "begin hook pre"))
+def test_what_waited_for_a_person_or_a_hook_is_not_in_doubt(
+    processes: Processes, tmp_path: Path, where: str
+) -> None:
+    assert processes.run(tmp_path, effect=where) == KILLED
+    with Journal(tmp_path / "journal") as journal:
+        assert journal.in_doubt(RUN) == []
+    assert processes.run(tmp_path) == 0
+    ended(tmp_path)
+    assert effects(tmp_path)["end pay"] == 1
+
+
+def test_what_was_permitted_is_not_asked_again(processes: Processes, tmp_path: Path) -> None:
+    assert processes.run(tmp_path, effect="begin pay") == KILLED
+    with Journal(tmp_path / "journal") as journal:
+        (doubt,) = journal.in_doubt(RUN)
+        assert (doubt.action, doubt.args) == ("pay", {"amount": 5})
+        journal.decide(RUN, {1: "repeat"})
+    assert processes.run(tmp_path) == 0
+    assert effects(tmp_path)["begin approve"] == 1
+
+
+def test_in_doubt_it_stops_until_somebody_decides(processes: Processes, tmp_path: Path) -> None:
+    assert processes.run(tmp_path, effect="begin pay") == KILLED
+    with Journal(tmp_path / "journal") as journal:
+        world = World(lambda _: None, SIZE)
+        with pytest.raises(InDoubt, match="decide"):
+            asyncio.run(digest(journal, RUN, world))
+
+
+def test_a_large_value_is_a_file_of_its_own_and_read_back(
+    processes: Processes, tmp_path: Path
+) -> None:
+    size = 20_000_000 // 3
+    assert processes.run(tmp_path, effect="begin ask", size=size) == KILLED
+    assert (tmp_path / "journal").stat().st_size < 100_000
+    assert processes.run(tmp_path, size=size) == 0
+    assert effects(tmp_path)["begin fetch one"] == 1
+    pages = json.loads((tmp_path / "reply.json").read_text())["pages"]
+    assert pages == [sha256(url.encode() * size).hexdigest() for url in URLS]
+
+
+def test_a_large_value_that_is_missing_is_named(processes: Processes, tmp_path: Path) -> None:
+    assert processes.run(tmp_path, effect="end fetch two") == KILLED
+    kept = sorted((tmp_path / "journal-kept").iterdir())
+    assert [file.name for file in kept] == [sha256(b"one" * SIZE).hexdigest()]
+    os.unlink(kept[0])
+    with Journal(tmp_path / "journal") as journal:
+        world = World(lambda _: None, SIZE)
+        with pytest.raises(JournalError, match=kept[0].name):
+            asyncio.run(digest(journal, RUN, world))
+
+
+def test_without_a_journal_it_does_the_same() -> None:
+    state = asyncio.run(digest(None, RUN, World(lambda _: None, SIZE)))
+    assert state.summary == "Two pages. paid 5"
+
+
+@dataclass
+class Lines:
+    lines: list[str] = field(default_factory=list, metadata=APPENDED)
+    count: int = 0
+
+
+@on_a_loop
+async def test_a_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            state = Lines()
+            for number in range(200):
+                state.lines.append("x" * 1000)
+                state.count = number + 1
+                record.save(state)
+            await record.end("done")
+        written = sum(len(json.dumps(entry.data)) for entry in journal.entries("R"))
+        assert written < 300_000
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            assert record.state == state
+        assert journal.replay("R")["state"]["count"] == 200
+
+
+@on_a_loop
+async def test_another_program_does_not_go_on_with_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
+            await record.commit()
+        with pytest.raises(RunMismatch, match="urls"):
+            async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["b"]}):
+                pass
+
+
+@on_a_loop
+async def test_whoever_follows_sees_each_entry_as_it_is_written(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
+        with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j") as elsewhere:
+            async with recorded(journal, "R", "Lines", "me", Lines) as record:
+                await record.commit()
+                views = [at.follow("R") for at in (journal, elsewhere)]
+                assert [(await anext(view)).kind for view in views] == ["begun"] * 2
+                record.save(Lines(["one"]))
+                waiting = [asyncio.ensure_future(anext(view)) for view in views]
+                await asyncio.sleep(0)
+                await record.commit()
+                assert [(await each).kind for each in waiting] == ["state"] * 2
+                await record.end("done")
+            rest = [[entry.kind async for entry in view] for view in views]
+    assert rest == [["over"]] * 2

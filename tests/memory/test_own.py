@@ -1,0 +1,64 @@
+"""A durable memory of a user's own, in an agent that is killed and goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, os, sys
+from civitas import Action, Memory, ReActAgent, ScriptedModel
+
+folder, last = sys.argv[1], int(sys.argv[2])
+
+class FileMemory(Memory):
+    def lines(self):
+        path = folder + "/memory"
+        return [json.loads(line) for line in open(path)] if os.path.exists(path) else []
+
+    def write(self, line):
+        with open(folder + "/memory", "a") as file:
+            file.write(json.dumps(line) + "\\n")
+
+    def add_memory(self, memory):
+        self.write({"memory": memory})
+
+    def add_once(self, memory, run, sequence):
+        if not any(line.get("at") == [run, sequence] for line in self.lines()):
+            self.write({"memory": memory, "at": [run, sequence]})
+
+    def get_memories(self, limit=None):
+        return [line["memory"] for line in self.lines()][-limit if limit else 0 :]
+
+def look(n: int) -> str:
+    if n == last:
+        os.kill(os.getpid(), 9)
+    return "seen"
+
+script = [*({"name": "look", "args": {"n": n}} for n in (1, 2, 3)), "end"]
+agent = ReActAgent(
+    "m",
+    ScriptedModel(script),
+    actions=[Action("look", look, idempotent=True)],
+    memory=FileMemory(),
+    journal=folder + "/runs.db",
+)
+print(agent.reply_sync("x", run_id="R").text)
+"""
+
+
+@pytest.mark.parametrize("deaths", ((), (1,), (2, 3), (3, 3)))
+def test_it_is_told_a_runs_messages_once(tmp_path: Path, deaths: tuple[int, ...]) -> None:
+    for last in (*deaths, 0):
+        command = (sys.executable, "-c", PROGRAM, str(tmp_path), str(last))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == (-9 if last else 0), done.stderr
+    assert done.stdout == "end\n"
+    lines = [json.loads(line) for line in (tmp_path / "memory").read_text().splitlines()]
+    roles = [line["memory"]["role"] for line in lines]
+    assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
+    assert [line["at"][1] for line in lines] == list(range(8))

@@ -1,0 +1,321 @@
+"""What journals, memories and inboxes have in common, as SQLite files of ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from civitas.errors import JournalError, MemoryFileError
+from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+
+
+def run(journal: Journal | Path, run_id: str) -> str:
+    agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+    return agent.reply_sync("go", run_id=run_id).text
+
+
+def python(program: str, *args: object) -> str:
+    """What a program prints, in a process of its own."""
+    done = subprocess.run(
+        (sys.executable, "-c", program, *map(str, args)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    return done.stdout
+
+
+RUNS = "import sys; from civitas import Journal; print([r.id for r in Journal(sys.argv[1]).runs()])"
+CLOSED = RUNS.replace("print(", "journal = Journal(sys.argv[1]); print(") + "; journal.close()"
+
+
+def test_one_of_an_older_civitas_is_brought_up_to_date(tmp_path: Path) -> None:
+    """The first version of a memory did not know what it was told of runs."""
+    path = tmp_path / "memory"
+    with SQLiteMemory(path) as memory:
+        memory.add_memory({"role": "user", "content": "kept"})
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DROP TABLE told")
+        db.execute("PRAGMA user_version = 1")
+    with SQLiteMemory(path) as memory:
+        memory.add_once({"role": "user", "content": "new"}, "run", 1)
+        memory.add_once({"role": "user", "content": "new"}, "run", 1)
+        assert [item["content"] for item in memory.get_memories()] == ["kept", "new"]
+
+
+# -- a file that is not where it was ---------------------------------------------------------------
+
+
+def delete(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        Path(f"{path}{end}").unlink()
+
+
+def move(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        Path(f"{path}{end}").rename(f"{path}.old{end}")
+
+
+def replace(path: Path) -> None:
+    delete(path)
+    with Journal(path):
+        pass
+
+
+@pytest.mark.parametrize("how", (delete, move, replace))
+def test_a_journal_that_is_gone_records_nothing_quietly(
+    tmp_path: Path, how: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "runs.db"
+    with Journal(path) as journal:
+        assert run(journal, "A") == "Yes."
+        how(path)
+        for write in (lambda: run(journal, "B"), lambda: journal.fork("A")):
+            with pytest.raises(JournalError, match=r"runs\.db': it is gone: restore it, or make"):
+                write()
+    if how is move:
+        with Journal(tmp_path / "runs.db.old") as journal:
+            assert [each.id for each in journal.runs()] == ["A"]
+
+
+def test_a_memory_that_is_gone_takes_nothing_quietly(tmp_path: Path) -> None:
+    with SQLiteMemory(tmp_path / "memory.db") as memory:
+        memory.add_memory({"role": "user", "content": "x"})
+        (tmp_path / "memory.db").unlink()
+        with pytest.raises(MemoryFileError, match=r"memory\.db': it is gone: restore it"):
+            memory.add_memory({"role": "user", "content": "x"})
+
+
+# -- several in one process ------------------------------------------------------------------------
+
+
+def test_a_second_journal_of_a_process_does_not_lose_what_the_first_writes(tmp_path: Path) -> None:
+    """Another process that closes the file must not take itself for the last one that has it."""
+    path = tmp_path / "runs.db"
+    with Journal(path) as one:
+        assert run(one, "A") == "Yes."
+        with Journal(path) as two:
+            assert python(CLOSED, path) == "['A']\n"
+            assert run(one, "B") == "Yes."
+            assert run(two, "C") == "Yes."
+            assert python(CLOSED, path) == "['A', 'B', 'C']\n"
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+def forked(child: Callable[[], str]) -> str:
+    """What something gives, or raises, in a child of this process."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = child()
+        except BaseException as error:
+            said = str(error)
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as file:
+        said = file.read()
+    assert os.waitpid(pid, 0) == (pid, 0)
+    return said
+
+
+def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
+    me = os.getpid()
+    with (
+        Journal(tmp_path / "runs.db") as journal,
+        SQLiteMemory(tmp_path / "memory.db") as memory,
+        closing(SQLiteInbox(tmp_path / "inbox.db")) as inbox,
+    ):
+        assert run(journal, "A") == "Yes."
+        uses: tuple[tuple[str, Callable[[], Any]], ...] = (
+            ("journal", lambda: run(journal, "B")),
+            ("journal", journal.runs),
+            ("journal", lambda: journal.fork("A")),
+            ("journal", lambda: journal.decide("A", repeat=True)),
+            ("memory", lambda: memory.add_memory({"role": "user", "content": "x"})),
+            ("memory", memory.get_memories),
+            ("inbox", lambda: inbox.look_up("k", "a")),
+            ("inbox", lambda: inbox.start([("k", "a")])),
+            ("inbox", lambda: inbox.end("k", "a", None)),
+        )
+        for name, use in uses:
+            told = forked(lambda use=use: str(use()))  # type: ignore[misc]
+            assert f"{name}" in told
+            assert told.endswith(f"opened by process {me}: open it again in this process"), told
+
+        def close() -> str:
+            for each in (journal, memory, inbox):
+                each.close()
+            return "closed"
+
+        assert forked(close) == "closed"
+        # None of them was touched.
+        assert run(journal, "B") == "Yes."
+        assert memory.get_memories() == []
+        inbox.start([("k", "a")])
+    assert python(RUNS, tmp_path / "runs.db") == "['A', 'B']\n"
+
+
+FORKED = """
+import os, sys
+from civitas import Journal, ReActAgent, ScriptedModel
+def run(journal, run_id):
+    agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+    assert agent.reply_sync("go", run_id=run_id).text == "Yes."
+journal = Journal(sys.argv[1])
+run(journal, "parent")
+began, closed = os.pipe(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    mine = Journal(sys.argv[1])
+    run(mine, "child")
+    os.write(began[1], b"x")
+    os.read(closed[0], 1)
+    run(mine, "late")
+    sys.exit()  # with all that the end of the interpreter does
+os.read(began[0], 1)
+journal.close()
+os.write(closed[1], b"x")
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_what_a_child_writes_that_opened_it_again_outlives_its_parents_close(
+    tmp_path: Path,
+) -> None:
+    assert python(FORKED, tmp_path / "runs.db") == ""
+    assert python(RUNS, tmp_path / "runs.db") == "['parent', 'child', 'late']\n"
+
+
+# -- what may only be read -------------------------------------------------------------------------
+
+
+def may_only_read(program: str, prepare: str = "") -> str:
+    """What a program prints that may not write its folder, `path` being a journal there."""
+    # Whatever it imports, it has before: as another user it may not be able to read it.
+    begin = (
+        "import os, sys, signal\n"
+        "from civitas import Budget, Journal, ReActAgent, ScriptedModel\n"
+        "from civitas.cli.main import command\n"
+        "from civitas.errors import JournalError\n"
+        "path = sys.argv[1] + '/runs.db'\n"
+        "def run(journal, id):\n"
+        "    agent = ReActAgent('a', ScriptedModel(['Yes.']), journal=journal)\n"
+        "    return agent.reply_sync('go', run_id=id).text\n"
+        "def look():\n"
+        "    for args in (['runs'], ['runs', 'A'], ['replay', 'A']):\n"
+        "        command.main([*args, '--journal', path], standalone_mode=False)\n"
+        "with Journal(path) as journal:\n"
+        "    run(journal, 'A')\n"
+        "    look()\n"
+        "print('----')\n"
+    )
+    drop = (
+        "for name in os.listdir(sys.argv[1]):\n"
+        "    os.chmod(os.path.join(sys.argv[1], name), 0o444)\n"
+        "os.chmod(sys.argv[1], 0o555)\n"
+        "if os.getuid() == 0:\n"
+        "    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        said = python(begin + prepare + drop + program, folder)
+        os.chmod(folder, 0o755)
+        return said
+
+
+# A process that died without closing it, and one that is still writing.
+KILLED = "if (pid := os.fork()) == 0:\n    run(Journal(path), 'B')\n    os.kill(os.getpid(), 9)\n"
+KILLED += "os.waitpid(pid, 0)\n"
+
+
+@pytest.mark.parametrize(("prepare", "runs"), (("", 1), (KILLED, 2)))
+def test_who_may_not_write_a_journal_reads_it(prepare: str, runs: int) -> None:
+    said = may_only_read(
+        "look()\n"
+        "with Journal(path) as journal:\n"
+        "    print(len(journal.runs()), journal.replay('A').text, journal.in_doubt('A'))\n",
+        prepare,
+    )
+    before, after = said.split("----\n")
+    assert after.endswith(f"{runs} Yes. []\n")
+    if not prepare:
+        assert after.removesuffix("1 Yes. []\n") == before
+
+
+def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
+    said = may_only_read(
+        "journal = Journal(path)\n"
+        "for write in (lambda: run(journal, 'B'), lambda: journal.fork('A'),\n"
+        "              lambda: journal.decide('A', repeat=True),\n"
+        "              lambda: Budget(actions=1, journal=journal, name='b').reserve(actions=1),\n"
+        "              lambda: Journal(sys.argv[1] + '/new')):\n"
+        "    try:\n"
+        "        print('written', write())\n"
+        "    except JournalError as error:\n"
+        "        print(error)\n"
+        "print([each.id for each in journal.runs()])\n"
+    )
+    *told, runs = said.split("----\n")[1].splitlines()
+    assert len(told) == 5
+    assert all("may not be written to, where SQLite keeps files beside this one" in t for t in told)
+    assert runs == "['A']"
+
+
+def test_one_of_an_older_civitas_that_may_only_be_read_says_so() -> None:
+    said = may_only_read(
+        "try:\n    Journal(path)\nexcept JournalError as error:\n    print(error)\n",
+        "import sqlite3\ndb = sqlite3.connect(path)\ndb.execute('PRAGMA user_version = 0')\n"
+        "db.commit()\ndb.close()\n",
+    )
+    assert "an older civitas wrote it, and it cannot be brought up to date: the folder" in said
+
+
+# -- no room ---------------------------------------------------------------------------------------
+
+FULL = """
+import logging, resource, signal, sys
+from civitas import Action, Journal, ReActAgent, ScriptedModel
+from civitas.errors import JournalError
+from civitas.models.protocol import Call
+logging.disable()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+journal = Journal(sys.argv[1])
+done = []
+def act(n: int) -> str:
+    done.append(n)
+    return "x" * 1000
+script = [Call(f"c{n}", "act", {"n": n}) for n in range(100)]
+def agent():
+    model = ScriptedModel([*script, "Yes."])
+    actions = [Action("act", act, idempotent=True)]
+    return ReActAgent("a", model, actions=actions, journal=journal, max_iterations=1000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+reply = agent().reply_sync("go", run_id="R")
+assert reply.stop_reason == "error" and isinstance(reply.error, JournalError), reply
+assert "runs.db" in str(reply.error) and "see to its disk" in str(reply.error), reply.error
+assert 5 < len(done) < 100
+before = len(done)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert agent().reply_sync("go", run_id="R").text == "Yes."
+print(sorted(set(done)) == list(range(100)), len(done) - 100 <= 1)
+"""
+
+
+def test_a_run_on_a_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    assert python(FULL, tmp_path / "runs.db") == "True True\n"
