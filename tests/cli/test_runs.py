@@ -206,6 +206,6 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple
 
 def test_a_journal_without_runs(folder: Path) -> None:
     failed = civitas("act", "Do it", "--model", "nobody", cwd=folder)
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     done = civitas("runs", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "There are no runs.\n", "")
