@@ -58,6 +58,9 @@ class Permission:
         notes: what is to be known of some of them before one answers
     """
 
+    awaits_reader = True
+    """It waits itself until what it asks about was shown, and holds up what comes after that."""
+
     def __init__(self, asking: Iterable[str], notes: Mapping[str, str] | None = None) -> None:
         lines = keyboard()
         self._approver: Approver = (

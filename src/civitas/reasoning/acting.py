@@ -239,7 +239,7 @@ async def _permits(agent: ReActAgent, call: Wanted, asked: Asked, known: Permiss
     exact = "" if known is None else ApprovalRequest.of(message).fingerprint
     if known is not None and known.has(exact):
         return True
-    if asked.seen is not None:
+    if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
         await asked.seen()  # the call was shown: nobody is asked about what they do not know of
     ask: Callable[..., Any] = agent.request_permission
     try:
