@@ -190,6 +190,7 @@ class Router(Protocol):
     thread_id: int
     mailbox: int
     closed: bool
+    ending: bool
     seats: dict[str, Any]
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
