@@ -267,7 +267,6 @@ EXTRA_MODULES = frozenset(
                 "observing",
                 "office",
                 "outbox",
-                "recent",
                 "registrar",
                 "residents",
                 "whereabouts",

@@ -159,13 +159,10 @@ class Arrivals:
                 office.intake.acknowledge(mail.tag)
                 mail.tag = tag
             return
-        if arrived.was_returned:
-            office.residents.met_returned(seat)
         envelope = arrived.envelope
         if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
             office.intake.acknowledge(tag)
             return
-        office.whereabouts.met(envelope.sender)
         if self._unread:
             self._unread.append((seat, tag, properties, body))  # behind those that came before it
             return

@@ -36,7 +36,7 @@ REQUEST: Final = "request"
 ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # whoever asked wants it no more
-LOST: Final = "lost"  # the sender's queue was, and is there again: what was in it is to be sent
+LOST: Final = "lost"  # the sender's queue was deleted: open requests to it are to be sent again
 
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
 
@@ -83,11 +83,8 @@ class Letter:
         body: the message as JSON; a reply's outcome is in it too
         to: the agent's id, empty if it goes to none or to all
         mandatory: whether it comes back when there is no queue for it
-        tries: how often it came back
         about: whatever its sender wants to know it by
         exchange: another than the outbox's
-        number: how many this process had published when it was first, with it; 0: it was not yet
-        is_copy: whether it is one that is sent again
     """
 
     __slots__ = (
@@ -96,15 +93,12 @@ class Letter:
         "correlation_id",
         "exchange",
         "headers",
-        "is_copy",
         "key",
         "kind",
         "mandatory",
-        "number",
         "reply_to",
         "routing_key",
         "to",
-        "tries",
     )
 
     def __init__(
@@ -133,27 +127,6 @@ class Letter:
         self.headers = headers
         self.about = about
         self.exchange = exchange
-        self.tries = 0
-        self.number = 0
-        self.is_copy = False
-
-    def again(self, to: str, routing_key: str) -> Letter:
-        """The same, to be sent to one agent once more."""
-        again = Letter(
-            self.key,
-            self.kind,
-            routing_key,
-            self.body,
-            to=to,
-            mandatory=True,
-            reply_to=self.reply_to,
-            correlation_id=self.correlation_id,
-            headers=self.headers,
-            about=(None, *self.about[1:]) if self.kind == SEND else None,
-        )
-        again.number = self.number
-        again.is_copy = True
-        return again
 
     def pack(self) -> bytes:
         """The letter as an inbox keeps it."""
@@ -176,16 +149,11 @@ class Letter:
         body = found.pop("body").encode()
         return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
 
-    def _headers(self) -> dict[str, Any] | None:
-        if not self.tries:
-            return self.headers
-        return {**(self.headers or {}), "returned": self.tries}
-
     def properties(self) -> pika.BasicProperties:
         """AMQP's properties of it."""
         return pika.BasicProperties(
             content_type="application/json",
-            headers=self._headers(),
+            headers=self.headers,
             delivery_mode=_PERSISTENT,
             correlation_id=self.correlation_id,
             reply_to=self.reply_to,
@@ -197,10 +165,9 @@ class Letter:
         """The same as they travel: what pika would encode, sooner."""
         flags: int = _CONTENT_TYPE | _DELIVERY_MODE | _MESSAGE_ID | _TYPE
         pieces = [_JSON]
-        headers = self.headers if not self.tries else self._headers()
-        if headers is not None:
+        if self.headers is not None:
             flags |= _HEADERS
-            encode_table(pieces, headers)
+            encode_table(pieces, self.headers)
         pieces.append(_PERSISTENT_BYTE)
         if self.correlation_id is not None:
             flags |= _CORRELATION_ID
@@ -224,8 +191,6 @@ class Arrived(NamedTuple):
     trail: tuple[str, ...]
     timeout: float | None
     original_id: str | None
-    was_returned: bool = False
-    """Whether there was no queue for it before."""
 
 
 def written(envelope: Envelope) -> bytes:
@@ -298,7 +263,6 @@ def read(properties: Any, body: bytes) -> Arrived:
         tuple(_text(found.get("trail", ""), "trail").split()),
         _timeout(found.get("timeout")),
         None if "original" not in found else _text(found["original"], "original"),
-        bool(found.get("returned")),
     )
 
 

@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Callable
 from itertools import count
-from operator import attrgetter
 from threading import get_ident
 from typing import Any, Final
 
@@ -38,7 +37,15 @@ from civitas.spaces.amqp.link import LinkLost
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.observing import Observing
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.spaces.amqp.outbox import CONFIRMED, FULL, REFUSED, RETURNED, TOO_LARGE, Outbox
+from civitas.spaces.amqp.outbox import (
+    CONFIRMED,
+    FULL,
+    REFUSED,
+    RETURNED,
+    TOO_LARGE,
+    UNROUTABLE,
+    Outbox,
+)
 from civitas.spaces.amqp.outcome import error_headers, error_of
 from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
@@ -93,7 +100,7 @@ class AMQPOffice(PostOffice):
         self._pending: dict[str, Letter] = {}
         self.chains = Chains(self.new_key)
         self.intake = Intake(self.loop)
-        self.outbox = Outbox(names.exchange, self._settled, keep_s)
+        self.outbox = Outbox(names.exchange, self._settled)
         self.channels = Channels(
             thread,
             options,
@@ -122,6 +129,7 @@ class AMQPOffice(PostOffice):
             self.outbox,
             self.seats,
             lambda delivery: self.abort(delivery, self._nobody_there(delivery.envelope.to)),
+            self.was_lost,
             self._settled,
             keep_s,
         )
@@ -241,7 +249,7 @@ class AMQPOffice(PostOffice):
             if mail is not None:
                 self.arrivals.sent(mail)
         elif kind == letters.REQUEST:
-            if outcome == RETURNED:
+            if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(about, self._nobody_there(letter.to))
             elif outcome != CONFIRMED:
                 self.refuse(about, self._too_much(letter, outcome))
@@ -357,8 +365,8 @@ class AMQPOffice(PostOffice):
         self.intake.acknowledge(tag)
         asked = self._pending.get(properties.correlation_id or "")
         if asked is None:
-            if properties.type == letters.LOST:
-                self._send_again(properties, body)
+            if properties.type == letters.LOST and properties.reply_to != self._reply_key:
+                self._hear_of_loss(properties, body)
             return  # it has ended meanwhile, or this is the same again
         delivery = asked.about
         try:
@@ -368,43 +376,42 @@ class AMQPOffice(PostOffice):
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
             logger.error("the answer to %s cannot be read: %s", delivery, wrong)
             value, error = None, error_of({"outcome": "unreadable"}, {"error": str(wrong)})
-        if error is None:
-            self.whereabouts.met(delivery.envelope.to)
         self.settle(delivery, value, error)
 
     # -- what was lost with a queue ----------------------------------------------------------------
 
-    def was_lost(self, id: str, *, left: bool = False) -> None:
-        """The queue of an agent here was deleted: have what was in it sent again, by everybody.
+    def was_lost(self, id: str) -> None:
+        """An agent's queue was deleted, and is declared again unless the agent has left.
 
-        It carries the same key as before, so that what had come already is not run again.
-
-        Args:
-            id: the agent's
-            left: whether it has left: then it is only that open requests are to end
+        Every process sends its open requests to that agent again, under the same keys.
         """
+        self._ask_agent_again(id)
         self.publish(
             Letter(
                 self.new_key(),
                 letters.LOST,
                 self.names.processes,
-                letters.written(Envelope(id, EVERYONE, "left" if left else "lost", {})),
+                letters.written(Envelope(id, EVERYONE, "lost", {})),
+                reply_to=self._reply_key,
             )
         )
 
-    def _send_again(self, properties: Any, news: bytes) -> None:
+    def _hear_of_loss(self, properties: Any, notice: bytes) -> None:
         try:
-            told = letters.read(properties, news).envelope
+            id = letters.read(properties, notice).envelope.sender
         except Unreadable as error:
-            logger.error("word of a lost queue cannot be read: %s", error)
+            logger.error("the notice of a deleted queue cannot be read: %s", error)
             return
-        id = told.sender
-        lost = [] if told.name == "left" else self.outbox.copies(id, self.names.agent_key(id))
-        lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
-        for letter in sorted(lost, key=attrgetter("number")):
-            letter.tries = 0
-            self.outbox.publish(letter)
-        self.whereabouts.back(id)
+        self._ask_agent_again(id)
+
+    def _ask_agent_again(self, id: str) -> None:
+        held = self.whereabouts.let_go(id)
+        for letter in list(self._pending.values()):
+            if letter.to == id:
+                self.outbox.publish(letter)
+        for letter in held:
+            if letter.kind != letters.REQUEST:
+                self.outbox.publish(letter)
 
     def _ask_again(self) -> None:
         """Answers were lost: whoever gave them has them still."""

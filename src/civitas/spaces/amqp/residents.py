@@ -221,7 +221,7 @@ class Residents:
         await self._office.outbox.taken(sent)
         await self._registrar.leave(registration)
         if registration.lost:
-            self._office.was_lost(seat.id, left=True)
+            self._office.was_lost(seat.id)
 
     def _look_back(self, id: str) -> None:
         """See to one who left while it could not be seen to, unless another of its id is here."""
@@ -256,23 +256,12 @@ class Residents:
         was_here = registration.claimed or seat.id in self._left_behind
         if was_here and not registration.lost:
             registration.lost = not await self._registrar.is_there(registration)
-            registration.unsure = not registration.lost
         await self._enter(seat, registration)
 
     def _tell_of_loss(self, registration: Registration) -> None:
         if registration.lost and registration.consumer:
             registration.lost = False
             self._office.was_lost(registration.id)
-
-    def met_returned(self, seat: Seat) -> None:
-        """A message has come to an agent for which there was no queue when it was sent first.
-
-        If the agent was away then, its sender may have made the queue, instead of one deleted.
-        """
-        registration = self._registrations.get(seat)
-        if registration is not None and registration.unsure:
-            registration.unsure = False
-            self._office.was_lost(seat.id)
 
     async def _come_back(self, seat: Seat, registration: Registration) -> None:
         office = self._office
