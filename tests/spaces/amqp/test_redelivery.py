@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import sqlite3
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import Agent, InboxError, InDoubt
 from conformance.conftest import Recorder, message
@@ -270,6 +273,62 @@ def test_one_that_was_approved_and_had_begun_is_in_doubt(
     with pytest.raises(InDoubt):
         asked.result(timeout=WAIT_S)
     assert notes.lines() == ["asked a", "begun a"]
+
+
+@pytest.fixture
+def approved(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, tmp_path: Path
+) -> Any:
+    """A request that was permitted, and whose process was killed before it could begin."""
+    yes = tmp_path / "yes"
+    process = start(inbox=inbox, says=str(yes))
+    process.add("there", holds=True)
+    me = make_space().add(Recorder("me"))
+    asked = ask(me, "there", "hold_approved", "a")
+    until(lambda: notes.lines() == ["asked a"])
+    me.send(message("there", "hold_again", text="long"))
+    until(lambda: notes.lines() == ["asked a", "begun long"])
+    yes.touch()
+
+    def is_permitted() -> bool:
+        found = process.do("busy", id="there")
+        return (found["asking"], found["waiting"]) == (0, 1)
+
+    until(is_permitted)
+    process.kill()
+    return asked
+
+
+def test_a_permission_outlives_the_process_that_asked_for_it(
+    approved: Any, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    start(inbox=inbox, says=False).add("there")
+    assert approved.result(timeout=WAIT_S) == "a by there"
+    assert notes.lines().count("asked a") == 1
+
+
+def test_a_permission_is_of_the_message_that_was_asked_about(
+    approved: Any,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    exchange: str,
+    channel: BlockingChannel,
+) -> None:
+    """Another that comes under its key is asked about."""
+    with closing(sqlite3.connect(f"file:{inbox}?mode=ro", uri=True)) as connection:
+        (key,) = connection.execute("SELECT key FROM inbox WHERE message IS NOT NULL").fetchone()
+    body = {"from": "me", **message("there", "hold_approved", text="other")}
+    channel.basic_publish(
+        exchange,
+        "agent.there",
+        json.dumps(body).encode(),
+        pika.BasicProperties(message_id=key, type="request", reply_to="reply.nobody"),
+    )
+    start(inbox=inbox, says=False).add("there")
+    until(lambda: "asked other" in notes.lines())
+    assert not approved.done()
+    assert "begun other" not in notes.lines()
 
 
 def test_one_that_is_cancelled_while_its_process_is_away_is_asked_for_no_more(

@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from civitas.action import ACCESS_REQUESTED
 from civitas.errors import ActionError, InboxError, InDoubt, SpaceClosed
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
@@ -270,10 +271,16 @@ class Arrivals:
                 office.publish(answer)
             return
         delivery = self._delivery(seat, arrived, tag, properties, body)
-        delivery.mail.stored = entry.message is not None
-        if delivery.mail.stored:
-            office.intake.acknowledge(tag)
-            delivery.mail.tag = None
+        if entry.message is not None:
+            self._is_stored(delivery.mail)
+            permission = letters.permission(entry.message)
+            offer = seat.offers.get(arrived.envelope.name)
+            # Another message may have come under the same key, and the policy may have changed.
+            delivery.approved = (
+                offer is not None
+                and offer.policy == ACCESS_REQUESTED
+                and permission == letters.fingerprint(arrived.envelope, seat.id)
+            )
         if entry.state == STARTED and not _repeats(seat, arrived.envelope.name):
             self._doubt(delivery, seat, properties, body)
         else:
@@ -335,10 +342,26 @@ class Arrivals:
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
+    def permitted(self, delivery: Delivery) -> None:
+        """Keep that a message was approved, so that the next process does not ask again."""
+        mail: Mail = delivery.mail
+        if not self._inbox.durable or mail.raw is None:
+            return
+        permission = letters.fingerprint(delivery.envelope, mail.ident[1])
+        try:
+            self._inbox.permit(*mail.ident, letters.stored(*mail.raw, permission))
+        except InboxError as error:
+            logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
+        else:
+            self._is_stored(mail)
+
     def _accept(self, mail: Mail) -> None:
         if not self._inbox.durable or mail.stored or mail.raw is None:
             return
         self._inbox.accept(*mail.ident, letters.stored(*mail.raw))
+        self._is_stored(mail)
+
+    def _is_stored(self, mail: Mail) -> None:
         mail.stored = True
         self._office.intake.acknowledge(mail.tag)
         mail.tag = None

@@ -57,6 +57,13 @@ class Inbox(Protocol):
             InboxError: it could not be written, and is not accepted
         """
 
+    def permit(self, key: str, agent: str, message: bytes) -> None:
+        """Keep a message that was approved, in place of the one accepted before, as of the return.
+
+        Raises:
+            InboxError: it could not be written
+        """
+
     def start(self, started: Iterable[tuple[str, str]]) -> None:
         """Record that messages begin to run: pairs of key and agent, as of the return.
 

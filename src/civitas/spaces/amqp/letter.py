@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import pika
@@ -65,6 +66,7 @@ def _encoded(text: str) -> bytes:
 
 _JSON = _encoded("application/json")
 _ENCODED_KINDS = {kind: _encoded(kind) for kind in _KINDS}
+_PERMISSION = "permission"
 _NO_TIMEOUT = -1.0
 _FAR_S = 1e9
 
@@ -280,14 +282,17 @@ def read_json(body: bytes) -> Any:
         raise Unreadable(f"it is no JSON: {error}") from None
 
 
-def stored(properties: Any, body: bytes) -> bytes:
-    """A message that came, as an inbox keeps it."""
+def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
+    """A message that came, as an inbox keeps it, with the permission that it was given."""
+    headers = {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)}
+    if permission is not None:
+        headers[_PERMISSION] = permission
     return json.dumps(
         {
             "message_id": properties.message_id,
             "type": properties.type,
             "reply_to": properties.reply_to,
-            "headers": {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)},
+            "headers": headers,
             "body": body.decode(),
         },
         ensure_ascii=False,
@@ -299,6 +304,18 @@ def take_out(kept: bytes) -> tuple[Any, bytes]:
     found = json.loads(kept)
     body = found.pop("body").encode()
     return pika.BasicProperties(**found), body
+
+
+def permission(kept: bytes) -> str | None:
+    """The permission that `stored` was given."""
+    found: str | None = json.loads(kept)["headers"].get(_PERMISSION)
+    return found
+
+
+def fingerprint(envelope: Envelope, agent: str) -> str:
+    """What a permission holds for: this action of this agent with these arguments."""
+    what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
+    return sha256(what.encode()).hexdigest()
 
 
 def _keeps(name: str, value: object) -> bool:

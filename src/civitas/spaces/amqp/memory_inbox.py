@@ -50,6 +50,12 @@ class MemoryInbox:
         elif entry.message is None:
             self._open[pair] = entry._replace(message=message)
 
+    def permit(self, key: str, agent: str, message: bytes) -> None:
+        """See `Inbox.permit`."""
+        entry = self._open.get((key, agent), Entry(key, ACCEPTED, None, None))
+        if entry.state == ACCEPTED and (key, agent) not in self._ended:
+            self._open[key, agent] = entry._replace(message=message)
+
     def start(self, started: Iterable[tuple[str, str]]) -> None:
         """See `Inbox.start`."""
         for pair in started:

@@ -428,6 +428,10 @@ class AMQPOffice(PostOffice):
         """A message is to be approved."""
         self.arrivals.set_aside(delivery)
 
+    def permitted(self, delivery: Delivery) -> None:
+        """A message was approved: that outlives this process."""
+        self.arrivals.permitted(delivery)
+
     def concluded(self, delivery: Delivery) -> None:
         """A message that is no request has ended."""
         self.arrivals.concluded(delivery)
