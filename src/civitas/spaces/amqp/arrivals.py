@@ -63,12 +63,10 @@ class Mail:
         answer: what is to be sent when it has ended
         over: whether it has ended
         disowned: whether another process has it by now
-        asked_again: whether it came again after it had ended: its answer may be lost
     """
 
     __slots__ = (
         "answer",
-        "asked_again",
         "begun",
         "disowned",
         "ident",
@@ -93,7 +91,6 @@ class Mail:
         self.answer: Letter | None = None
         self.over = False
         self.disowned = False
-        self.asked_again = False
 
 
 class Arrivals:
@@ -153,7 +150,6 @@ class Arrivals:
         if known is not None:
             # It is here: the broker has it brought again, or its sender has sent it again.
             mail: Mail = known.mail
-            mail.asked_again = mail.over
             if mail.stored:
                 office.intake.acknowledge(tag)
             else:
@@ -454,27 +450,10 @@ class Arrivals:
 
     def finish(self, mail: Mail) -> None:
         """Its answer, if it has one, is confirmed."""
-        if mail.asked_again:
-            # Whoever sent it again may have lost the queue that the answer went into.
-            mail.asked_again = False
-            answer = self._answer_of(mail)
-            if answer is not None:
-                answer.about = mail
-                self._office.publish(answer)
-                return
         self._known.pop(mail.ident, None)
         if mail.stored:
             self._inbox.answered(*mail.ident)
         self._office.intake.acknowledge(mail.tag)
-
-    def _answer_of(self, mail: Mail) -> Letter | None:
-        """The answer that was given, as the inbox has it."""
-        try:
-            entry = self._inbox.look_up(*mail.ident)
-        except InboxError as error:
-            logger.error("an answer cannot be sent again: %s", error)
-            return None
-        return None if entry is None or entry.answer is None else Letter.unpack(entry.answer)
 
     # -- its answer --------------------------------------------------------------------------------
 
