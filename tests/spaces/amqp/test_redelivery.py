@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -25,18 +24,6 @@ from spaces.amqp.worker import Notes, Worker
 @pytest.fixture
 def inbox(tmp_path: Path) -> str:
     return str(tmp_path / "inbox.db")
-
-
-@pytest.fixture
-def unacknowledged(broker: Broker, exchange: str) -> Callable[[], int]:
-    """How many messages the agents were brought that the broker keeps."""
-
-    def count() -> int:
-        lines = broker.ctl("list_queues", "name", "messages_unacknowledged").splitlines()
-        mine = [line for line in lines if line.startswith(f"{exchange}.agent.")]
-        return sum(int(line.rpartition("\t")[2]) for line in mine)
-
-    return count
 
 
 def ask(me: Agent, to: str, name: str, text: str) -> Any:
@@ -417,27 +404,6 @@ def test_a_file_that_is_no_inbox(what: str, make_space: MakeSpace, tmp_path: Pat
     assert space.ids() == []
     space.close()
     space.close()
-
-
-def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
-    make_space: MakeSpace, tmp_path: Path, log: Any
-) -> None:
-    """What the file may grow to stands for what the disk has left."""
-    space = make_space(inbox=tmp_path / "inbox.db")
-    worker = space.add(Worker("worker", Notes(tmp_path / "notes")))
-    me = make_space().add(Agent("me"))
-    assert me.ask("worker", "echo", value=1).result(timeout=WAIT_S) == 1
-    size = (tmp_path / "inbox.db-wal").stat().st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        asked = me.ask("worker", "echo", value=2)
-        log.wait_for("agent 'worker' begins nothing until its inbox can be written")
-        assert not asked.done()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert asked.result(timeout=WAIT_S) == 2
-    assert worker.notes.lines() == []
 
 
 def test_what_ended_long_ago_is_forgotten(

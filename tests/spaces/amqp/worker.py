@@ -99,6 +99,19 @@ class Worker(Agent):
         self.notes.add(f"done {text}")
         return f"{text} by {self.id}"
 
+    @action(detached=True)
+    async def wait_for_detached(self, text: str, path: str) -> str:
+        """The same, acknowledged before it begins."""
+        return await self.wait_for(text, path)
+
+    @action
+    async def tell_when(self, text: str, to: str, path: str) -> str:
+        """Send a text when a file is there."""
+        self.notes.add(f"begun {text}")
+        await _is_there(path)
+        self.send({"to": to, "action": {"name": "say", "args": {"content": text}}})
+        return f"{text} by {self.id}"
+
     @action
     def block(self, text: str, path: str) -> str:
         """The same, in a thread that nothing stops."""
