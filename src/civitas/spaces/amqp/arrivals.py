@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.action import ACCESS_REQUESTED
-from civitas.errors import ActionError, InboxError, InDoubt, SpaceClosed
+from civitas.errors import (
+    ActionError,
+    AgentStopped,
+    InboxError,
+    InDoubt,
+    RequestCancelled,
+    RequestError,
+    SpaceClosed,
+)
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.burials import Burials
+from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
+from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
 from civitas.spaces.delivery import QUEUED, Delivery
-
-if TYPE_CHECKING:
-    from civitas.spaces.amqp.intake import Tag
-    from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.handling import Offer
-    from civitas.spaces.seat import Seat
+from civitas.spaces.handling import Offer
+from civitas.spaces.office import PostOffice
+from civitas.spaces.seat import Seat
 
 __all__ = ["Arrivals", "Mail"]
 
@@ -99,12 +107,41 @@ class Arrivals:
     The order is what keeps a message from being lost or run twice: *started* is in the inbox before
     the action is called; what it sends is confirmed before *ended*, with its answer, is in the
     inbox; the answer is confirmed before the message is acknowledged.
+
+    Args:
+        office: has the mailboxes, and ends messages
+        inbox: what is remembered of messages
+        intake: acknowledges
+        publish: sends an answer
+        chains: knows which handler here waits for a message
+        burials: sends away what cannot be handled
+        show: called with a message that came, and its key, for observers
+        is_idle: whether no agent is about to begin anything
+        keep_s: for how many seconds a message may come again
     """
 
-    def __init__(self, office: AMQPOffice, inbox: Inbox, keep_s: float) -> None:
+    def __init__(
+        self,
+        office: PostOffice,
+        inbox: Inbox,
+        *,
+        intake: Intake,
+        publish: Callable[[Letter], None],
+        chains: Chains,
+        burials: Burials,
+        show: Callable[[Delivery, str], None],
+        is_idle: Callable[[], bool],
+        keep_s: float,
+    ) -> None:
         self._office = office
         self._inbox = inbox
-        self._burials = Burials(office)
+        self._loop = office.loop
+        self._intake = intake
+        self._publish = publish
+        self._chains = chains
+        self._burials = burials
+        self._show = show
+        self._is_idle = is_idle
         self._known: dict[Ident, Delivery] = {}
         self._recorded: list[Mail] = []
         self._flushing = False
@@ -130,7 +167,6 @@ class Arrivals:
             body: what it says
             again: whether the broker says that it brings it again
         """
-        office = self._office
         try:
             arrived = letters.read(properties, body)
             to = arrived.envelope.to
@@ -143,7 +179,7 @@ class Arrivals:
             return
         if arrived.kind == letters.CANCEL:
             self.cancel(properties.correlation_id or "", seat.id)
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
             return
         ident = (arrived.key, seat.id)
         known = self._known.get(ident)
@@ -151,14 +187,14 @@ class Arrivals:
             # It is here: the broker has it brought again, or its sender has sent it again.
             mail: Mail = known.mail
             if mail.stored:
-                office.intake.acknowledge(tag)
+                self._intake.acknowledge(tag)
             else:
-                office.intake.acknowledge(mail.tag)
+                self._intake.acknowledge(mail.tag)
                 mail.tag = tag
             return
         envelope = arrived.envelope
         if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
             return
         if self._unread:
             self._unread.append((seat, tag, properties, body))  # behind those that came before it
@@ -173,16 +209,16 @@ class Arrivals:
                 error,
             )
             self._unread.append((seat, tag, properties, body))
-            office.loop.call_later(_AGAIN_S, self._take_unread)
+            self._loop.call_later(_AGAIN_S, self._take_unread)
             return
         if entry is not None:
             self._again(entry, seat, arrived, tag, properties, body)
         elif self._unwanted and ident in self._unwanted:
             del self._unwanted[ident]
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
         else:
             delivery = self._delivery(seat, arrived, tag, properties, body)
-            office.show_arrived(delivery, arrived.key)
+            self._show(delivery, arrived.key)
             self._put(delivery, seat)
 
     def _take_unread(self) -> None:
@@ -194,7 +230,7 @@ class Arrivals:
         """Another process has the agent's id: what the broker brought here, it brings there."""
         for (_, whose), delivery in self._known.items():
             mail: Mail = delivery.mail
-            stale = mail.tag is not None and mail.tag[0] != self._office.intake.number
+            stale = mail.tag is not None and mail.tag[0] != self._intake.number
             if whose == seat.id and stale and not mail.stored:
                 mail.disowned = True
 
@@ -205,7 +241,7 @@ class Arrivals:
         except InboxError as error:
             logger.error("what agent %r had accepted cannot be read: %s", seat.id, error)
             if seat.open:
-                self._office.loop.call_later(_AGAIN_S, self.resume, seat)
+                self._loop.call_later(_AGAIN_S, self.resume, seat)
             return
         for entry in unfinished:
             ident = entry.key, seat.id
@@ -214,7 +250,7 @@ class Arrivals:
             if entry.answer is not None:
                 answer = Letter.unpack(entry.answer)
                 answer.about = partial(self._inbox.answered, *ident)
-                self._office.publish(answer)
+                self._publish(answer)
             if entry.message is None:
                 continue
             properties, body = letters.take_out(entry.message)
@@ -226,9 +262,8 @@ class Arrivals:
     def _delivery(
         self, seat: Seat, arrived: Arrived, tag: Tag | None, properties: Any, body: bytes
     ) -> Delivery:
-        office = self._office
         kind = kinds.BROADCAST if arrived.envelope.to == EVERYONE else _KINDS[arrived.kind]
-        delivery = Delivery(arrived.envelope, kind, office.chains.ancestor(arrived.trail))
+        delivery = Delivery(arrived.envelope, kind, self._chains.ancestor(arrived.trail))
         delivery.hops = arrived.hops
         delivery.key = arrived.key
         delivery.trail = arrived.trail
@@ -245,7 +280,12 @@ class Arrivals:
             self._office.put(delivery, seat)
         else:
             delivery.seat = seat
-            self._office.refuse(delivery, self._office.stopped(seat))
+            self._office.refuse(delivery, self._stopped(seat))
+
+    def _stopped(self, seat: Seat) -> RequestError:
+        if self._office.ending:
+            return self._office.gone()
+        return AgentStopped(f'agent "{seat.id}" was removed')
 
     def _again(
         self,
@@ -257,14 +297,13 @@ class Arrivals:
         body: bytes,
     ) -> None:
         """A message that the inbox knows: from an earlier process, or acknowledged already."""
-        office = self._office
         if entry.state == ENDED:
             if entry.answer is None:
-                office.intake.acknowledge(tag)
+                self._intake.acknowledge(tag)
             else:
                 answer = Letter.unpack(entry.answer)
-                answer.about = lambda: office.intake.acknowledge(tag)
-                office.publish(answer)
+                answer.about = lambda: self._intake.acknowledge(tag)
+                self._publish(answer)
             return
         delivery = self._delivery(seat, arrived, tag, properties, body)
         if entry.message is not None:
@@ -284,7 +323,6 @@ class Arrivals:
 
     def _doubt(self, delivery: Delivery, seat: Seat, properties: Any, body: bytes) -> None:
         """It had begun, and nobody knows how far it came."""
-        office = self._office
         text = (
             f'in doubt: "{seat.id}.{delivery.envelope.name}" had begun when its process ended; '
             "whether it took effect is not known"
@@ -293,15 +331,17 @@ class Arrivals:
         delivery.seat = seat
         where = f"{seat.id}.{delivery.envelope.name}"
         delivery.state = kinds.ENDED
+        error = InDoubt(text, where)
         self._burials.send(
-            properties, body, text, seat.id, lambda: office.refuse(delivery, InDoubt(text, where))
+            properties, body, text, seat.id, lambda: self._office.refuse(delivery, error)
         )
 
     def cancel(self, key: str, agent: str) -> None:
         """Whoever asked wants it no more."""
         known = self._known.get((key, agent))
         if known is not None:
-            self._office.abort(known, self._office.cancelled(known))
+            text = f'the request to "{known}" was cancelled'
+            self._office.abort(known, RequestCancelled(text))
             return
         self.unwanted(key, agent)
 
@@ -359,7 +399,7 @@ class Arrivals:
 
     def _is_stored(self, mail: Mail) -> None:
         mail.stored = True
-        self._office.intake.acknowledge(mail.tag)
+        self._intake.acknowledge(mail.tag)
         mail.tag = None
 
     def _put_off(self, delivery: Delivery, error: InboxError) -> None:
@@ -385,7 +425,7 @@ class Arrivals:
             seat.running -= places
             self._office.make_ready(seat)
 
-        self._office.loop.call_later(_AGAIN_S, again)
+        self._loop.call_later(_AGAIN_S, again)
 
     def concluded(self, delivery: Delivery) -> None:
         """It has ended, as the message says that `delivery.mail.answer` is."""
@@ -413,12 +453,12 @@ class Arrivals:
         self._ended += 1
         if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
             self._forget()
-        if not self._inbox.durable or self._office.is_idle:
+        if not self._inbox.durable or self._is_idle():
             self._flush()
         elif not self._flushing:
             # Others are about to begin, and what they record is written together with this.
             self._flushing = True
-            self._office.loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush)
 
     def _forget(self) -> None:
         """What ended so long ago that it cannot come again need not be known."""
@@ -434,7 +474,7 @@ class Arrivals:
         except InboxError as error:
             logger.error("answers are held back until the inbox can be written: %s", error)
             self._flushing = True
-            self._office.loop.call_later(_AGAIN_S, self._flush)
+            self._loop.call_later(_AGAIN_S, self._flush)
             return
         self._send_recorded()
 
@@ -445,7 +485,7 @@ class Arrivals:
                 self.finish(mail)
             else:
                 mail.answer.about = mail
-                self._office.publish(mail.answer)
+                self._publish(mail.answer)
                 mail.answer = None
 
     def finish(self, mail: Mail) -> None:
@@ -453,7 +493,7 @@ class Arrivals:
         self._known.pop(mail.ident, None)
         if mail.stored:
             self._inbox.answered(*mail.ident)
-        self._office.intake.acknowledge(mail.tag)
+        self._intake.acknowledge(mail.tag)
 
     # -- its answer --------------------------------------------------------------------------------
 

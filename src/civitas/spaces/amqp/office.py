@@ -16,17 +16,16 @@ from civitas.agent import CURRENT
 from civitas.errors import (
     ActionError,
     AgentNotFound,
-    AgentStopped,
     HopLimitExceeded,
     InboxError,
     MailboxFull,
-    RequestCancelled,
     RequestError,
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.arrivals import Arrivals, Mail, handler_of
+from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.channels import Channels
 from civitas.spaces.amqp.control import Refused
@@ -116,13 +115,11 @@ class AMQPOffice(PostOffice):
         )
         self.link = self.channels.link
         self.inbox = inbox
-        self.arrivals = Arrivals(self, inbox, keep_s)
         control = self.channels.control
         self.observing = Observing(names, control, self.intake, self.new_key)
         registrar = Registrar(
             control, self.intake, names, mailbox=mailbox, keep_s=keep_s, quorum=quorum
         )
-        self.residents = Residents(self, names, registrar, options.heartbeat, evict)
         self.whereabouts = Whereabouts(
             thread,
             registrar,
@@ -134,6 +131,28 @@ class AMQPOffice(PostOffice):
             keep_s,
         )
         self.publish = self.whereabouts.publish
+        self.arrivals = Arrivals(
+            self,
+            inbox,
+            intake=self.intake,
+            publish=self.publish,
+            chains=self.chains,
+            burials=Burials(self.intake, names, self.new_key, self.outbox.publish),
+            show=self._show_arrived,
+            is_idle=lambda: not self._ready,
+            keep_s=keep_s,
+        )
+        self.residents = Residents(
+            self,
+            link=self.link,
+            arrivals=self.arrivals,
+            outbox=self.outbox,
+            names=names,
+            registrar=registrar,
+            heartbeat=options.heartbeat,
+            lost=self.was_lost,
+            evict=evict,
+        )
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -462,22 +481,7 @@ class AMQPOffice(PostOffice):
         if self._ready:
             self._pump()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no agent is about to begin anything."""
-        return not self._ready
-
-    def stopped(self, seat: Seat) -> RequestError:
-        """Why a message ends whose receiver has just left."""
-        if self.ending:
-            return self.gone()
-        return AgentStopped(f'agent "{seat.id}" was removed')
-
-    def cancelled(self, delivery: Delivery) -> RequestCancelled:
-        """Why a message ends that whoever sent it wants no more."""
-        return RequestCancelled(f'the request to "{delivery}" was cancelled')
-
-    def show_arrived(self, delivery: Delivery, key: str) -> None:
+    def _show_arrived(self, delivery: Delivery, key: str) -> None:
         """Show an observer what came from another process, once."""
         # The key of an answer begins with that of the message that it is to.
         ours = (
