@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, InboxError
-from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox
-from civitas.spaces.amqp.memory_inbox import MemoryInbox
+from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox, MemoryInbox
 from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
 

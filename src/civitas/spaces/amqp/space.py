@@ -140,7 +140,7 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.memory_inbox import MemoryInbox
+        from civitas.spaces.amqp.inbox import MemoryInbox
         from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
         path = self._inbox_path
