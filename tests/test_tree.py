@@ -258,7 +258,6 @@ EXTRA_MODULES = frozenset(
                 "burials",
                 "channels",
                 "connection",
-                "control",
                 "dead_letter",
                 "dead_letters",
                 "intake",

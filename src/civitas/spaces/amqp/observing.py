@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.control import Control
 from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.letter import Unreadable
+from civitas.spaces.amqp.link import Control
 from civitas.spaces.amqp.names import Names
 
 __all__ = ["Observing"]

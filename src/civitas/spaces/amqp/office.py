@@ -28,11 +28,10 @@ from civitas.spaces.amqp.arrivals import Arrivals, Mail, handler_of
 from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.channels import Channels
-from civitas.spaces.amqp.control import Refused
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.letter import Letter, Unreadable
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.observing import Observing
 from civitas.spaces.amqp.options import AMQPOptions

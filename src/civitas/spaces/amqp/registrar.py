@@ -11,9 +11,8 @@ from typing import Any
 from pika.channel import Channel
 
 from civitas.errors import BrokerError, DuplicateAgent
-from civitas.spaces.amqp.control import Control, Refused
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.link import Control, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 
 __all__ = ["Registrar", "Registration"]

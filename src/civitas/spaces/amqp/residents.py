@@ -14,10 +14,9 @@ from pika.exceptions import AMQPError
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import letter as letters
 from civitas.spaces.amqp.arrivals import Arrivals
-from civitas.spaces.amqp.control import Refused
 from civitas.spaces.amqp.intake import Tag
 from civitas.spaces.amqp.letter import Letter
-from civitas.spaces.amqp.link import Link, LinkLost
+from civitas.spaces.amqp.link import Link, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.outbox import Outbox
 from civitas.spaces.amqp.registrar import Registrar, Registration
