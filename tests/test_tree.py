@@ -261,7 +261,6 @@ EXTRA_MODULES = frozenset(
                 "dead_letter",
                 "dead_letters",
                 "intake",
-                "letter",
                 "link",
                 "observing",
                 "office",
@@ -269,6 +268,7 @@ EXTRA_MODULES = frozenset(
                 "registrar",
                 "residents",
                 "whereabouts",
+                "wire",
             )
         ),
     )

@@ -20,12 +20,12 @@ from civitas.errors import (
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
+from civitas.spaces.amqp.wire import Arrived, Letter, Unreadable
 from civitas.spaces.delivery import QUEUED, Delivery
 from civitas.spaces.handling import Offer
 from civitas.spaces.office import PostOffice
@@ -42,9 +42,9 @@ _FORGET_EVERY: Final = 1_000
 """After how many messages the inbox forgets twice as many, at most."""
 
 _KINDS: Final = {
-    letters.SEND: kinds.SEND,
-    letters.ANSWER: kinds.ANSWER,
-    letters.REQUEST: kinds.REQUEST,
+    wire.SEND: kinds.SEND,
+    wire.ANSWER: kinds.ANSWER,
+    wire.REQUEST: kinds.REQUEST,
 }
 
 _LONGEST_KEY: Final = 200
@@ -168,16 +168,16 @@ class Arrivals:
             again: whether the broker says that it brings it again
         """
         try:
-            arrived = letters.read(properties, body)
+            arrived = wire.read(properties, body)
             to = arrived.envelope.to
-            if arrived.kind in (letters.REPLY, letters.LOST):
+            if arrived.kind in (wire.REPLY, wire.LOST):
                 raise Unreadable(f"its type is {arrived.kind!r}, and it came to an agent")
             if to not in (seat.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
         except Unreadable as error:
             self._burials.bury(tag, properties, body, str(error), seat.id, again=again)
             return
-        if arrived.kind == letters.CANCEL:
+        if arrived.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", seat.id)
             self._intake.acknowledge(tag)
             return
@@ -253,8 +253,8 @@ class Arrivals:
                 self._publish(answer)
             if entry.message is None:
                 continue
-            properties, body = letters.take_out(entry.message)
-            arrived = letters.read(properties, body)
+            properties, body = wire.take_out(entry.message)
+            arrived = wire.read(properties, body)
             self._again(entry, seat, arrived, None, properties, body)
             if self._unwanted.pop((entry.key, seat.id), self) is None:
                 self.cancel(entry.key, seat.id)
@@ -308,13 +308,13 @@ class Arrivals:
         delivery = self._delivery(seat, arrived, tag, properties, body)
         if entry.message is not None:
             self._is_stored(delivery.mail)
-            permission = letters.permission(entry.message)
+            permission = wire.permission(entry.message)
             offer = seat.offers.get(arrived.envelope.name)
             # Another message may have come under the same key, and the policy may have changed.
             delivery.approved = (
                 offer is not None
                 and offer.policy == ACCESS_REQUESTED
-                and permission == letters.fingerprint(arrived.envelope, seat.id)
+                and permission == wire.fingerprint(arrived.envelope, seat.id)
             )
         if entry.state == STARTED and not _repeats(seat, arrived.envelope.name):
             self._doubt(delivery, seat, properties, body)
@@ -383,9 +383,9 @@ class Arrivals:
         mail: Mail = delivery.mail
         if not self._inbox.durable or mail.raw is None:
             return
-        permission = letters.fingerprint(delivery.envelope, mail.ident[1])
+        permission = wire.fingerprint(delivery.envelope, mail.ident[1])
         try:
-            self._inbox.permit(*mail.ident, letters.stored(*mail.raw, permission))
+            self._inbox.permit(*mail.ident, wire.stored(*mail.raw, permission))
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
@@ -394,7 +394,7 @@ class Arrivals:
     def _accept(self, mail: Mail) -> None:
         if not self._inbox.durable or mail.stored or mail.raw is None:
             return
-        self._inbox.accept(*mail.ident, letters.stored(*mail.raw))
+        self._inbox.accept(*mail.ident, wire.stored(*mail.raw))
         self._is_stored(mail)
 
     def _is_stored(self, mail: Mail) -> None:

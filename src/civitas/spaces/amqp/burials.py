@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.letter import Letter
 from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.wire import Letter
 
 __all__ = ["Burials"]
 

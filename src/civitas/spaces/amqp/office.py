@@ -23,14 +23,13 @@ from civitas.errors import (
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.arrivals import Arrivals, Mail, handler_of
 from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.channels import Channels
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.letter import Letter, Unreadable
 from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.observing import Observing
@@ -44,10 +43,10 @@ from civitas.spaces.amqp.outbox import (
     UNROUTABLE,
     Outbox,
 )
-from civitas.spaces.amqp.outcome import error_headers, error_of
 from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
 from civitas.spaces.amqp.whereabouts import Whereabouts
+from civitas.spaces.amqp.wire import Letter, Unreadable, error_headers, error_of
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
 from civitas.spaces.handling import Offer, answers
 from civitas.spaces.loop import LoopThread
@@ -186,9 +185,9 @@ class AMQPOffice(PostOffice):
         self.publish(
             Letter(
                 self.new_key(),
-                letters.SEND,
+                wire.SEND,
                 names.everyone if everyone else names.agent_key(to),
-                letters.written(envelope),
+                wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
                 about=(mail, envelope.sender, envelope.id),
@@ -224,13 +223,13 @@ class AMQPOffice(PostOffice):
         to = envelope.to
         letter = self._pending[key] = Letter(
             key,
-            letters.REQUEST,
+            wire.REQUEST,
             self.names.agent_key(to),
-            letters.written(envelope),
+            wire.written(envelope),
             to=to,
             mandatory=True,
             reply_to=self._reply_key,
-            headers=letters.headers(delivery.hops, trail, delivery.timeout),
+            headers=wire.headers(delivery.hops, trail, delivery.timeout),
             about=delivery,
         )
         self.publish(letter)
@@ -244,14 +243,14 @@ class AMQPOffice(PostOffice):
         kind, about = letter.kind, letter.about
         if outcome == CONFIRMED:
             if (
-                (kind == letters.SEND or kind == letters.ANSWER)
+                (kind == wire.SEND or kind == wire.ANSWER)
                 and letter.to
                 and letter.to not in self.seats
             ):
                 self.whereabouts.renew(letter.to)
         elif outcome == RETURNED and self.whereabouts.returned(letter):
             return
-        if outcome == TOO_LARGE and kind in (letters.REPLY, letters.ANSWER):
+        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(letter)
         elif letter.exchange is not None and outcome == RETURNED:
             # Somebody has deleted the queue of the dead letters: it is declared on a connection.
@@ -260,19 +259,19 @@ class AMQPOffice(PostOffice):
             self.outbox.publish(letter)
         elif callable(about):
             about()
-        elif kind == letters.SEND:
+        elif kind == wire.SEND:
             mail, sender, id = about
             if outcome in (REFUSED, FULL, TOO_LARGE):
                 self._tell(sender, id, str(self._too_much(letter, outcome)))
             if mail is not None:
                 self.arrivals.sent(mail)
-        elif kind == letters.REQUEST:
+        elif kind == wire.REQUEST:
             if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(about, self._nobody_there(letter.to))
             elif outcome != CONFIRMED:
                 self.refuse(about, self._too_much(letter, outcome))
         elif about is not None:
-            if outcome != CONFIRMED and letter.kind == letters.ANSWER:
+            if outcome != CONFIRMED and letter.kind == wire.ANSWER:
                 logger.warning("an answer to agent %r was %s by the broker", letter.to, outcome)
             self.arrivals.finish(about)
 
@@ -300,11 +299,11 @@ class AMQPOffice(PostOffice):
     def _answer_too_large(self, letter: Letter) -> None:
         """Say so to whoever waits for the answer."""
         error = ActionError("MessageTooLarge", str(self._too_much(letter, TOO_LARGE)))
-        message = letters.read_json(letter.body)
+        message = wire.read_json(letter.body)
         id = message["action"]["args"].get("original_message_id")
         args = {"error": str(error), "original_message_id": id}
-        letter.body = letters.written(Envelope(message["from"], message["to"], "error", args))
-        letter.headers = error_headers(error) if letter.kind == letters.REPLY else None
+        letter.body = wire.written(Envelope(message["from"], message["to"], "error", args))
+        letter.headers = error_headers(error) if letter.kind == wire.REPLY else None
         self.outbox.publish(letter)
 
     def _nobody_there(self, id: str) -> AgentNotFound:
@@ -348,9 +347,9 @@ class AMQPOffice(PostOffice):
         self.publish(
             Letter(
                 self.new_key(),
-                letters.CANCEL,
+                wire.CANCEL,
                 self.names.agent_key(envelope.to),
-                letters.written(cancel),
+                wire.written(cancel),
                 to=envelope.to,
                 correlation_id=delivery.key,
             )
@@ -366,9 +365,9 @@ class AMQPOffice(PostOffice):
             name, args = "error", {"error": str(error), "original_message_id": envelope.id}
         return Letter(
             self.answer_key(delivery),
-            letters.REPLY,
+            wire.REPLY,
             mail.reply_to,
-            letters.written(Envelope(sender, envelope.sender, name, args)),
+            wire.written(Envelope(sender, envelope.sender, name, args)),
             mandatory=True,
             correlation_id=mail.ident[0],
             headers=None if error is None else error_headers(error),
@@ -383,12 +382,12 @@ class AMQPOffice(PostOffice):
         self.intake.acknowledge(tag)
         asked = self._pending.get(properties.correlation_id or "")
         if asked is None:
-            if properties.type == letters.LOST and properties.reply_to != self._reply_key:
+            if properties.type == wire.LOST and properties.reply_to != self._reply_key:
                 self._hear_of_loss(properties, body)
             return  # it has ended meanwhile, or this is the same again
         delivery = asked.about
         try:
-            message = letters.read_json(body)
+            message = wire.read_json(body)
             args = message["action"]["args"]
             value, error = args.get("data"), error_of(properties.headers or {}, args)
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
@@ -407,16 +406,16 @@ class AMQPOffice(PostOffice):
         self.publish(
             Letter(
                 self.new_key(),
-                letters.LOST,
+                wire.LOST,
                 self.names.processes,
-                letters.written(Envelope(id, EVERYONE, "lost", {})),
+                wire.written(Envelope(id, EVERYONE, "lost", {})),
                 reply_to=self._reply_key,
             )
         )
 
     def _hear_of_loss(self, properties: Any, notice: bytes) -> None:
         try:
-            id = letters.read(properties, notice).envelope.sender
+            id = wire.read(properties, notice).envelope.sender
         except Unreadable as error:
             logger.error("the notice of a deleted queue cannot be read: %s", error)
             return
@@ -428,7 +427,7 @@ class AMQPOffice(PostOffice):
             if letter.to == id:
                 self.outbox.publish(letter)
         for letter in held:
-            if letter.kind != letters.REQUEST:
+            if letter.kind != wire.REQUEST:
                 self.outbox.publish(letter)
 
     def _ask_again(self) -> None:
@@ -467,12 +466,12 @@ class AMQPOffice(PostOffice):
         said = envelope.name == "say"
         delivery.mail.answer = Letter(
             self.answer_key(delivery),
-            letters.ANSWER,
+            wire.ANSWER,
             self.names.agent_key(envelope.to),
-            letters.written(envelope),
+            wire.written(envelope),
             to=envelope.to,
             mandatory=True,
-            headers=letters.headers(1, (), original_id=original_id if said else None),
+            headers=wire.headers(1, (), original_id=original_id if said else None),
         )
 
     def _begin_now(self) -> None:

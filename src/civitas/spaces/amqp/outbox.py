@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pika.channel import Channel
 
-from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
 from civitas.spaces.amqp.link import LinkLost, settle
+from civitas.spaces.amqp.wire import REQUEST, SEND, Letter
 
 __all__ = [
     "CONFIRMED",

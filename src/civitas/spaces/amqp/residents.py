@@ -12,14 +12,14 @@ from typing import Any, Final
 from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.arrivals import Arrivals
 from civitas.spaces.amqp.intake import Tag
-from civitas.spaces.amqp.letter import Letter
 from civitas.spaces.amqp.link import Link, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.outbox import Outbox
 from civitas.spaces.amqp.registrar import Registrar, Registration
+from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.office import PostOffice
 from civitas.spaces.seat import Seat
 
@@ -146,7 +146,7 @@ class Residents:
             registration.backlog = 0
             early, registration.early = registration.early, []
             for _, _, properties, _ in early:
-                if properties.type == letters.CANCEL:
+                if properties.type == wire.CANCEL:
                     arrivals.unwanted(properties.correlation_id or "", seat.id)
             for tag, method, properties, body in early:
                 arrivals.take(seat, tag, properties, body, again=method.redelivered)

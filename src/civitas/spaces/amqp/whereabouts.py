@@ -10,11 +10,11 @@ from typing import Final
 from pika.exceptions import AMQPError
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.letter import Letter
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.link import LinkLost
 from civitas.spaces.amqp.outbox import FULL, LIMIT, REFUSABLE, UNROUTABLE, Outbox
 from civitas.spaces.amqp.registrar import Registrar
+from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.loop import LoopThread
 
@@ -188,7 +188,7 @@ class Whereabouts:
         held = self._missing.get(letter.to) if self._missing and letter.to else None
         if held is None:
             self._outbox.publish(letter)
-        elif letter.kind == letters.CANCEL and held.withdraw(letter.correlation_id or ""):
+        elif letter.kind == wire.CANCEL and held.withdraw(letter.correlation_id or ""):
             if not held:
                 del self._missing[letter.to]  # nobody was told of it yet, nor need be
         elif letter.kind in REFUSABLE and len(self) + len(self._outbox) >= LIMIT:
@@ -199,7 +199,7 @@ class Whereabouts:
     def returned(self, letter: Letter) -> bool:
         """Whether a letter for which there was no queue is kept, for its receiver may be coming."""
         to = letter.to
-        if not to or letter.kind == letters.CANCEL or _is_over(letter):
+        if not to or letter.kind == wire.CANCEL or _is_over(letter):
             return False
         held = self._missing.get(to)
         if held is None:
@@ -239,7 +239,7 @@ class Whereabouts:
         """Nobody has an id: what is held back for it ends, but for requests that wait, and more."""
         held = self._missing[to]
         for letter in held.letters():
-            if letter.kind != letters.REQUEST:
+            if letter.kind != wire.REQUEST:
                 continue
             if letter.about.wait:
                 return
@@ -266,4 +266,4 @@ class Whereabouts:
 
 def _is_over(letter: Letter) -> bool:
     """Whether it is a request that has ended."""
-    return letter.kind == letters.REQUEST and bool(letter.about.answered)
+    return letter.kind == wire.REQUEST and bool(letter.about.answered)
