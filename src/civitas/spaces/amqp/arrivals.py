@@ -212,12 +212,12 @@ class Arrivals:
             self._loop.call_later(_AGAIN_S, self._take_unread)
             return
         if entry is not None:
-            self._again(entry, seat, arrived, tag, properties, body)
+            self._again(entry, seat, arrived, tag)
         elif self._unwanted and ident in self._unwanted:
             del self._unwanted[ident]
             self._intake.acknowledge(tag)
         else:
-            delivery = self._delivery(seat, arrived, tag, properties, body)
+            delivery = self._delivery(seat, arrived, tag)
             self._show(delivery, arrived.key)
             self._put(delivery, seat)
 
@@ -253,15 +253,11 @@ class Arrivals:
                 self._publish(answer)
             if entry.message is None:
                 continue
-            properties, body = wire.take_out(entry.message)
-            arrived = wire.read(properties, body)
-            self._again(entry, seat, arrived, None, properties, body)
+            self._again(entry, seat, wire.read(*wire.take_out(entry.message)), None)
             if self._unwanted.pop((entry.key, seat.id), self) is None:
                 self.cancel(entry.key, seat.id)
 
-    def _delivery(
-        self, seat: Seat, arrived: Arrived, tag: Tag | None, properties: Any, body: bytes
-    ) -> Delivery:
+    def _delivery(self, seat: Seat, arrived: Arrived, tag: Tag | None) -> Delivery:
         kind = kinds.BROADCAST if arrived.envelope.to == EVERYONE else _KINDS[arrived.kind]
         delivery = Delivery(arrived.envelope, kind, self._chains.ancestor(arrived.trail))
         delivery.hops = arrived.hops
@@ -271,7 +267,7 @@ class Arrivals:
             delivery.timeout = arrived.timeout
         delivery.original_id = arrived.original_id
         ident = (arrived.key, seat.id)
-        delivery.mail = Mail(ident, tag, (properties, body), arrived.reply_to or "")
+        delivery.mail = Mail(ident, tag, arrived.raw, arrived.reply_to or "")
         self._known[ident] = delivery
         return delivery
 
@@ -287,15 +283,7 @@ class Arrivals:
             return self._office.gone()
         return AgentStopped(f'agent "{seat.id}" was removed')
 
-    def _again(
-        self,
-        entry: Entry,
-        seat: Seat,
-        arrived: Arrived,
-        tag: Tag | None,
-        properties: Any,
-        body: bytes,
-    ) -> None:
+    def _again(self, entry: Entry, seat: Seat, arrived: Arrived, tag: Tag | None) -> None:
         """A message that the inbox knows: from an earlier process, or acknowledged already."""
         if entry.state == ENDED:
             if entry.answer is None:
@@ -305,7 +293,7 @@ class Arrivals:
                 answer.about = lambda: self._intake.acknowledge(tag)
                 self._publish(answer)
             return
-        delivery = self._delivery(seat, arrived, tag, properties, body)
+        delivery = self._delivery(seat, arrived, tag)
         if entry.message is not None:
             self._is_stored(delivery.mail)
             permission = wire.permission(entry.message)
@@ -317,11 +305,11 @@ class Arrivals:
                 and permission == wire.fingerprint(arrived.envelope, seat.id)
             )
         if entry.state == STARTED and not _repeats(seat, arrived.envelope.name):
-            self._doubt(delivery, seat, properties, body)
+            self._doubt(delivery, seat, arrived)
         else:
             self._put(delivery, seat)
 
-    def _doubt(self, delivery: Delivery, seat: Seat, properties: Any, body: bytes) -> None:
+    def _doubt(self, delivery: Delivery, seat: Seat, arrived: Arrived) -> None:
         """It had begun, and nobody knows how far it came."""
         text = (
             f'in doubt: "{seat.id}.{delivery.envelope.name}" had begun when its process ended; '
@@ -333,7 +321,7 @@ class Arrivals:
         delivery.state = kinds.ENDED
         error = InDoubt(text, where)
         self._burials.send(
-            properties, body, text, seat.id, lambda: self._office.refuse(delivery, error)
+            *arrived.raw, text, seat.id, lambda: self._office.refuse(delivery, error)
         )
 
     def cancel(self, key: str, agent: str) -> None:

@@ -201,8 +201,9 @@ class Letter:
 
 
 class Arrived(NamedTuple):
-    """What a message that came is, beside the message itself."""
+    """What a message that came is; `raw` is AMQP's properties and body."""
 
+    raw: tuple[Any, bytes]
     key: str
     kind: str
     envelope: Envelope
@@ -273,8 +274,11 @@ def read(properties: Any, body: bytes) -> Arrived:
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
     if not found:
-        return Arrived(key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None)
+        return Arrived(
+            (properties, body), key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None
+        )
     return Arrived(
+        (properties, body),
         key,
         kind,
         envelope,
