@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
@@ -57,14 +58,15 @@ Ident = tuple[str, str]
 """A message's key, and the agent that it came to: a broadcast comes to several."""
 
 
+@dataclass(eq=False, slots=True)
 class Mail:
     """What is to be told to the broker and to the sender when a message has ended.
 
     Attributes:
         ident: what the inbox knows it by
         tag: the delivery to acknowledge; None while there is none to
-        reply_to: where the outcome of a request goes
         raw: AMQP's properties and body, until it is begun
+        reply_to: where the outcome of a request goes
         begun: whether the inbox says that it has started
         stored: whether the inbox has the message itself, and it is acknowledged
         unconfirmed: how many messages that its handler sent are not confirmed
@@ -73,32 +75,16 @@ class Mail:
         disowned: whether another process has it by now
     """
 
-    __slots__ = (
-        "answer",
-        "begun",
-        "disowned",
-        "ident",
-        "over",
-        "raw",
-        "reply_to",
-        "stored",
-        "tag",
-        "unconfirmed",
-    )
-
-    def __init__(
-        self, ident: Ident, tag: Tag | None, raw: tuple[Any, bytes], reply_to: str
-    ) -> None:
-        self.ident = ident
-        self.tag = tag
-        self.raw: tuple[Any, bytes] | None = raw
-        self.reply_to = reply_to
-        self.begun = False
-        self.stored = False
-        self.unconfirmed = 0
-        self.answer: Letter | None = None
-        self.over = False
-        self.disowned = False
+    ident: Ident
+    tag: Tag | None
+    raw: tuple[Any, bytes] | None
+    reply_to: str
+    begun: bool = False
+    stored: bool = False
+    unconfirmed: int = 0
+    answer: Letter | None = None
+    over: bool = False
+    disowned: bool = False
 
 
 class Arrivals:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
@@ -22,14 +23,12 @@ _MOST: Final = 1_000
 _MOST_ALIKE: Final = 100
 
 
+@dataclass(eq=False, slots=True)
 class _Burial:
     """A message that is buried, as it was delivered last; and whether the broker has it there."""
 
-    __slots__ = ("over", "tag")
-
-    def __init__(self, tag: Tag) -> None:
-        self.tag = tag
-        self.over = False
+    tag: Tag
+    over: bool = False
 
 
 class Burials:

@@ -74,11 +74,7 @@ def settle(future: asyncio.Future[Any], value: Any) -> None:
 
 
 def tls(options: AMQPOptions) -> ssl.SSLContext | None:
-    """How the connection is encrypted; the broker's certificate is always verified.
-
-    Raises:
-        BrokerError: the file of authorities cannot be read
-    """
+    """How the connection is encrypted; the broker's certificate is always verified."""
     if not options.use_ssl:
         return None
     try:

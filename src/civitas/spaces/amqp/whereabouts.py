@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from typing import Final
 
 from pika.exceptions import AMQPError
@@ -37,6 +38,7 @@ _AGAIN_S: Final = 0.5
 _SOON_S: Final = 0.02
 
 
+@dataclass(eq=False, slots=True)
 class _Held:
     """What is kept for an agent without a queue.
 
@@ -45,11 +47,8 @@ class _Held:
         behind: what was published since, and is still to be sent
     """
 
-    __slots__ = ("behind", "returned")
-
-    def __init__(self) -> None:
-        self.returned: dict[str, Letter] = {}
-        self.behind: dict[str, Letter] = {}
+    returned: dict[str, Letter] = field(default_factory=dict)
+    behind: dict[str, Letter] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.returned) + len(self.behind)

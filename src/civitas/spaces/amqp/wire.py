@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -93,6 +94,7 @@ class Unreadable(Exception):
     """What came is no message."""
 
 
+@dataclass(eq=False, slots=True)
 class Letter:
     """A message to be published.
 
@@ -107,46 +109,18 @@ class Letter:
         exchange: another than the outbox's
     """
 
-    __slots__ = (
-        "about",
-        "body",
-        "correlation_id",
-        "exchange",
-        "headers",
-        "key",
-        "kind",
-        "mandatory",
-        "reply_to",
-        "routing_key",
-        "to",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        kind: str,
-        routing_key: str,
-        body: bytes,
-        *,
-        to: str = "",
-        mandatory: bool = False,
-        reply_to: str | None = None,
-        correlation_id: str | None = None,
-        headers: dict[str, Any] | None = None,
-        about: Any = None,
-        exchange: str | None = None,
-    ) -> None:
-        self.key = key
-        self.kind = kind
-        self.routing_key = routing_key
-        self.body = body
-        self.to = to
-        self.mandatory = mandatory
-        self.reply_to = reply_to
-        self.correlation_id = correlation_id
-        self.headers = headers
-        self.about = about
-        self.exchange = exchange
+    key: str
+    kind: str
+    routing_key: str
+    body: bytes
+    _: KW_ONLY
+    to: str = ""
+    mandatory: bool = False
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    headers: dict[str, Any] | None = None
+    about: Any = None
+    exchange: str | None = None
 
     def pack(self) -> bytes:
         """The letter as an inbox keeps it."""
