@@ -231,5 +231,8 @@ class Router(Protocol):
     def set_aside(self, delivery: Delivery) -> None:
         """A message that came over a broker is to be approved."""
 
+    def permitted(self, delivery: Delivery) -> None:
+        """A message that came over a broker was approved."""
+
     def concluded(self, delivery: Delivery) -> None:
         """A message that came over a broker has ended."""

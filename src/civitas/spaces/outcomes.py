@@ -164,6 +164,10 @@ class Outcomes:
         """A message that came over a broker is to be approved, which may take long."""
         raise NotImplementedError
 
+    def permitted(self, delivery: Delivery) -> None:
+        """A message that came over a broker was approved."""
+        raise NotImplementedError
+
     def concluded(self, delivery: Delivery) -> None:
         """A message that came over a broker has ended, and its answer, if any, is known."""
         raise NotImplementedError

@@ -1,15 +1,33 @@
-"""A message as it travels over the broker, and back."""
+"""A message, and the error of a request, as they travel over the broker."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import KW_ONLY, dataclass
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import pika
 from pika.data import encode_short_string, encode_table
 from pydantic_core import from_json, to_json
 
-from civitas.errors import InvalidId, InvalidMessage
+from civitas.errors import (
+    ActionError,
+    ActionNotFound,
+    AgentNotFound,
+    AgentStopped,
+    HopLimitExceeded,
+    InDoubt,
+    InvalidArguments,
+    InvalidId,
+    InvalidMessage,
+    MailboxFull,
+    NotPermitted,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+    SpaceClosed,
+)
 from civitas.message import Envelope, address, check_message
 
 __all__ = [
@@ -23,6 +41,8 @@ __all__ = [
     "Arrived",
     "Letter",
     "Unreadable",
+    "error_headers",
+    "error_of",
     "read",
     "read_json",
     "stored",
@@ -36,7 +56,7 @@ REQUEST: Final = "request"
 ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # whoever asked wants it no more
-LOST: Final = "lost"  # the sender's queue was, and is there again: what was in it is to be sent
+LOST: Final = "lost"  # the sender's queue was deleted: open requests to it are to be sent again
 
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
 
@@ -65,6 +85,7 @@ def _encoded(text: str) -> bytes:
 
 _JSON = _encoded("application/json")
 _ENCODED_KINDS = {kind: _encoded(kind) for kind in _KINDS}
+_PERMISSION = "permission"
 _NO_TIMEOUT = -1.0
 _FAR_S = 1e9
 
@@ -73,6 +94,7 @@ class Unreadable(Exception):
     """What came is no message."""
 
 
+@dataclass(eq=False, slots=True)
 class Letter:
     """A message to be published.
 
@@ -83,77 +105,22 @@ class Letter:
         body: the message as JSON; a reply's outcome is in it too
         to: the agent's id, empty if it goes to none or to all
         mandatory: whether it comes back when there is no queue for it
-        tries: how often it came back
         about: whatever its sender wants to know it by
         exchange: another than the outbox's
-        number: how many this process had published when it was first, with it; 0: it was not yet
-        is_copy: whether it is one that is sent again
     """
 
-    __slots__ = (
-        "about",
-        "body",
-        "correlation_id",
-        "exchange",
-        "headers",
-        "is_copy",
-        "key",
-        "kind",
-        "mandatory",
-        "number",
-        "reply_to",
-        "routing_key",
-        "to",
-        "tries",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        kind: str,
-        routing_key: str,
-        body: bytes,
-        *,
-        to: str = "",
-        mandatory: bool = False,
-        reply_to: str | None = None,
-        correlation_id: str | None = None,
-        headers: dict[str, Any] | None = None,
-        about: Any = None,
-        exchange: str | None = None,
-    ) -> None:
-        self.key = key
-        self.kind = kind
-        self.routing_key = routing_key
-        self.body = body
-        self.to = to
-        self.mandatory = mandatory
-        self.reply_to = reply_to
-        self.correlation_id = correlation_id
-        self.headers = headers
-        self.about = about
-        self.exchange = exchange
-        self.tries = 0
-        self.number = 0
-        self.is_copy = False
-
-    def again(self, to: str, routing_key: str) -> Letter:
-        """The same, to be sent to one agent once more."""
-        again = Letter(
-            self.key,
-            self.kind,
-            routing_key,
-            self.body,
-            to=to,
-            mandatory=True,
-            reply_to=self.reply_to,
-            correlation_id=self.correlation_id,
-            headers=self.headers,
-            about=(None, *self.about[1:]) if self.kind == SEND else None,
-        )
-        again.number = self.number
-        again.is_copy = True
-        return again
+    key: str
+    kind: str
+    routing_key: str
+    body: bytes
+    _: KW_ONLY
+    to: str = ""
+    mandatory: bool = False
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    headers: dict[str, Any] | None = None
+    about: Any = None
+    exchange: str | None = None
 
     def pack(self) -> bytes:
         """The letter as an inbox keeps it."""
@@ -176,16 +143,11 @@ class Letter:
         body = found.pop("body").encode()
         return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
 
-    def _headers(self) -> dict[str, Any] | None:
-        if not self.tries:
-            return self.headers
-        return {**(self.headers or {}), "returned": self.tries}
-
     def properties(self) -> pika.BasicProperties:
         """AMQP's properties of it."""
         return pika.BasicProperties(
             content_type="application/json",
-            headers=self._headers(),
+            headers=self.headers,
             delivery_mode=_PERSISTENT,
             correlation_id=self.correlation_id,
             reply_to=self.reply_to,
@@ -197,10 +159,9 @@ class Letter:
         """The same as they travel: what pika would encode, sooner."""
         flags: int = _CONTENT_TYPE | _DELIVERY_MODE | _MESSAGE_ID | _TYPE
         pieces = [_JSON]
-        headers = self.headers if not self.tries else self._headers()
-        if headers is not None:
+        if self.headers is not None:
             flags |= _HEADERS
-            encode_table(pieces, headers)
+            encode_table(pieces, self.headers)
         pieces.append(_PERSISTENT_BYTE)
         if self.correlation_id is not None:
             flags |= _CORRELATION_ID
@@ -214,8 +175,9 @@ class Letter:
 
 
 class Arrived(NamedTuple):
-    """What a message that came is, beside the message itself."""
+    """What a message that came is; `raw` is AMQP's properties and body."""
 
+    raw: tuple[Any, bytes]
     key: str
     kind: str
     envelope: Envelope
@@ -224,8 +186,6 @@ class Arrived(NamedTuple):
     trail: tuple[str, ...]
     timeout: float | None
     original_id: str | None
-    was_returned: bool = False
-    """Whether there was no queue for it before."""
 
 
 def written(envelope: Envelope) -> bytes:
@@ -288,8 +248,11 @@ def read(properties: Any, body: bytes) -> Arrived:
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
     if not found:
-        return Arrived(key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None)
+        return Arrived(
+            (properties, body), key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None
+        )
     return Arrived(
+        (properties, body),
         key,
         kind,
         envelope,
@@ -298,7 +261,6 @@ def read(properties: Any, body: bytes) -> Arrived:
         tuple(_text(found.get("trail", ""), "trail").split()),
         _timeout(found.get("timeout")),
         None if "original" not in found else _text(found["original"], "original"),
-        bool(found.get("returned")),
     )
 
 
@@ -316,14 +278,17 @@ def read_json(body: bytes) -> Any:
         raise Unreadable(f"it is no JSON: {error}") from None
 
 
-def stored(properties: Any, body: bytes) -> bytes:
-    """A message that came, as an inbox keeps it."""
+def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
+    """A message that came, as an inbox keeps it, with the permission that it was given."""
+    headers = {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)}
+    if permission is not None:
+        headers[_PERMISSION] = permission
     return json.dumps(
         {
             "message_id": properties.message_id,
             "type": properties.type,
             "reply_to": properties.reply_to,
-            "headers": {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)},
+            "headers": headers,
             "body": body.decode(),
         },
         ensure_ascii=False,
@@ -335,6 +300,18 @@ def take_out(kept: bytes) -> tuple[Any, bytes]:
     found = json.loads(kept)
     body = found.pop("body").encode()
     return pika.BasicProperties(**found), body
+
+
+def permission(kept: bytes) -> str | None:
+    """The permission that `stored` was given."""
+    found: str | None = json.loads(kept)["headers"].get(_PERMISSION)
+    return found
+
+
+def fingerprint(envelope: Envelope, agent: str) -> str:
+    """What a permission holds for: this action of this agent with these arguments."""
+    what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
+    return sha256(what.encode()).hexdigest()
 
 
 def _keeps(name: str, value: object) -> bool:
@@ -364,3 +341,53 @@ def _timeout(value: object) -> float | None:
     if seconds != seconds:
         raise Unreadable(f"its header timeout is {value!r}, not seconds")
     return None if seconds < 0 else seconds
+
+
+# By name: nothing else that comes is ever made into an exception.
+_PLAIN: dict[str, type[RequestError]] = {
+    kind.__name__: kind
+    for kind in (
+        InvalidArguments,
+        ActionNotFound,
+        NotPermitted,
+        AgentNotFound,
+        MailboxFull,
+        RequestTimeout,
+        RequestCancelled,
+        AgentStopped,
+        SpaceClosed,
+    )
+}
+
+_LONGEST = 1000
+"""How many characters of an error's type, or of where it was, travel."""
+
+
+def error_headers(error: BaseException) -> dict[str, Any]:
+    """What travels beside the text of an error."""
+    if isinstance(error, ActionError):
+        # Not the text, which is in the body: all headers must fit into one frame of 128 kB.
+        found = {"outcome": type(error).__name__, "type": error.type[:_LONGEST]}
+        if error.where is not None:
+            found["where"] = error.where[:_LONGEST]
+        return found
+    return {"outcome": type(error).__name__}
+
+
+def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:
+    """The error that came; None if none did."""
+    outcome = headers.get("outcome")
+    if outcome is None:
+        return None
+    text = str(args.get("error", ""))
+    plain = _PLAIN.get(outcome) if isinstance(outcome, str) else None
+    if plain is not None:
+        return plain(text)
+    type_ = str(headers.get("type", outcome))
+    said = "" if text == type_ else text.removeprefix(f"{type_}: ")
+    where = headers.get("where")
+    if outcome == "HopLimitExceeded":
+        return HopLimitExceeded(said)
+    if outcome == "InDoubt":
+        return InDoubt(said, where if isinstance(where, str) else None)
+    return ActionError(type_, said, where if isinstance(where, str) else None)
