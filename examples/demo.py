@@ -434,8 +434,8 @@ def next_commands() -> None:
         python = python.relative_to(ROOT)
     civitas = python.parent / "civitas"
     for command, about in (
-        (f"{civitas} act 'List the files'", "an agent works on your files"),
-        (f"{civitas} chat", "talk with the agents"),
+        (f"{civitas} act 'List the files'", "on your files"),
+        (f"{civitas} chat", "talk with agents"),
         (f"{civitas} models fetch {LARGER}", "a larger model: 0.6 GB"),
         (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
         (f"{python} examples/calculator.py", "twenty lines of your own"),

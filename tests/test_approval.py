@@ -11,10 +11,12 @@ from civitas.approval import (
     ApprovalRequest,
     Approver,
     CallbackApprover,
+    Question,
     RefuseAll,
     Rule,
     RuleApprover,
     TerminalApprover,
+    answer,
     approve,
 )
 from civitas.errors import DefinitionError
@@ -198,6 +200,41 @@ def test_asking_can_be_cancelled():
         return "answered"
 
     assert asyncio.run(cancelled()) == "cancelled"
+
+
+def test_a_question_cancelled_in_the_line_is_not_asked():
+    asked = []
+    free, sixty_four = threading.Event(), threading.Event()
+
+    def approves(request):
+        asked.append(request.args["n"])
+        if len(asked) == 64:  # so many are asked at a time
+            sixty_four.set()
+        return free.wait(10)
+
+    async def all_at_once():
+        approver = CallbackApprover(approves)
+        asking = [asyncio.create_task(approve(approver, proposed(n=n))) for n in range(70)]
+        assert await asyncio.to_thread(sixty_four.wait, 10)
+        for task in asking[64:]:
+            task.cancel()
+        await asyncio.wait(asking[64:])
+        free.set()
+        assert await asyncio.wait_for(asyncio.gather(*asking[:64]), 10) == [True] * 64
+        assert await asyncio.wait_for(approve(approver, proposed(n="after")), 10)
+
+    asyncio.run(all_at_once())
+    assert sorted(asked[:-1]) == list(range(64))
+    assert asked[-1] == "after"
+
+
+def test_one_approver_is_asked_any_number_of_times():
+    async def one_by_one():
+        approver = CallbackApprover(lambda request: True)
+        for n in range(200):
+            assert await asyncio.wait_for(approve(approver, proposed(n=n)), 10)
+
+    asyncio.run(one_by_one())
 
 
 def test_refuse_all_refuses():
@@ -402,7 +439,8 @@ def test_nothing_that_a_terminal_obeys_is_shown(hidden, where):
     assert shown.partition("\n")[2] == "Permit this? [y/N/always] "
 
 
-def test_one_question_at_a_time():
+@pytest.mark.parametrize("kind", ("approval", "question"))
+def test_one_question_at_a_time(kind):
     class Terminal(io.StringIO):
         """Notices if a question comes while another is open."""
 
@@ -410,7 +448,7 @@ def test_one_question_at_a_time():
         overlapped = False
 
         def write(self, text):
-            if "Permit this?" in text:
+            if "Permit this?" in text or "asks:" in text:
                 self.overlapped |= self.open
                 self.open = True
             return super().write(text)
@@ -426,14 +464,21 @@ def test_one_question_at_a_time():
     approver = TerminalApprover(Answers(), out)
 
     async def all_at_once():
-        asking = [asyncio.create_task(approve(approver, proposed(n=n))) for n in range(5)]
+        asking = [
+            asyncio.create_task(
+                approve(approver, proposed(n=n))
+                if kind == "approval"
+                else answer(approver, Question("painter", f"Which of {n}?"))
+            )
+            for n in range(5)
+        ]
         for _ in asking:
             await asyncio.to_thread(barrier.wait, 10)
         return await asyncio.gather(*asking)
 
-    assert asyncio.run(all_at_once()) == [True] * 5
+    assert asyncio.run(all_at_once()) == [True if kind == "approval" else "y"] * 5
     assert not out.overlapped
-    assert out.getvalue().count("Permit this?") == 5
+    assert out.getvalue().count("Permit this?" if kind == "approval" else "asks:") == 5
 
 
 def test_an_approver_that_runs_out_of_answers_refuses() -> None:

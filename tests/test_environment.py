@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import re
-import socket
 import sys
 import threading
 from typing import Any
@@ -318,84 +317,7 @@ def test_an_action_cannot_end_the_program(environment: Environment, kind: str) -
     assert "enough" in result["error"]
 
 
-# -- quick actions, for which an idle loop is held -------------------------------------------------
-
-
-def test_a_quick_action_that_blocks_at_last_holds_up_nobody() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        environment = Environment()
-        begun, gate = asyncio.Event(), threading.Event()
-
-        def work(block: bool) -> bool:
-            if block:
-                loop.call_soon_threadsafe(begun.set)
-            return not block or gate.wait(WAIT)
-
-        act = Action.of(work)
-        for _ in range(50):
-            assert (await environment.aexecute_action(act, {"block": False}))["result"] is True
-        slow = asyncio.create_task(environment.aexecute_action(act, {"block": True}))
-        await begun.wait()
-        # The loop goes on, also with the same action, and opens the gate.
-        assert (await environment.aexecute_action(act, {"block": False}))["result"] is True
-        gate.set()
-        assert (await slow)["result"] is True
-
-    asyncio.run(main())
-
-
-def test_quick_actions_one_after_the_other_leave_the_loop_to_others() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        environment = Environment()
-        act = Action.of(add)
-        due: list[int] = []
-        for number in range(200):
-            loop.call_later(0, due.append, number)
-            await environment.aexecute_action(act, {"a": 1, "b": 2})
-            assert len(due) >= number
-
-    asyncio.run(main())
-
-
-def test_quick_actions_one_after_the_other_leave_the_loop_to_what_comes_from_outside() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        environment = Environment()
-        act = Action.of(add)
-        here, there = socket.socketpair()
-        heard = asyncio.Event()
-        with here, there:
-            loop.add_reader(here, heard.set)
-            for _ in range(100):
-                await environment.aexecute_action(act, {"a": 1, "b": 2})
-            there.send(b"x")
-            began = loop.time()
-            while not heard.is_set():
-                await environment.aexecute_action(act, {"a": 1, "b": 2})
-                assert loop.time() - began < WAIT
-            loop.remove_reader(here)
-
-    asyncio.run(main())
-
-
-def test_quick_actions_without_end_can_be_cancelled() -> None:
-    async def on_and_on() -> None:
-        environment = Environment()
-        act = Action.of(add)
-        while True:
-            await environment.aexecute_action(act, {"a": 1, "b": 2})
-
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await on_and_on()
-
-    asyncio.run(main())
-
-
-def test_what_a_quick_action_left_with_the_loop_is_there_before_its_result() -> None:
+def test_what_an_action_left_with_the_loop_is_there_before_its_result() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         heard: list[int] = []
@@ -407,19 +329,6 @@ def test_what_a_quick_action_left_with_the_loop_is_there_before_its_result() -> 
         for number in range(100):
             assert (await Environment().aexecute_action(act, {"number": number}))["tool_executed"]
             assert heard[-1] == number
-
-    asyncio.run(main())
-
-
-def test_an_action_of_ones_own_kind_need_not_be_hashable() -> None:
-    class Mine(Action):
-        __hash__ = None  # type: ignore[assignment]
-
-    async def main() -> None:
-        act = Mine("add", add)
-        for _ in range(3):
-            result = await Environment().aexecute_action(act, {"a": 1, "b": 2})
-            assert result["result"] == 3
 
     asyncio.run(main())
 

@@ -215,6 +215,10 @@ def test_a_cycle_is_named_at_the_place_that_contains_itself(copy):
     with pytest.raises(NotJSON) as error:
         copy({"a": [0, ring]})
     assert path_and_reason(error) == ("a[1]", "contains itself")
+    ring[:] = [ring]
+    with pytest.raises(NotJSON) as error:
+        copy({"a": ring})
+    assert path_and_reason(error) == ("a", "contains itself")
 
 
 @BOTH

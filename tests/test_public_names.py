@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +179,21 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
         assert not text.startswith(f"{name}(")
     else:
         assert thing is not None
+
+
+def test_type_checkers_know_the_same_names() -> None:
+    stub = ast.parse(Path(civitas.__file__).with_suffix(".pyi").read_text())
+    known = {"__version__"}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("civitas"):
+            home = importlib.import_module(str(node.module))
+            names = [name.name for name in node.names]
+            if names == ["*"]:
+                names = [name for name in vars(home) if not name.startswith("_")]
+            for name in names:
+                assert getattr(home, name) is getattr(civitas, name)
+                known.add(name)
+    assert known == set(NAMES)
 
 
 def test_the_names_are_listed() -> None:

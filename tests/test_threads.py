@@ -235,50 +235,6 @@ def test_what_fails_unheard_is_logged() -> None:
     assert set(raised) == {ZeroDivisionError, ValueError}
 
 
-def test_a_loop_that_is_held_has_the_outcome_at_once() -> None:
-    pool = WorkerThreads()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        good = pool.run(loop, divmod, 7, 2, hold_s=WAIT)
-        assert good.done()
-        assert await good == (3, 1)
-        bad = pool.run(loop, divmod, 7, 0, hold_s=WAIT)
-        assert bad.done()
-        with pytest.raises(ZeroDivisionError):
-            await bad
-
-    asyncio.run(main())
-
-
-def test_a_call_that_blocks_holds_its_loop_no_longer_than_it_may() -> None:
-    pool = WorkerThreads()
-    gate = threading.Event()
-
-    async def main() -> None:
-        # Only this loop opens the gate: it would never, if it were held until the call returns.
-        future = pool.run(asyncio.get_running_loop(), gate.wait, WAIT, hold_s=0.0001)
-        assert not future.done()
-        gate.set()
-        assert await future is True
-
-    asyncio.run(main())
-
-
-def test_no_outcome_is_lost_as_the_loop_goes_on() -> None:
-    pool = WorkerThreads()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        # From no time at all to more than the loop is held for: the outcome comes before, after,
-        # and just as it goes on.
-        for number in range(3000):
-            call = pool.run(loop, sum, range(number % 60 * 300), hold_s=20e-6)
-            assert await asyncio.wait_for(call, WAIT) == sum(range(number % 60 * 300))
-
-    asyncio.run(main())
-
-
 def test_a_thread_keeps_nothing_of_a_call() -> None:
     pool = WorkerThreads()
 
@@ -289,7 +245,7 @@ def test_a_thread_keeps_nothing_of_a_call() -> None:
         thing = Thing()
         loop = asyncio.get_running_loop()
         await pool.run(loop, id, thing)
-        await pool.run(loop, lambda thing: thing, thing, hold_s=WAIT)
+        await pool.run(loop, lambda thing: thing, thing)
         reference = weakref.ref(thing)
         del thing
         await pool.run(loop, int)

@@ -23,15 +23,14 @@ SOURCE = ROOT / "src" / "civitas"
 # Imports point up this list, never back.
 ORDER = (
     "errors",
+    "text",
+    "network",
     "jsonvalue",
     "sqlite",
+    "http",
     "message",
     "slash",
-    "docstring",
-    "annotation",
-    "structured",
     "signature",
-    "schema",
     "action",
     "goal",
     "clock",
@@ -255,7 +254,6 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
-        "civitas.models.connections",
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (
@@ -263,19 +261,17 @@ EXTRA_MODULES = frozenset(
                 "burials",
                 "channels",
                 "connection",
-                "control",
                 "dead_letter",
                 "dead_letters",
                 "intake",
-                "letter",
                 "link",
                 "observing",
                 "office",
                 "outbox",
-                "recent",
                 "registrar",
                 "residents",
                 "whereabouts",
+                "wire",
             )
         ),
     )

@@ -11,12 +11,13 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
-from civitas.schema import WrongSchema, check_schema, validator
 from civitas.signature import Signature, check_parameters
+from civitas.signature.schema import WrongSchema, check_schema, validator
+from civitas.text import printable, shorten
 
 __all__ = [
     "ACCESS_DENIED",
@@ -39,41 +40,19 @@ ACCESS_DENIED: Final = "denied"
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
 
-_POLICIES = (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED)
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class ActionOptions:
+class ActionOptions(NamedTuple):
     """What `@action` was told. It rides on the function, so that methods stay plain methods."""
 
-    __slots__ = (
-        "access_policy",
-        "detached",
-        "help",
-        "idempotent",
-        "name",
-        "terminal",
-        "timeout",
-    )
-
-    def __init__(
-        self,
-        name: str | None = None,
-        help: Any = None,
-        access_policy: AccessPolicy = ACCESS_PERMITTED,
-        terminal: bool = False,
-        idempotent: bool = False,
-        timeout: float | None = None,
-        detached: bool = False,
-    ) -> None:
-        self.name = name
-        self.help = help
-        self.access_policy = access_policy
-        self.terminal = terminal
-        self.idempotent = idempotent
-        self.timeout = timeout
-        self.detached = detached
+    name: str | None = None
+    help: Any = None
+    access_policy: AccessPolicy = ACCESS_PERMITTED
+    terminal: bool = False
+    idempotent: bool = False
+    timeout: float | None = None
+    detached: bool = False
 
 
 @overload
@@ -89,18 +68,7 @@ def action(
     timeout: float | None = None,
     detached: bool = False,
 ) -> Callable[[F], F]: ...
-def action(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    help: Any = None,
-    access_policy: AccessPolicy = ACCESS_PERMITTED,
-    terminal: bool = False,
-    idempotent: bool = False,
-    timeout: float | None = None,
-    detached: bool = False,
-) -> Any:
+def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Mark a method (or function) as an action; with or without parentheses.
 
     Args:
@@ -114,9 +82,9 @@ def action(
             message is kept in the space's inbox and acknowledged before it runs
 
     Raises:
-        DefinitionError: the parameters cannot be described (`*args`, `**kwargs`, positional-only),
-            or an option is not one of its values
+        DefinitionError: an option is not one of its values, or a parameter cannot be given by name
     """
+    told = ActionOptions(**options)
 
     def mark(function: F) -> F:
         where = getattr(function, "__qualname__", repr(function))
@@ -127,36 +95,32 @@ def action(
                 f"@action marks a function or method of an agent, not {function!r}; "
                 "a static or class method has no agent to act for"
             )
-        check_options(where, name, help, access_policy, timeout)
+        _check_options(where, told)
         # Whether the first parameter is `self` shows only where it is used; the kinds of the
         # parameters show now, and so a bad definition fails on import rather than on first call.
         check_parameters(function, bound_to_self=False, where=where)
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
-        function.__civitas_action__ = ActionOptions(  # type: ignore[attr-defined]
-            name, help, access_policy, terminal, idempotent, timeout, detached
-        )
+        function.__civitas_action__ = told  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
 
 
-def check_options(
-    where: str, name: object, help: object, access_policy: object, timeout: object
-) -> None:
-    """Refuse options that are not among their values.
-
-    Raises:
-        DefinitionError: one of them is not
-    """
-    if not isinstance(access_policy, str) or access_policy not in _POLICIES:
+def _check_options(where: str, options: ActionOptions) -> None:
+    """Raise DefinitionError for an option that is not one of its values."""
+    name, help, access_policy, _, _, timeout, _ = options
+    if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
         raise DefinitionError(
             f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
             f"ACCESS_REQUESTED, not {access_policy!r}"
         )
     if name is not None:
-        check_name(name, where)
-    check_timeout(timeout, where)
+        _check_name(name, where)
+    if timeout is not None and not (
+        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    ):
+        raise DefinitionError(f"{where}: timeout= is a positive number of seconds, not {timeout!r}")
     if help is not None:
         try:
             copy_json(help)
@@ -164,42 +128,20 @@ def check_options(
             raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
 
 
-def check_name(name: object, where: str) -> None:
-    """Refuse what cannot be the name of an action.
-
-    Raises:
-        DefinitionError: not a string of 1–255 characters
-    """
+def _check_name(name: object, where: str) -> None:
+    """Raise DefinitionError for what cannot be the name of an action."""
     if not isinstance(name, str) or not 0 < len(name) <= 255:
         raise DefinitionError(f"{where}: an action's name is 1 to 255 characters, not {name!r}")
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise DefinitionError(
-                f"{where}: the name {name!r} has characters that no text can carry"
-            ) from None
-
-
-def check_timeout(timeout: object, where: str) -> None:
-    """Refuse what cannot be a time limit in seconds.
-
-    Raises:
-        DefinitionError: not a positive number
-    """
-    if timeout is not None and not (
-        isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
-    ):
-        raise DefinitionError(f"{where}: timeout= is a positive number of seconds, not {timeout!r}")
+    if printable(name) != name:
+        raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling the function gives a coroutine."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-    )
+    call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 class Action:
@@ -219,8 +161,7 @@ class Action:
     `description` and `parameters` left out are read from the function's docstring and signature.
 
     Raises:
-        DefinitionError: an argument is none of what it may be; of `parameters`, what is no JSON
-            schema, or has a reference that leads nowhere in it
+        DefinitionError: an argument is not one of its values, or `parameters` is not a JSON schema
     """
 
     def __init__(
@@ -236,11 +177,12 @@ class Action:
         timeout: float | None = None,
         help: Any = None,
     ) -> None:
-        check_name(name, "Action")
+        _check_name(name, "Action")
         if not callable(function):
             raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
         if access_policy is not ACCESS_PERMITTED or timeout is not None or help is not None:
-            check_options(f"action {name!r}", name, help, access_policy, timeout)
+            options = ActionOptions(name, help, access_policy, timeout=timeout)
+            _check_options(f"action {name!r}", options)
         self.name = name
         self.function = function
         self.terminal = terminal
@@ -272,40 +214,31 @@ class Action:
         return made
 
     def _check_parameters(self, parameters: object) -> None:
+        where = f"action {self.name!r}: parameters"
         if not isinstance(parameters, dict):
-            raise DefinitionError(
-                f"action {self.name!r}: parameters must be a JSON schema (a dict), not "
-                f"{parameters!r}"
-            )
-        if not parameters:
-            return
+            raise DefinitionError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
         try:
-            check_schema(parameters)
+            if parameters:
+                check_schema(parameters)
         except WrongSchema as error:
-            raise DefinitionError(
-                f"action {self.name!r}: parameters is not a JSON schema: {error}"
-            ) from None
+            raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:
-        """The action that a function, an `@action` method or an Action stands for.
-
-        A function's action is made once and kept with the function.
+        """The action of a function or `@action` method, made once for each; an Action itself.
 
         Raises:
-            DefinitionError: it is none of these, or its parameters cannot be described
+            DefinitionError: it is none of these, or a parameter cannot be given by name
         """
         if isinstance(source, Action):
             return source
-        cache = getattr(source, "__dict__", None)
-        if cache is not None and not isinstance(source, types.MethodType):
-            made = cache.get("__civitas_made__")
+        if isinstance(source, types.FunctionType):
+            made: Action | None = source.__dict__.get("__civitas_made__")
             if made is not None and made.function is source:
-                return made  # type: ignore[no-any-return]
+                return made
         if not callable(source):
-            raise DefinitionError(
-                f"an action is a function, an @action method or an Action, not {source!r}"
-            )
+            text = f"an action is a function, an @action method or an Action, not {source!r}"
+            raise DefinitionError(text)
         options: ActionOptions = getattr(source, "__civitas_action__", None) or ActionOptions()
         name = options.name or getattr(source, "__name__", None) or type(source).__name__
         made = cls(
@@ -323,21 +256,15 @@ class Action:
 
     @property
     def signature(self) -> Signature:
-        """The signature of the function.
-
-        Raises:
-            DefinitionError: a type has no JSON form, or an annotation names nothing
-        """
+        """The function's signature; raises DefinitionError if a type in it has no JSON form."""
         if self._signature is None:
-            self._signature = _signature_of(self.function)
+            self._signature = Signature.of(self.function, bound_to_self=False)
         return self._signature
 
     @property
     def description(self) -> str:
         """What the action does, in words."""
-        if self._description is None:
-            self._description = self.signature.description
-        return self._description
+        return self.signature.description if self._description is None else self._description
 
     @description.setter
     def description(self, text: str) -> None:
@@ -346,9 +273,7 @@ class Action:
     @property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments."""
-        if self._parameters is None:
-            return self.signature.parameters
-        return self._parameters
+        return self.signature.parameters if self._parameters is None else self._parameters
 
     @parameters.setter
     def parameters(self, schema: dict[str, Any]) -> None:
@@ -363,8 +288,7 @@ class Action:
             return self._help
         if self._parameters is None:
             return self.signature.help
-        properties = self._parameters.get("properties", {})
-        return {"description": self.description, "args": properties}
+        return {"description": self.description, "args": self._parameters.get("properties", {})}
 
     @functools.cached_property
     def is_async(self) -> bool:
@@ -386,14 +310,15 @@ class Action:
         if self._validator is None:
             self._validator = validator(self._parameters)
         try:
-            wrong = next(iter(sorted(self._validator.iter_errors(args), key=_depth)), None)
+            errors = self._validator.iter_errors(args)
+            wrong = min(errors, key=lambda error: len(error.absolute_path), default=None)
         except RecursionError:
             raise InvalidArguments(f'"{where or self.name}": nested too deep') from None
-        if wrong is not None:
-            at = ".".join(str(part) for part in wrong.absolute_path)
-            at = f' argument "{at}"' if at else ""
-            raise InvalidArguments(f'"{where or self.name}"{at}: {_short(wrong.message)}')
-        return args
+        if wrong is None:
+            return args
+        path = ".".join(map(str, wrong.absolute_path))
+        at = f' argument "{path}"' if path else ""
+        raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
 
     def execute(self, /, **args: Any) -> Any:
         """Call the function; gives a coroutine if it is `async`."""
@@ -403,23 +328,7 @@ class Action:
         return f"<Action {self.name!r}>"
 
 
-def _signature_of(function: Callable[..., Any]) -> Signature:
-    if isinstance(function, types.MethodType):
-        return Signature.of(function.__func__, bound_to_self=True)
-    return Signature.of(function, bound_to_self=False)
-
-
-def _depth(error: Any) -> int:
-    return len(error.absolute_path)
-
-
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
-
-
 class _Offering(Protocol):
-    """Whatever has actions to offer, such as an Agent."""
-
     @property
     def offers(self) -> dict[str, Action]: ...
 
@@ -440,9 +349,6 @@ class ActionRegistry:
         Raises:
             DefinitionError: it is none of these, or an agent's action has a name that is taken
         """
-        if isinstance(action, Action):
-            self.actions[action.name] = action
-            return
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
             taken = sorted(offers.keys() & self.actions.keys())
@@ -452,9 +358,9 @@ class ActionRegistry:
                     "register its actions one by one under other names"
                 )
             self.actions.update(offers)
-            return
-        made = Action.of(action)  # type: ignore[arg-type]
-        self.actions[made.name] = made
+        else:
+            made = Action.of(action)  # type: ignore[arg-type]
+            self.actions[made.name] = made
 
     def get_action(self, name: str) -> Action | None:
         """The action of that name, or None."""
@@ -466,14 +372,8 @@ class ActionRegistry:
 
 
 def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
-    """The `@action` methods of a class: action name → (attribute, options).
-
-    An override of an inherited action need not be marked again: it keeps the options of the
-    method that it overrides.
-
-    Raises:
-        DefinitionError: two methods have the same action name
-    """
+    """The `@action` methods of a class: action name → (attribute, options)."""
+    # An override of an inherited action keeps its options, unless it is marked again.
     marked: dict[str, ActionOptions] = {}
     for base in reversed(cls.__mro__):
         for attribute, value in vars(base).items():
@@ -482,8 +382,7 @@ def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
                 value.__func__, "__civitas_action__"
             ):
                 raise DefinitionError(
-                    f"{base.__name__}.{attribute}: a static or class method is no action: it has "
-                    "no agent to act for"
+                    f"{base.__name__}.{attribute}: a static or class method has no agent to act for"
                 )
             if isinstance(options, ActionOptions):
                 marked[attribute] = options

@@ -238,7 +238,8 @@ class Agent:
         id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
             addressed as its decimal string
         receive_own_broadcasts: whether what it sends to `*` comes to itself too
-        concurrency: how many messages it handles at a time
+        concurrency: how many messages it handles at a time, 1 if left out; where its messages have
+            lanes, how many lanes too
         approver: who is asked by the default `request_permission`; the space's if left out
         deps: anything; actions find it in their `Context`
 
@@ -255,6 +256,8 @@ class Agent:
     deps: Any = None
     budget: Budget | None = None
     _seat: Seat | None = None
+    _lanes: int = 16
+    """How many lanes are handled side by side."""
     _civitas_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
 
     def __init__(
@@ -262,19 +265,19 @@ class Agent:
         id: str | int,
         *,
         receive_own_broadcasts: bool = True,
-        concurrency: int = 1,
+        concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
     ) -> None:
         address(id)
-        if type(concurrency) is not int or concurrency < 1:
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:
             self.receive_own_broadcasts = False
-        if concurrency != 1:
-            self.concurrency = concurrency
+        if concurrency is not None and (concurrency != 1 or overrides(self, "_lane")):
+            self.concurrency = self._lanes = concurrency
         if approver is not None:
             check_approver(approver, f"agent {id!r}")
             self.approver = approver
@@ -372,6 +375,15 @@ class Agent:
         message = handling.message()
         called = None if message is None else message["action"]["name"]
         return handling.came_as if called == action else None
+
+    def _lane(self, message: dict[str, Any]) -> str | None:
+        """The lane of a message to this agent, or None; called once when it comes, on the loop.
+
+        The messages of one lane are handled one at a time, in order; up to `_lanes` lanes side by
+        side, which take turns, message by message, where there are more. What has no lane is
+        handled beside them, as `concurrency` says.
+        """
+        return None
 
     def _goes_on(self, action: str) -> bool:
         """Whether an action that a killed process had begun goes on where it was, if called again.

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 
 from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
 from civitas.slash import format_slash
+from civitas.text import escaped, escaped_json
 
 __all__ = [
     "ApprovalRequest",
@@ -418,13 +419,3 @@ class TerminalApprover:
         if not line:
             raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
         return line.strip()
-
-
-def escaped(text: str) -> str:
-    """A text on one line, with nothing in it that a terminal obeys."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def escaped_json(value: Any) -> str:
-    """A JSON value on one line, with nothing in it that a terminal obeys."""
-    return escaped(json.dumps(value, ensure_ascii=False))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Awaitable
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from civitas.action import Action
 from civitas.threads import WORKERS
@@ -108,20 +106,6 @@ def failed(error: BaseException) -> dict[str, Any]:
 
 # -- threads ---------------------------------------------------------------------------------------
 
-HOLD_S: Final = 0.0 if sys.platform == "win32" else 50e-6
-"""How long an idle loop is held for a quick action. Windows counts no time shorter than its ticks.
-
-A loop that suspends is woken through its selector, and has yet to let the thread have the
-interpreter: that takes longer than most quick actions do."""
-KEPT_S: Final = 1e-3
-"""After how long a run of quick actions lets the loop see what came from outside. What is ready or
-due on the loop is not kept waiting."""
-QUICK_S: Final = 30e-6
-"""An action that usually takes less than this is quick."""
-SLOW_S: Final = 1e-3
-"""What an action is taken to need if it took longer, or held the loop in vain. It is quick again
-after a dozen quick calls."""
-
 
 class _Flight:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
@@ -136,29 +120,9 @@ class _Flight:
 
 class _Here(threading.local):
     flight: _Flight | None = None
-    yielded: float = 0.0
 
 
 _HERE = _Here()
-
-
-_TOOK: WeakKeyDictionary[Action, float] = WeakKeyDictionary()
-
-
-def _usually_takes(action: Action) -> float:
-    try:
-        return _TOOK.get(action, SLOW_S)
-    except TypeError:  # somebody's own action, which cannot be a key
-        return SLOW_S
-
-
-def _note(action: Action, seconds: float, weight: float = 0.25) -> None:
-    seconds = min(seconds, SLOW_S)
-    try:
-        before = _TOOK.get(action, seconds)
-        _TOOK[action] = before + weight * (seconds - before)
-    except TypeError:
-        pass
 
 
 async def execute_in_thread(
@@ -167,20 +131,10 @@ async def execute_in_thread(
     """Call `execute_action` in a worker thread. Async actions come back to this loop."""
     loop = asyncio.get_running_loop()
     flight = _Flight(loop)
-    # A loop of another make does not say whether it has anything else to do.
-    idle = not getattr(loop, "_ready", True)
-    hold = HOLD_S if idle and _usually_takes(action) < QUICK_S else 0.0
     try:
         future: asyncio.Future[dict[str, Any]] = WORKERS.run(
-            loop, _fly, flight, environment, action, args, hold_s=hold
+            loop, _fly, flight, environment, action, args
         )
-        if future.done():
-            now = loop.time()
-            if now - _HERE.yielded > KEPT_S or _is_due(loop, now):
-                _HERE.yielded = now
-                await asyncio.sleep(0)
-        elif hold:
-            _note(action, SLOW_S, weight=1.0)
         return await future
     except asyncio.CancelledError:
         # One of the two sees the other: this sets `over` before it reads `future`, and the thread
@@ -191,18 +145,10 @@ async def execute_in_thread(
         raise
 
 
-def _is_due(loop: Any, now: float) -> bool:
-    """Whether an asyncio loop has something to do that it knows of."""
-    return bool(loop._ready or (loop._scheduled and loop._scheduled[0].when() <= now))
-
-
 def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
     _HERE.flight = flight
-    began = time.perf_counter()
     try:
-        result = environment.execute_action(action, args)
-        _note(action, time.perf_counter() - began)
-        return result
+        return environment.execute_action(action, args)
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
         return failed(error)
     finally:

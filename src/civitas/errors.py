@@ -5,61 +5,9 @@
 * The operator: something that the program needs is missing or refused (`ModelError` and below).
 * Whoever named a file or a command, or wrote a line: `FileError`, `CommandError`, `SlashError`, …
 * The model: an action asks for another try (`AskAgain`).
+
+Every name here is public, so there is no `__all__`.
 """
-
-from __future__ import annotations
-
-__all__ = [
-    "ActionError",
-    "ActionNotFound",
-    "AgentNotFound",
-    "AgentStopped",
-    "AskAgain",
-    "BrokerError",
-    "BudgetExceeded",
-    "CivitasError",
-    "CommandError",
-    "CommandTimeout",
-    "ConfigError",
-    "ContextOverflow",
-    "DeadlineExceeded",
-    "DefinitionError",
-    "DuplicateAgent",
-    "FileError",
-    "FileTooLarge",
-    "HookError",
-    "HopLimitExceeded",
-    "InDoubt",
-    "InboxError",
-    "InvalidArguments",
-    "InvalidId",
-    "InvalidMessage",
-    "JournalError",
-    "MailboxFull",
-    "MemoryFileError",
-    "MissingExtra",
-    "ModelError",
-    "NoSuchFile",
-    "NoSuchRun",
-    "NobodyToAsk",
-    "NotAFile",
-    "NotInSpace",
-    "NotPermitted",
-    "NotText",
-    "OutsideFolder",
-    "RemoteForbidden",
-    "RequestCancelled",
-    "RequestError",
-    "RequestTimeout",
-    "RunHeld",
-    "RunMismatch",
-    "SlashError",
-    "SpaceClosed",
-    "StateError",
-    "TooManyThreads",
-    "UnknownPrice",
-    "WeightsError",
-]
 
 
 class CivitasError(Exception):
@@ -289,43 +237,43 @@ class CommandTimeout(CivitasError, TimeoutError):
     """A command took too long and was killed, with every process that it began."""
 
 
-class MemoryFileError(CivitasError):
+class _StoreError(CivitasError):
+    _what = ""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{self._what} {path!r}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class MemoryFileError(_StoreError):
     """A memory's file cannot be used. The text names the file and says what to do.
 
     Attributes:
         path: the file, as it was given
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"memory file {path!r}: {reason}")
-        self.path = path
-        self.reason = reason
+    _what = "memory file"
 
 
-class InboxError(CivitasError):
+class InboxError(_StoreError):
     """A space's inbox cannot be used or written. The text names the file and says what to do.
 
     Attributes:
         path: the file, as it was given
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"inbox {path!r}: {reason}")
-        self.path = path
-        self.reason = reason
+    _what = "inbox"
 
 
-class JournalError(CivitasError):
+class JournalError(_StoreError):
     """A journal cannot be used or written. The text names the file and says what to do.
 
     Attributes:
         path: the file, as it was given
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"journal {path!r}: {reason}")
-        self.path = path
-        self.reason = reason
+    _what = "journal"
 
 
 class NoSuchRun(CivitasError, LookupError):

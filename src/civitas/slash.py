@@ -19,8 +19,8 @@ import re
 from typing import Any
 
 from civitas.errors import SlashError
-from civitas.jsonvalue import shorten
 from civitas.message import BROADCAST, MAX_ID, check_message
+from civitas.text import shorten
 
 __all__ = ["MAX_LINE", "format_slash", "parse_slash"]
 

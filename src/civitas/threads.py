@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
@@ -43,12 +42,9 @@ class _Worker:
 
 
 class _Job:
-    """A call, and where its outcome goes: to a future of a loop, or to a function.
+    """A call, and where its outcome goes: to a future of a loop, or to a function."""
 
-    `held` is locked until there is an outcome, as long as the loop stands still for it.
-    """
-
-    __slots__ = ("args", "context", "done", "function", "future", "held", "loop", "outcome")
+    __slots__ = ("args", "context", "done", "function", "future", "loop")
 
     def __init__(
         self,
@@ -65,8 +61,6 @@ class _Job:
         self.done = done
         self.loop = loop
         self.future = future
-        self.held: threading.Lock | None = None
-        self.outcome: tuple[Any, BaseException | None] = (None, None)
 
 
 class WorkerThreads:
@@ -87,11 +81,9 @@ class WorkerThreads:
         self.name = name
         self.idle_s = idle_s
         self.limit = limit
-        _POOLS.add(self)
         self._reset()
 
     def _reset(self) -> None:
-        # Also in a forked child, where the threads are gone and the lock may have been held.
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._threads = 0
@@ -134,7 +126,6 @@ class WorkerThreads:
         function: Callable[..., T],
         *args: Any,
         context: Context | None = None,
-        hold_s: float = 0.0,
     ) -> asyncio.Future[T]:
         """Call a function in a thread; its outcome arrives in a future of the loop.
 
@@ -146,8 +137,6 @@ class WorkerThreads:
             function: what to call
             *args: with what
             context: the context variables that it sees; a copy of the caller's if left out
-            hold_s: hold the loop for up to so many seconds, and some tens of microseconds that the
-                system adds; if the outcome is there by then, the future is done
 
         Raises:
             TooManyThreads: no thread is idle and there can be no more; nothing was called
@@ -155,20 +144,7 @@ class WorkerThreads:
         future: asyncio.Future[T] = loop.create_future()
         if context is None:
             context = copy_context()
-        job = _Job(function, args, context, loop=loop, future=future)
-        if not hold_s:
-            self._start(job)
-            return future
-        job.held = held = threading.Lock()
-        held.acquire()
-        self._start(job)
-        if not held.acquire(timeout=hold_s):
-            # One of the two sees the other: this lets go before it looks once more, and the thread
-            # unlocks before it looks whether the loop has gone on.
-            job.held = None
-            if not held.acquire(blocking=False):
-                return future
-        _settle(future, *job.outcome)
+        self._start(_Job(function, args, context, loop=loop, future=future))
         return future
 
     def _start(self, job: _Job) -> None:
@@ -234,12 +210,6 @@ class WorkerThreads:
             _report(job, value, raised)
         else:
             assert job.loop is not None
-            held = job.held
-            if held is not None:
-                job.outcome = (value, raised)
-                held.release()
-                if job.held is not None:
-                    return
             try:
                 job.loop.call_soon_threadsafe(_settle, job.future, value, raised)
             except RuntimeError:
@@ -270,16 +240,8 @@ def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | Non
     future.set_exception(raised)
 
 
-_POOLS: weakref.WeakSet[WorkerThreads] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for pool in list(_POOLS):
-        pool._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
 WORKERS: Final = WorkerThreads()
 """The threads that environments share; the first starts when the first call needs it."""
+
+if hasattr(os, "register_at_fork"):  # a child has none of the threads
+    os.register_at_fork(after_in_child=WORKERS._reset)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, InvalidId, MailboxFull, ModelError, StateError
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver

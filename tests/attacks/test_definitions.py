@@ -5,6 +5,7 @@ Each error names the action and what is wrong with it, and another agent still w
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, ForwardRef
 
 import pytest
@@ -321,6 +322,35 @@ def test_a_returned_type_without_a_json_form_is_no_fault(space):
     assert "returns" not in me.ask("maker", "help").result(timeout=10)["make"]
     with pytest.raises(CivitasError, match="no JSON value"):
         me.ask("maker", "make").result(timeout=10)
+    works(space)
+
+
+def test_half_a_character_in_what_an_action_says_is_escaped(space):
+    def odd(self, a: Annotated[int, "more \udfff"]) -> int:
+        return a
+
+    odd.__doc__ = "Odd \ud800 text."
+
+    @dataclass
+    class Place:
+        x: int
+
+    Place.__doc__ = "Where \ud800 it is."
+
+    class Odd(Agent):
+        say_odd = action(odd)
+
+        @action
+        async def go(self, to: Place) -> None:
+            """Go there."""
+
+    space.add(Odd("odd"))
+    me = space.add(Agent("asker"))
+    shown = me.ask("odd", "help").result(timeout=10)
+    assert shown["say_odd"]["description"] == "Odd \\ud800 text."
+    assert shown["say_odd"]["args"]["a"]["description"] == "more \\udfff"
+    assert shown["go"]["description"] == "Go there."
+    assert shown["go"]["args"]["to"]["description"] == "Where \\ud800 it is."
     works(space)
 
 

@@ -205,7 +205,7 @@ def test_an_agent_that_skipped_its_init_is_refused_with_a_reason(space):
     works(space)
 
 
-@pytest.mark.parametrize("concurrency", (0, -1, 1.5, "2", None, True))
+@pytest.mark.parametrize("concurrency", (0, -1, 1.5, "2", True))
 def test_a_concurrency_that_is_none_is_refused(space, concurrency):
     with pytest.raises(DefinitionError, match="concurrency"):
         Agent("agent", concurrency=concurrency)

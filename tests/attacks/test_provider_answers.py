@@ -107,7 +107,7 @@ class Asker:
             return
         came.text.encode()
         came.reasoning.encode()
-        assert came.finish_reason in ("stop", "calls", "length")
+        assert came.finish_reason in ("stop", "calls", "length", "content_filter")
         assert type(came.usage) is Usage
         for count in (came.usage.input_tokens, came.usage.output_tokens):
             assert type(count) is int

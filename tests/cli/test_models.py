@@ -121,7 +121,7 @@ def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
 def test_missing_extras_show_in_the_list() -> None:
     code = (
         "import sys\n"
-        "for name in ('litellm', 'openai', 'torch'):\n"
+        "for name in ('aiohttp', 'litellm', 'torch'):\n"
         "    sys.modules[name] = None\n"
         "from civitas.cli.main import main\nmain(['models', '--json'])\n"
     )

@@ -18,7 +18,7 @@ import pytest
 from civitas.action import Action
 from civitas.errors import ModelError
 from civitas.models import Call, Model, ModelReply, ReasoningPiece, TextPiece, Usage
-from civitas.models.streaming import streamed
+from civitas.models.base import streamed
 
 WAIT_S = 50
 """Seconds after which an answer is taken to be lost."""

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from civitas import ACCESS_REQUESTED, Agent, action
-from civitas.errors import ActionError, RequestCancelled, RequestError, RequestTimeout
+from civitas.errors import (
+    ActionError,
+    AgentStopped,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+)
 from conformance.conftest import WAIT_S, Kept, message, waits
 from conformance.gate import LATE_S, Doer, Gate, Holder, fall_due, handling
 
@@ -181,7 +187,8 @@ def test_cancelling_the_task_that_awaits_cancels_a_chain_of_three(space: Any) ->
     assert holder.ended.wait_for(1) == ["one cancelled"]
 
 
-def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any) -> None:
+@pytest.mark.parametrize("by", ("request", "removal"))
+def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any, by: str) -> None:
     cleaning, cleaned = Gate(), Kept[str]()
 
     async def hold(agent: Agent, value: Any) -> Any:
@@ -208,10 +215,15 @@ def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any) ->
     after = me.ask("doer", "echo", value=1)
     with pytest.raises(RequestTimeout):  # by then the first one's deadline has passed too
         me.request(message("doer", "echo"), timeout=LATE_S).result(timeout=WAIT_S)
+    if by == "removal":
+        space.remove("doer")
+        with pytest.raises(AgentStopped):
+            after.result(timeout=WAIT_S)
     assert cleaned == ["begun"]
     cleaning.open()
-    assert after.result(timeout=WAIT_S) == 1
-    assert cleaned == ["begun", "ended"]
+    assert cleaned.wait_for(2) == ["begun", "ended"]
+    if by == "request":
+        assert after.result(timeout=WAIT_S) == 1
 
 
 def test_cancelling_from_many_threads_gives_one_outcome(space: Any) -> None:
@@ -593,11 +605,50 @@ def test_a_handler_starts_without_what_the_one_before_it_set(space: Any) -> None
     space.add(Doer("marker", mark))
     me = space.add(Agent("me"))
     token = MARK.set("main")
+    found: list[str] = []
     try:
-        found = [me.ask("marker", "do", value=v).result(timeout=WAIT_S) for v in ("", "later") * 5]
+        for value in ("", "later") * 5:
+            # This one leaves a task that the next may use, and begin at once.
+            me.ask("marker", "echo").result(timeout=WAIT_S)
+            found.append(me.ask("marker", "do", value=value).result(timeout=WAIT_S))
     finally:
         MARK.reset(token)
     assert found == ["none"] * 10
+
+
+def test_a_handler_is_not_taken_for_cancelled_because_one_before_it_was(space: Any) -> None:
+    begun: Kept[str] = Kept()
+
+    async def hold_or_look(agent: Agent, value: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        if value == "hold":
+            begun.add("x")
+            await Gate()
+        return task.cancelling()
+
+    space.add(Doer("doer", hold_or_look))
+    me = space.add(Agent("me"))
+    for n in range(1, 4):
+        held = me.ask("doer", "do", value="hold")
+        begun.wait_for(n)
+        held.cancel()
+        assert me.ask("doer", "do", value="look").result(timeout=WAIT_S) == 0
+
+
+def test_an_action_whose_task_asyncio_closes_has_an_outcome(space: Any) -> None:
+    async def await_an_exit(agent: Agent, value: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(future.set_exception, GeneratorExit())
+        await future
+
+    space.add(Doer("doer", await_an_exit))
+    me = space.add(Agent("me"))
+    for _ in range(3):
+        with pytest.raises(ActionError):
+            me.ask("doer", "do").result(timeout=WAIT_S)
+        assert me.ask("doer", "echo", value=1).result(timeout=WAIT_S) == 1
 
 
 def test_tasks_that_an_action_starts_know_its_message_and_outlive_it(space: Any) -> None:

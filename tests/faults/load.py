@@ -53,11 +53,14 @@ class Load:
         requests: the keys of those that were requests
     """
 
-    def __init__(self, space: AMQPSpace, kind: str, total: int, window: int, seed: int) -> None:
+    def __init__(
+        self, space: AMQPSpace, kind: str, sends: bool, total: int, window: int, seed: int
+    ) -> None:
         self.outcomes: dict[int, list[Any]] = defaultdict(list)
         self.requests: set[int] = set()
         self.sent = 0
         self._actions = ACTIONS[kind]
+        self._requests = 0.5 if sends else 1.0
         self._total = total
         self._random = random.Random(seed)
         self._width = window
@@ -126,7 +129,7 @@ class Load:
                 self._window.release()
             name = self._random.choice(self._actions)
             message = {"to": "worker", "action": {"name": name, "args": {"key": key}}}
-            if self._random.random() < 0.5:
+            if self._random.random() < self._requests:
                 self.requests.add(key)
                 asked = self._agent.request(message, timeout=WAIT_S, wait=True)
                 waiting = asyncio.run_coroutine_threadsafe(self._outcome(key, asked), self._loop)

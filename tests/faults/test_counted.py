@@ -97,7 +97,6 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
     (
         ("connections closed by the broker", breaking.close_connections),
         ("network cut", breaking.cut),
-        ("the agent's queue deleted", breaking.delete_queue),
         ("the queue of answers deleted", breaking.delete_answers),
         ("inbox disk full", breaking.fill_disk),
         ("two processes claim the agent's id", breaking.claim_id),
@@ -107,6 +106,15 @@ def test_every_message_is_handled_once(
     count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], seed: int
 ) -> None:
     assert whole(count(name, fault, seed))
+
+
+@seeds
+def test_every_request_is_handled_once_when_the_agents_queue_is_deleted(
+    count: Callable[..., Counts], seed: int
+) -> None:
+    """A message that is no request, and is in the queue then, goes with it."""
+    name = "the agent's queue deleted, requests"
+    assert whole(count(name, breaking.delete_queue, seed, sends=False))
 
 
 @seeds

@@ -74,7 +74,15 @@ class Trial:
     """
 
     def __init__(
-        self, broker: Broker, folder: Path, seed: int, *, kind: str, inbox: bool, proxy: Proxy
+        self,
+        broker: Broker,
+        folder: Path,
+        seed: int,
+        *,
+        proxy: Proxy,
+        kind: str = "plain",
+        inbox: bool = True,
+        sends: bool = True,
     ) -> None:
         self.broker = broker
         self.proxy = proxy
@@ -103,7 +111,7 @@ class Trial:
                 grace=0,
                 on_connection=lambda what, _: self.events.append(what),
             )
-            self.load = Load(self.space, kind, TOTAL, WINDOW, seed)
+            self.load = Load(self.space, kind, sends, TOTAL, WINDOW, seed)
         except BaseException:
             self.worker.kill()
             raise
@@ -196,9 +204,7 @@ class Trial:
 @contextmanager
 def trial(broker: Broker, folder: Path, seed: int, **options: Any) -> Iterator[Trial]:
     with Proxy(broker.port) as proxy:
-        made = Trial(
-            broker, folder, seed, **{"kind": "plain", "inbox": True, **options}, proxy=proxy
-        )
+        made = Trial(broker, folder, seed, proxy=proxy, **options)
         try:
             yield made
         finally:

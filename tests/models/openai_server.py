@@ -26,6 +26,7 @@ class Request:
     path: str
     headers: dict[str, str]
     body: Any
+    method: str = "POST"
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class OpenAIServer:
         self.connections = 0
         self.closed = threading.Semaphore(0)
         self.came = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
         self.url = ""
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -202,6 +204,9 @@ class OpenAIServer:
 
     def wait_for_close(self) -> None:
         assert self.closed.acquire(timeout=WAIT_S), "the client did not close its connection"
+
+    def wait_for_end(self) -> None:
+        assert self.ended.acquire(timeout=WAIT_S), "the client did not end a connection"
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -232,6 +237,7 @@ class OpenAIServer:
         finally:
             self._tasks.discard(task)
             writer.close()
+            self.ended.release()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -240,7 +246,8 @@ class OpenAIServer:
             for name, _, value in (line.partition(":") for line in head[1:] if line)
         }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        request = Request(head[0].split(" ")[1], headers, json.loads(body) if body else None)
+        method, path, _ = head[0].split(" ")
+        request = Request(path, headers, json.loads(body) if body else None, method)
         place = min(len(self.requests), len(self.answers) - 1)
         self.requests.append(request)
         self.came.release()

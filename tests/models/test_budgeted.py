@@ -18,6 +18,7 @@ from civitas import (
     DeadlineExceeded,
     DefinitionError,
     FallbackModel,
+    Journal,
     LocalModel,
     MissingExtra,
     ModelError,
@@ -32,8 +33,8 @@ from civitas import (
 )
 from civitas.action import Action
 from civitas.models import Call, ModelReply, TextPiece, Usage
-from civitas.models.prices import LISTED
 from civitas.models.protocol import StreamPart
+from civitas.models.wrappers.prices import LISTED
 from conformance.model import ACTIONS, ModelConformance, add, never, run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 from standing_clock import StandingClock
@@ -203,6 +204,22 @@ def test_a_models_own_tokenizer_counts() -> None:
     long = user("word " * 200)
     assert 250 < bound_of(model, long) < 450
     assert bound_of(Speaker(max_tokens=10), long) > 1000
+
+
+def test_a_prompt_that_a_hook_made_longer_is_counted_anew(tmp_path: Path) -> None:
+    def longer(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
+        return {**about, "messages": [*about["messages"], *user("more " * 2000)]}
+
+    for hooks, reason, asked in (((), "done", 1), ((longer,), "budget", 0)):
+        model = Speaker()
+        model.count_tokens = len  # type: ignore[attr-defined]
+        # With a journal, what a call may take is counted and noted before the hooks.
+        with Journal(tmp_path / f"{reason}.db") as journal:
+            agent = ReActAgent("a", model, budget=Budget(tokens=2000), journal=journal)
+            for hook in hooks:
+                agent.register_hook("pre_reasoning", "longer", hook)
+            assert agent.reply_sync("Hi").stop_reason == reason
+        assert model.asked == asked
 
 
 def test_a_tokenizer_that_gives_no_number_is_an_error_before_the_call() -> None:
@@ -621,6 +638,14 @@ def test_a_stream_is_passed_on_and_settled() -> None:
     assert budget.spent.tokens == 22
     assert budget.spent.model_calls == 1
     assert model.closed == 1
+
+
+def test_a_stream_with_two_whole_answers_is_settled_once() -> None:
+    budget = Budget(tokens=1000)
+    reply = said("Hi", 5, 2)
+    parts = run(parts_of(BudgetedModel(Streamer("Hi", reply, reply), budget)))
+    assert parts == [TextPiece("Hi"), reply, reply]
+    assert budget.spent.tokens == 7
 
 
 def test_a_model_that_cannot_stream_gives_its_answer_whole() -> None:

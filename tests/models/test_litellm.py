@@ -569,6 +569,7 @@ print({{address[0] for address in called}}, "A_SECRET_FROM_DOTENV" in os.environ
         {"name": ""},
         {"name": 5},
         {"name": "openai/\n"},
+        {"base_url": ""},
         {"base_url": "ftp://127.0.0.1"},
         {"base_url": "http://me:secret@127.0.0.1/v1"},
         {"context_tokens": 0},

@@ -401,6 +401,8 @@ def test_odd_texts_are_answered(local: LocalModel, text: str) -> None:
         {"max_tokens": -1},
         {"context_tokens": 1.5},
         {"threads": "two"},
+        {"threads": 513},
+        {"slots": 129},
         {"temperature": -1},
         {"temperature": float("nan")},
     ),

@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -361,7 +362,10 @@ def test_usage_that_is_none_counts_nothing(usage: Any, counted: Usage) -> None:
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    (("stop", "stop"), ("length", "length"), ("tool_calls", "stop"), (None, "stop"), (5, "stop")),
+    (
+        *(("stop", "stop"), ("length", "length"), ("content_filter", "content_filter")),
+        *(("tool_calls", "stop"), (None, "stop"), (5, "stop")),
+    ),
 )
 def test_finish_reasons_are_ours(given: Any, meant: str) -> None:
     reply = ask(answer(completion({"role": "assistant", "content": "x"}, given)))
@@ -453,6 +457,18 @@ def test_an_answer_that_breaks_off(given: Any) -> None:
 def test_no_http_at_all() -> None:
     line = error(Answer((b"220 mail.example ESMTP\r\n\r\n",), cut=True), max_retries=0)
     assert line.startswith("no answer from URL: ")
+
+
+def test_a_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with OpenAIServer(text("ok")) as server:
+        url = server.url
+    with pytest.raises(ModelError) as caught:
+        run(OpenAIModel("tiny", url, max_retries=0).complete(user("Hi")))
+    assert str(caught.value) == f"{url}#tiny: no answer from {url}: Connection refused"
+    error = caught.value
+    assert error.__cause__ is None or error.__cause__.__cause__ is None
+    assert len(traceback.format_exception(error)) < 20
+    assert capfd.readouterr().err == ""
 
 
 def test_an_answer_too_late_closes_the_connection() -> None:
@@ -578,6 +594,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
     (
         {"name": ""},
         {"name": 5},
+        {"base_url": ""},
         {"base_url": "host:80"},
         {"base_url": "ftp://host/v1"},
         {"base_url": "http://me:secret@host/v1"},
@@ -731,7 +748,7 @@ def test_an_agent_in_a_space_may_use_it() -> None:
 def test_without_the_extra_it_says_which() -> None:
     script = (
         "import sys\n"
-        "sys.modules['openai'] = None\n"
+        "sys.modules['aiohttp'] = None\n"
         "from civitas.models import OpenAIModel\n"
         "from civitas.errors import MissingExtra\n"
         "try:\n"

@@ -241,7 +241,11 @@ def test_a_streamed_refusal_is_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), (("stop", "stop"), ("length", "length"), ("tool_calls", "stop"))
+    ("given", "meant"),
+    (
+        *(("stop", "stop"), ("length", "length"), ("tool_calls", "stop")),
+        ("content_filter", "content_filter"),
+    ),
 )
 def test_finish_reasons_of_streams_are_ours(given: str, meant: str) -> None:
     assert stream(events(delta("x"), delta(finish_reason=given), DONE))[-1].finish_reason == meant
@@ -371,7 +375,7 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         (("{nonsense",), "event 2 of the answer is not JSON"),
         (("[" * 200_000,), "event 2 of the answer is nested too deep"),
         ((b"data: \xff\xfe\n\n",), "event 2 of the answer is not JSON"),
-        (([1],), "event 2 of the answer's data is of type array, not an object"),
+        (([1],), "event 2 of the answer is of type array, not an object"),
         (({"id": "x"},), "event 2 of the answer's choices is missing, not a list"),
         (({"error": {"message": "no\nroom"}},), "answered with an error: no room"),
         (

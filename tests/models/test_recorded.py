@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -271,14 +270,6 @@ def test_every_changed_byte_is_answered_as_before_or_named(path: Path) -> None:
             faults.add(str(error).partition("; delete")[0])
     # The last line break, changed, leaves a line unfinished; everything else is found out.
     assert faults == {f"{path}: line {line} is damaged" for line in (2, 3)}
-
-
-def test_a_file_changed_behind_its_back_is_named(path: Path) -> None:
-    record(path, "one")
-    model = RecordedModel(None, path)
-    os.truncate(path, 60)
-    with pytest.raises(ModelError, match="was changed by something else"):
-        run(model.complete(user("0")))
 
 
 def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from civitas.models.protocol import Usage
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.participants import GO_ON
 from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.reply import Reply

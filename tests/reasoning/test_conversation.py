@@ -29,7 +29,7 @@ from civitas.errors import (
 )
 from civitas.models.local import LocalModel
 from civitas.models.protocol import Usage
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver

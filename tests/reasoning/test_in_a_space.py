@@ -18,7 +18,7 @@ from civitas.agent import Agent
 from civitas.approval import Rule, RuleApprover
 from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
 from civitas.models.protocol import Call, ModelReply
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.discovery import discovered_actions
 from civitas.reasoning.react import ReActAgent
 from civitas.spaces.native import NativeSpace

@@ -35,7 +35,7 @@ from civitas.goal import Goal
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.memory.memory import Memory
 from civitas.models.protocol import ModelReply, Usage
-from civitas.models.scripted import ScriptedModel
+from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
@@ -536,11 +536,17 @@ def test_say_tells_of_a_failure_instead_of_saying_nothing() -> None:
     assert asyncio.run(thinker.say("Hi")) == "Hello."
 
 
-def test_an_answer_cut_at_its_limit_says_so() -> None:
-    thinker, _ = agent(ModelReply(text="Once upon a", finish_reason="length"))
+@pytest.mark.parametrize(
+    ("reason", "detail"),
+    (
+        ("length", "cut at the model's length limit"),
+        ("content_filter", "cut by the provider's content filter"),
+    ),
+)
+def test_an_answer_that_was_cut_says_so(reason: str, detail: str) -> None:
+    thinker, _ = agent(ModelReply(text="Once upon a", finish_reason=reason))
     reply = thinker.reply_sync("go")
-    assert (reply.stop_reason, reply.text) == ("done", "Once upon a")
-    assert reply.detail == "cut at the model's length limit"
+    assert (reply.stop_reason, reply.text, reply.detail) == ("done", "Once upon a", detail)
 
 
 # -- answers that cannot be used: one more try -----------------------------------------------------
@@ -1125,6 +1131,7 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"max_result_chars": 0}, "max_result_chars= is 1 or more"),
         ({"discover": "Bob"}, 'discover= is "\\*" or a list of ids'),
         ({"discover": 7}, 'discover= is "\\*" or a list of ids'),
+        ({"system_prompt": 5}, "agent 't': system_prompt= must be text, got 5"),
     ),
 )
 def test_a_wrong_argument_is_refused_at_once(options: Any, text: str) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, InboxError
-from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox
-from civitas.spaces.amqp.memory_inbox import MemoryInbox
+from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox, MemoryInbox
 from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
 
@@ -96,6 +95,19 @@ def test_an_answer_that_is_not_sent_is_unfinished_if_its_message_does_not_come_a
     assert second.unfinished("a") == []
     assert second.look_up("accepted", "a") == Entry("accepted", ENDED, None, b"1")
     second.close()
+
+
+def test_one_that_is_permitted_is_kept_as_it_is_then(inbox: Inbox) -> None:
+    inbox.accept("k", "a", b"message")
+    for key in ("k", "never accepted"):
+        inbox.permit(key, "a", b"permitted")
+        assert inbox.look_up(key, "a") == Entry(key, ACCEPTED, b"permitted", None)
+    inbox.start([("k", "a")])
+    inbox.permit("k", "a", b"again")
+    assert inbox.look_up("k", "a") == Entry("k", STARTED, b"permitted", None)
+    inbox.end("k", "a", None)
+    inbox.permit("k", "a", b"again")
+    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
 
 
 def test_what_comes_again_changes_nothing_that_is_further(inbox: Inbox) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +65,26 @@ def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) ->
             error, id = me.told.get(timeout=WAIT_S)
             assert "MessageTooLarge" in error
             assert id == "1"
+
+
+def test_one_of_the_largest_size_is_sent_though_the_channel_was_ended(small_broker: Broker) -> None:
+    """The broker ends it over another, which is larger."""
+    options = AMQPOptions(port=small_broker.port)
+    with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
+        me = here.add(Customer("me"))
+        there.add(Printer("Printer"))
+
+        def copy(length: int) -> dict[str, Any]:
+            args = {"text": "x" * length, "times": 0}
+            return {"to": "Printer", "action": {"name": "copy", "args": args}}
+
+        rest = len(json.dumps({"from": "me", **copy(0)}, separators=(",", ":")))
+        large, largest = me.request(copy(LARGE)), me.request(copy(100_000 - rest))
+        with pytest.raises(MailboxFull):
+            large.result(WAIT_S)
+        assert largest.result(WAIT_S) == ""
+        with pytest.raises(MailboxFull, match="of 100,001 bytes"):
+            me.request(copy(100_001 - rest)).result(WAIT_S)
 
 
 def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.action import action
 from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+from civitas.models.base import streamed
 from civitas.models.protocol import ModelReply
-from civitas.models.streaming import streamed
 from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Threaded
 from civitas.reasoning.watched import Watched

@@ -10,8 +10,8 @@ from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Act
 from civitas.agents.command import run
 from civitas.agents.folder import MAX_BYTES, Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
-from civitas.approval import escaped
 from civitas.errors import FileError
+from civitas.text import escaped, shorten
 
 __all__ = ["changing_actions", "file_actions"]
 
@@ -192,7 +192,7 @@ def _not_once(file_name: str, old: str, times: int) -> str:
     where = f'"{escaped(file_name)}"'
     if not old:
         return f"{where}: the text to replace is empty; write_file writes a whole file"
-    shown = escaped(old if len(old) <= 80 else old[:79] + "…")
+    shown = escaped(shorten(old))
     if not times:
         return f'{where} has "{shown}" 0 times, so nothing was changed; read the file first'
     return (

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final, TypeVar
 
-from civitas.approval import escaped
 from civitas.errors import FileError, FileTooLarge, NoSuchFile, NotAFile, NotText, OutsideFolder
+from civitas.text import escaped, shorten
 
 __all__ = ["MAX_BYTES", "Folder"]
 
@@ -486,7 +486,7 @@ def _shown(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f'"{escaped(name if len(name) <= 120 else name[:119] + "…")}"'
+    return f'"{escaped(shorten(name, 120))}"'
 
 
 def _bytes(count: int) -> str:

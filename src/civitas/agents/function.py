@@ -170,7 +170,7 @@ def _named(name: str, key: str | None, own: str) -> Model:
     if not listed.strip():
         raise DefinitionError(f"agent {own!r}: model= is the name of a model, not {name!r}")
     if key:
-        from civitas.models.openai import OpenAIModel
+        from civitas.models.remote.openai import OpenAIModel
 
         return OpenAIModel(listed, api_key=key)
     if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
-from civitas.approval import escaped
+from civitas.text import escaped
 
 __all__ = ["Terminal", "shown_lines"]
 

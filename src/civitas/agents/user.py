@@ -9,9 +9,9 @@ from typing import Any, Final, TextIO
 from civitas.action import action
 from civitas.agent import SPECIAL, Agent
 from civitas.agents.terminal import Terminal
-from civitas.approval import escaped, escaped_json
 from civitas.errors import CivitasError
 from civitas.slash import parse_slash
+from civitas.text import escaped, escaped_json
 from civitas.threads import WORKERS
 
 __all__ = ["User"]

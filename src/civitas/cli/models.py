@@ -17,6 +17,7 @@ import click
 
 from civitas.cli.completion import weights_of
 from civitas.models import fetching, weights
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["command"]
 
@@ -145,14 +146,14 @@ def _rows() -> list[_Row]:
 
 
 def _kinds() -> list[_Row]:
-    openai = _missing("openai", "aiohttp", "httpx2", "openai")
+    openai = _missing("openai", "aiohttp")
     server = os.environ.get("OPENAI_BASE_URL")
     reasons = [openai] if openai else []
     if not server and not os.environ.get("OPENAI_API_KEY"):
         reasons.append("there is no key: set OPENAI_API_KEY")
-    if weights.is_offline() and not weights.is_loopback(server):
+    if is_offline() and not is_loopback(server):
         reasons.append(_OFFLINE)
-    here = " on this machine" if weights.is_offline() else ""
+    here = " on this machine" if is_offline() else ""
     rows = [
         _kind("openai:NAME", "OpenAI's, by its key", reasons),
         _kind(
@@ -163,11 +164,11 @@ def _kinds() -> list[_Row]:
     ]
     litellm = _missing("litellm", "litellm")
     reasons = [litellm] if litellm else []
-    if weights.is_offline():
+    if is_offline():
         reasons.append(_OFFLINE)
     rows.append(_kind("litellm:PROVIDER/NAME", "of many providers, by the key of each", reasons))
     torch = _missing("transformers", "torch", "transformers")
-    fetched = ", if it was fetched before" if weights.is_offline() else ""
+    fetched = ", if it was fetched before" if is_offline() else ""
     title = f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"
     rows.append(_kind("hf:ORG/NAME", title, [torch] if torch else []))
     return rows

@@ -154,7 +154,7 @@ def made_model(name: str, key: str | None) -> Model:
         )
     if not key or scheme not in ("openai", "http", "https"):
         return model(name)
-    from civitas.models.openai import OpenAIModel
+    from civitas.models.remote.openai import OpenAIModel
 
     url, _, listed = name.partition("#")
     if scheme == "openai":

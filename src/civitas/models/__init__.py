@@ -6,16 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from civitas.models.budgeted import BudgetedModel as BudgetedModel
-    from civitas.models.fallback import FallbackModel as FallbackModel
-    from civitas.models.limits import RateLimit as RateLimit
-    from civitas.models.litellm import LiteLLMModel as LiteLLMModel
     from civitas.models.local import LocalModel as LocalModel
     from civitas.models.local_embedder import LocalEmbedder as LocalEmbedder
     from civitas.models.names import model as model
-    from civitas.models.openai import OpenAIModel as OpenAIModel
-    from civitas.models.prices import Price as Price
-    from civitas.models.prices import Prices as Prices
     from civitas.models.protocol import Call as Call
     from civitas.models.protocol import Model as Model
     from civitas.models.protocol import ModelReply as ModelReply
@@ -23,26 +16,33 @@ if TYPE_CHECKING:
     from civitas.models.protocol import StreamingModel as StreamingModel
     from civitas.models.protocol import TextPiece as TextPiece
     from civitas.models.protocol import Usage as Usage
-    from civitas.models.recorded import RecordedModel as RecordedModel
-    from civitas.models.scripted import ScriptedModel as ScriptedModel
+    from civitas.models.remote.litellm import LiteLLMModel as LiteLLMModel
+    from civitas.models.remote.openai import OpenAIModel as OpenAIModel
     from civitas.models.transformers import TransformersModel as TransformersModel
+    from civitas.models.wrappers.budgeted import BudgetedModel as BudgetedModel
+    from civitas.models.wrappers.fallback import FallbackModel as FallbackModel
+    from civitas.models.wrappers.prices import Price as Price
+    from civitas.models.wrappers.prices import Prices as Prices
+    from civitas.models.wrappers.rate_limit import RateLimit as RateLimit
+    from civitas.models.wrappers.recorded import RecordedModel as RecordedModel
+    from civitas.models.wrappers.scripted import ScriptedModel as ScriptedModel
 
 _HOME = {
-    "BudgetedModel": "budgeted",
+    "BudgetedModel": "wrappers.budgeted",
     "Call": "protocol",
-    "FallbackModel": "fallback",
-    "LiteLLMModel": "litellm",
+    "FallbackModel": "wrappers.fallback",
+    "LiteLLMModel": "remote.litellm",
     "LocalEmbedder": "local_embedder",
     "LocalModel": "local",
     "Model": "protocol",
     "ModelReply": "protocol",
-    "OpenAIModel": "openai",
-    "Price": "prices",
-    "Prices": "prices",
-    "RateLimit": "limits",
+    "OpenAIModel": "remote.openai",
+    "Price": "wrappers.prices",
+    "Prices": "wrappers.prices",
+    "RateLimit": "wrappers.rate_limit",
     "ReasoningPiece": "protocol",
-    "RecordedModel": "recorded",
-    "ScriptedModel": "scripted",
+    "RecordedModel": "wrappers.recorded",
+    "ScriptedModel": "wrappers.scripted",
     "StreamingModel": "protocol",
     "TextPiece": "protocol",
     "TransformersModel": "transformers",

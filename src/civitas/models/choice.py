@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.models.characters import Characters, whole
+from civitas.models.base import Characters, whole
 
 if TYPE_CHECKING:
     from civitas.action import Action

@@ -17,12 +17,8 @@ from civitas.models.downloads import (
     broken_off,
     digest_of,
 )
-from civitas.models.weights import (
-    HubFile,
-    check_gguf,
-    is_loopback,
-    is_offline,
-)
+from civitas.models.weights import HubFile, check_gguf
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["from_hub"]
 

@@ -7,11 +7,11 @@ import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import choice, weights
+from civitas.models.base import Closing
 from civitas.models.plain_chat import calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
@@ -21,7 +21,7 @@ from civitas.models.protocol import (
     TextPiece,
     Usage,
 )
-from civitas.models.runtime import Generated, Runtime
+from civitas.models.runtime import BATCH_TOKENS, Generated, Runtime
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -32,6 +32,7 @@ __all__ = ["LocalModel"]
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
+_MOST_THREADS = 512  # of llama.cpp itself
 # The smallest models say one word or line over and over once they have begun to. llama.cpp's DRY
 # sampler makes what would repeat less likely; what does not repeat stays as it is. Not for calls,
 # schemas and larger models: JSON and code repeat themselves rightly.
@@ -41,7 +42,7 @@ _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
 
-class LocalModel:
+class LocalModel(Closing):
     """llama.cpp in this process, with any GGUF file.
 
     It loads when it is first used. Callers at the same time share its slots and are computed in one
@@ -61,8 +62,8 @@ class LocalModel:
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
         seed: of the draws at a temperature above 0
-        slots: how many prompts are computed at once
-        threads: how many of the processor's cores to use; llama.cpp chooses if left out
+        slots: how many prompts are computed at once, up to 128
+        threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
             because what else is in a batch changes the rounding
 
@@ -83,16 +84,15 @@ class LocalModel:
         threads: int | None = None,
         deterministic: bool = False,
     ) -> None:
-        for what, value in (
-            ("context_tokens", context_tokens),
-            ("max_tokens", max_tokens),
-            ("slots", slots),
-            ("threads", threads),
+        for what, value, most in (
+            ("context_tokens", context_tokens, None),
+            ("max_tokens", max_tokens, None),
+            ("slots", slots, BATCH_TOKENS),  # with fewer tokens than slots it aborts
+            ("threads", threads, _MOST_THREADS),
         ):
-            if value is not None and (
-                not isinstance(value, int) or isinstance(value, bool) or value < 1
-            ):
-                raise DefinitionError(f"LocalModel: {what}= is a positive integer, not {value!r}")
+            if value is not None and (type(value) is not int or not 1 <= value <= (most or value)):
+                to = f"an integer from 1 to {most}" if most else "a positive integer"
+                raise DefinitionError(f"LocalModel: {what}= must be {to}, got {value!r}")
         if (
             not isinstance(temperature, int | float)
             or isinstance(temperature, bool)
@@ -142,17 +142,6 @@ class LocalModel:
         """End what is being generated and give the memory back; then it answers no more."""
         if self._finalizer.detach():
             self._runtime.close()
-
-    def __enter__(self) -> LocalModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     async def complete(
         self,

@@ -11,13 +11,14 @@ import tempfile
 import threading
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
+from civitas.models.base import Closing
 from civitas.models.patient_threads import patient_threads
 from civitas.models.runtime import SPIN_TURNS
+from civitas.text import one_line
 
 __all__ = ["LocalEmbedder"]
 
@@ -28,7 +29,7 @@ _READ_BYTES = 1 << 22
 _EXIT_S = 20.0
 
 
-class LocalEmbedder:
+class LocalEmbedder(Closing):
     """Embeds with llama.cpp in this process, with any GGUF file that is made for it.
 
     A text that is longer than the context is embedded in halves, or halves of these, and its vector
@@ -120,17 +121,6 @@ class LocalEmbedder:
         """Give the memory back; then it embeds no more."""
         self._finalizer()
 
-    def __enter__(self) -> LocalEmbedder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class _TooLong(Exception):
     """A text of a batch has more tokens than the context holds."""
@@ -198,7 +188,7 @@ class _Engine:
         answer = self._server.handle_embeddings({"input": texts})
         error = answer.get("error")
         if error is not None:
-            said = _said(error)
+            said = _message(error)
             if "too large" in said or error.get("type") == "exceed_context_size_error":
                 raise _TooLong
             raise ModelError(f"{self._path.name}: {said}")
@@ -245,7 +235,7 @@ class _Engine:
         answer = server.handle_embeddings({"input": ["a"]})
         if "error" in answer:
             _abandon(server)
-            said = _said(answer["error"])
+            said = _message(answer["error"])
             if "ooling" in said:
                 said = (
                     "says nothing of how the vectors of a text's tokens become one: pass pooling="
@@ -267,8 +257,8 @@ class _Engine:
             self._lock.release()
 
 
-def _said(error: dict[str, Any]) -> str:
-    return " ".join(str(error.get("message", error)).split())[:300]
+def _message(error: dict[str, Any]) -> str:
+    return one_line(str(error.get("message", error)), 300)
 
 
 def _abandon(server: Any) -> None:

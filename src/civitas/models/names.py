@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError, WeightsError
 from civitas.models import weights
 
 if TYPE_CHECKING:
-    from civitas.models.local import LocalModel
-    from civitas.models.openai import OpenAIModel
     from civitas.models.protocol import Model
 
 __all__ = ["SPELLINGS", "model"]
@@ -30,12 +29,7 @@ SPELLINGS = (
 
 # One file in memory, or one set of connections, serves everyone who names it.
 _LOCK = threading.Lock()
-_LOADED: weakref.WeakValueDictionary[str, LocalModel] = weakref.WeakValueDictionary()
-_CONNECTED: weakref.WeakValueDictionary[tuple[str, ...], OpenAIModel] = (
-    weakref.WeakValueDictionary()
-)
-
-_KEPT: weakref.WeakValueDictionary[str, Model] = weakref.WeakValueDictionary()
+_KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
 
 
 def model(name: str | Model) -> Model:
@@ -65,9 +59,13 @@ def model(name: str | Model) -> Model:
     if kind == "openai" and rest:
         return _connected(rest, None)
     if kind == "litellm" and rest:
-        return _kept(name, rest, "litellm")
+        from civitas.models.remote.litellm import LiteLLMModel
+
+        return _kept((name,), lambda: LiteLLMModel(rest))
     if kind == "hf" and rest:
-        return _kept(name, rest, "transformers")
+        from civitas.models.transformers import TransformersModel
+
+        return _kept((name,), lambda: TransformersModel(rest))
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
         if not listed:
@@ -94,45 +92,25 @@ def _local(name: str, listed: str | None) -> Model:
 def _loaded(name: str, path: Any) -> Model:
     from civitas.models.local import LocalModel
 
-    with _LOCK:
-        found = _LOADED.get(name)
-        if found is None or found.closed:
-            found = _LOADED[name] = LocalModel(path, name=name)
-        return found
-
-
-def _kept(name: str, rest: str, library: str) -> Model:
-    with _LOCK:
-        found = _KEPT.get(name)
-        if found is None or getattr(found, "closed", False):
-            try:
-                found = _KEPT[name] = _made(rest, library)
-            except DefinitionError as error:
-                raise ModelError(f"there is no such model: {error}") from error
-        return found
-
-
-def _made(rest: str, library: str) -> Model:
-    if library == "litellm":
-        from civitas.models.litellm import LiteLLMModel
-
-        return LiteLLMModel(rest)
-    from civitas.models.transformers import TransformersModel
-
-    return TransformersModel(rest)
+    return _kept((name,), lambda: LocalModel(path, name=name))
 
 
 def _connected(listed: str, url: str | None) -> Model:
-    from civitas.models.openai import OpenAIModel
+    from civitas.models.remote.openai import OpenAIModel
 
     # What the environment says is part of what a name means.
-    setting = tuple(os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))
+    setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
     key = (listed, url) if url else (listed, "", *setting)
+    return _kept(key, lambda: OpenAIModel(listed, url))
+
+
+def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
+    """The model that is in use under a name, or a new one."""
     with _LOCK:
-        found = _CONNECTED.get(key)
-        if found is None:
+        found = _KEPT.get(key)
+        if found is None or getattr(found, "closed", False):
             try:
-                found = _CONNECTED[key] = OpenAIModel(listed, url)
+                found = _KEPT[key] = make()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error
         return found

@@ -57,7 +57,8 @@ class ModelReply:
         text: what it said
         calls: the actions that it wants executed, in order
         usage: the tokens that the answer took
-        finish_reason: `stop`, `calls`, or `length` for an answer that was cut at a limit
+        finish_reason: `stop`, `calls`, or, for an answer that was cut, `length` (at a limit) or
+            `content_filter` (by the provider)
         reasoning: what it thought on the way, where the provider shows it; no part of the answer
     """
 

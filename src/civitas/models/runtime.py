@@ -25,8 +25,9 @@ from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsErr
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.text import one_line
 
-__all__ = ["SPIN_TURNS", "Generated", "Runtime"]
+__all__ = ["BATCH_TOKENS", "SPIN_TURNS", "Generated", "Runtime"]
 
 SPIN_TURNS: Final = 3_000
 """As long as waking takes where it takes long.
@@ -38,7 +39,7 @@ runtime's own number.
 
 # A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
 # second for small models, at 97 in 100 of the speed of much larger batches.
-_BATCH_TOKENS = 128
+BATCH_TOKENS = 128
 _READ_BYTES = 1 << 22
 # How long leaving the process may wait for the batch that is being computed.
 _EXIT_S = 20.0
@@ -333,7 +334,7 @@ class Runtime:
             raise self._refused(str(error)) from error
 
     def _refused(self, reason: str) -> ModelError:
-        return ModelError(f"{self._name}: {_one_line(reason)}")
+        return ModelError(f"{self._name}: {one_line(reason, 1000)}")
 
     def _failed(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
@@ -386,7 +387,7 @@ def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> An
     params.model.path = str(path)
     params.n_parallel = slots
     params.n_ctx = slots * context_tokens
-    params.n_batch = params.n_ubatch = _BATCH_TOKENS
+    params.n_batch = params.n_ubatch = BATCH_TOKENS
     params.ctx_shift = False  # a full context ends an answer; nothing is dropped from its beginning
     params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
     params.enable_reasoning = 0
@@ -423,7 +424,3 @@ def _library() -> Any:
     except ImportError as error:
         raise MissingExtra("a model inside this process", "local") from error
     return xllamacpp
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

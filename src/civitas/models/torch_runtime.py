@@ -17,7 +17,7 @@ from typing import Any
 
 from civitas.errors import ContextOverflow, ModelError, RemoteForbidden, WeightsError
 from civitas.models.patient_threads import patient_threads
-from civitas.models.weights import is_loopback, is_offline
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["Generated", "TorchRuntime"]
 

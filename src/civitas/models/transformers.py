@@ -9,11 +9,11 @@ import re
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice
+from civitas.models.base import Closing
 from civitas.models.plain_chat import calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
@@ -34,7 +34,7 @@ _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
-class TransformersModel:
+class TransformersModel(Closing):
     """A model of the `transformers` library in this process.
 
     It loads when it is first used, once for all who use it, in a thread. One answer is computed at
@@ -129,17 +129,6 @@ class TransformersModel:
         """End what is being generated and give the memory back; then it answers no more."""
         if self._finalizer.detach():
             self._runtime.close()
-
-    def __enter__(self) -> TransformersModel:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     async def complete(
         self,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 from civitas.errors import WeightsError
 
@@ -23,8 +21,6 @@ __all__ = [
     "context_length",
     "folder",
     "hub_file",
-    "is_loopback",
-    "is_offline",
     "named",
     "path_of",
 ]
@@ -174,22 +170,6 @@ def path_of(name: str) -> Path:
         return named(name).path
     source = hub_file(name)
     return folder() / "--".join([*source.repo.split("/"), *source.file.split("/")])
-
-
-def is_offline() -> bool:
-    """Whether `CIVITAS_OFFLINE` forbids calls to other machines."""
-    return os.environ.get("CIVITAS_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
-
-
-def is_loopback(url: str | None) -> bool:
-    """Whether a URL is of this machine."""
-    host = urlsplit(url or "").hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_gguf(path: Path) -> None:

@@ -31,10 +31,8 @@ from civitas.models.downloads import (
     digest_of,
     pieces,
 )
-from civitas.models.weights import (
-    WheelFile,
-    is_offline,
-)
+from civitas.models.weights import WheelFile
+from civitas.network import is_offline
 
 __all__ = ["from_wheel"]
 

@@ -383,7 +383,7 @@ async def _permits(agent: ReActAgent, call: Wanted, asked: Asked, step: Step) ->
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> bool:
-        if asked.seen is not None:
+        if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
             await asked.seen()  # the call was shown: nobody is asked about what they do not know of
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):

@@ -134,7 +134,7 @@ def charge(budget: Budget, model: Any, spent: Spending) -> None:
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
     """What tokens cost by the prices of now, where nobody knew a price or had a budget then."""
-    from civitas.models.budgeted import BudgetedModel
+    from civitas.models.wrappers.budgeted import BudgetedModel
 
     # Which model of several it was is not recorded, nor what went in: the dearest.
     models = getattr(model, "models", None) or [model]

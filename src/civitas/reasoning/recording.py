@@ -14,6 +14,7 @@ from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import fingerprint
 from civitas.reasoning.marks import Marks
 from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.resume import begin, not_ended, overlap
@@ -202,13 +203,13 @@ def replayed(part: RecordedPart) -> Reply:
     Raises:
         StateError: it has not ended
     """
-    record: Record[LoopState] = Record(part, LoopState)  # type: ignore[arg-type]
+    record = ReadRecord(part, LoopState)
     if record.over is None:
         raise not_ended(part.run_id)
     return _reply(record, record.over["value"])
 
 
-def _reply(record: Record[LoopState], value: Any) -> Reply:
+def _reply(record: ReadRecord[LoopState], value: Any) -> Reply:
     state, over = record.state or LoopState(), record.over
     assert over is not None
     return Reply(

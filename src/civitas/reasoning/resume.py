@@ -14,6 +14,7 @@ from civitas.reasoning.reply import Reply, log_failure
 if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.reasoning.asked import Asked
+    from civitas.reasoning.read_record import ReadRecord
     from civitas.reasoning.record import Record
 
 __all__ = ["ENDED", "begin", "ended", "guarded", "members_of", "overlap"]
@@ -67,7 +68,7 @@ def begin(
     asked.content = begun["task"]
 
 
-def ended(record: Record[Any]) -> bool:
+def ended(record: ReadRecord[Any]) -> bool:
     """Whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
 

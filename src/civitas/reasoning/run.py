@@ -17,8 +17,8 @@ from civitas.errors import (
     StateError,
 )
 from civitas.memory.memory import Memory
+from civitas.models.base import streamed
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.models.streaming import streamed
 from civitas.reasoning.calls import CUT_OFF, Call, as_action, doubts_of, error_of, execute
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
@@ -61,7 +61,10 @@ SAME_CALLS = 3
 """So many answers in a row with the same calls and the same results are no progress."""
 _LEAST_CHARS = 200
 """How much of each result is shown in however small a context."""
-_AT_LIMIT = "cut at the model's length limit"
+_CUT = {
+    "length": "cut at the model's length limit",
+    "content_filter": "cut by the provider's content filter",
+}
 
 
 class _Stop(Exception):
@@ -136,7 +139,7 @@ class Run:
         self.thread = asked.state
         self.budget = agent.budget if asked.budget is None else asked.budget
         if self.budget is not None:
-            from civitas.models.budgeted import BudgetedModel
+            from civitas.models.wrappers.budgeted import BudgetedModel
 
             self.model = BudgetedModel(model, self.budget)
         self.schema: AnswerSchema | None = None
@@ -230,14 +233,14 @@ class Run:
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        limited = getattr(given, "finish_reason", None) == "length"
+        cut = _CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.faulty:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
                 answer.fault, answer.faulty = str(error), True
-                if limited:
-                    answer.fault += f" (It was {_AT_LIMIT}.)"
+                if cut:
+                    answer.fault += f" (It was {cut}.)"
         if answer.faulty:
             if self.record.past(f"{state.iteration}."):
                 # The model must not be told that nothing was executed.
@@ -255,7 +258,7 @@ class Run:
             self.save()
             if self._told:
                 return None  # the user has said something since
-            return self.end("done", value=value, detail=_AT_LIMIT if limited else "")
+            return self.end("done", value=value, detail=cut)
         contents = await self.act(answer)
         reply = None if self._told else self._after(answer, contents)
         self.save()

@@ -7,12 +7,19 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from civitas.annotation import Mismatch, simple_form, spelled
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json, render_path, shorten
 from civitas.reasoning.parsing import Unreadable, read_json
 from civitas.reasoning.prompts import cut, readable
-from civitas.schema import WrongSchema, check_schema, validator
+from civitas.signature.annotation import (
+    Mismatch,
+    form_of,
+    read,
+    schemas_of,
+    spelled,
+    validator_of,
+)
+from civitas.signature.schema import WrongSchema, check_schema, validator
 
 __all__ = ["MAX_ANSWER_CHARS", "AnswerSchema"]
 
@@ -58,8 +65,7 @@ class AnswerSchema:
             value = copy_json(read_json(text))
             return self._convert(value)
         except Mismatch as error:
-            where = render_path(error.steps[::-1], "answer")
-            fault = f"does not follow the schema: {where} {error.problem}"
+            fault = f"does not follow the schema: {error}"
         except NotJSON as error:  # half a character, or a number beyond all others
             fault = f"is not JSON: {error}"
         except Unreadable as error:
@@ -87,8 +93,8 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
         except RecursionError:
             raise Unreadable("nested too deep for the schema") from None
         if wrong is not None:
-            steps = [*wrong.absolute_path][::-1]
-            raise Mismatch("", f"is wrong: {shorten(wrong.message, 300)}", steps)
+            where = render_path([*wrong.absolute_path], "answer")
+            raise Mismatch((where, f"is wrong: {shorten(wrong.message, 300)}"))
         return value
 
     return schema, convert
@@ -98,32 +104,22 @@ def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         if inspect.isroutine(wanted):  # pydantic would call it
             raise TypeError("a function is no type")
-        form = simple_form(wanted)
-        if form is None:
-            from civitas.structured import structured_form
-
-            form = structured_form(wanted)
-        schema = form.schema
-        if schema is None:
-            from civitas.structured import schemas, tidy
-
-            found, definitions = schemas({"answer": form}, "validation")
-            schema, kept = tidy(found["answer"], definitions, cut=False)
-            if kept:
-                schema = {**schema, "$defs": kept}
+        form = form_of(wanted)
+        found, definitions = schemas_of({"answer": form})
+        schema = found["answer"]
+        if definitions:
+            schema = {**schema, "$defs": definitions}
     except Exception as error:  # its classes may run code of the user's
         reason = shorten(str(error).partition("\n")[0], 200)
         raise DefinitionError(
             f"schema= is a JSON schema or a type with a JSON form, not {spelled(wanted)} "
             f"({type(error).__name__}: {reason})"
         ) from error
-    exact, convert = form.exact, form.convert
+    reader = validator_of({"answer": form}, ["answer"])
 
     def checked(value: Any) -> Any:
-        if type(value) in exact:
-            return value
         try:
-            return convert(value)
+            return read(reader, {"answer": value})["answer"]
         except RecursionError:
             raise Unreadable("nested too deep for the schema") from None
 

@@ -1,18 +1,38 @@
-"""What an agent remembers, as JSON, to be loaded in another process."""
+"""States as JSON: of an agent, of what it remembers, of an orchestrator."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from civitas.errors import StateError
 from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.jsonform import as_json
 
 if TYPE_CHECKING:
     from civitas.memory.memory import Memory
 
-__all__ = ["VERSION", "memory_state", "opened", "restore_memory", "state"]
+__all__ = [
+    "APPENDED",
+    "LIVE",
+    "VERSION",
+    "dumped",
+    "loaded",
+    "memory_state",
+    "opened",
+    "restore_memory",
+    "state",
+]
+
+S = TypeVar("S")
 
 VERSION: Final = 1
+
+APPENDED: Final = {"civitas": "appended"}
+"""The metadata of a state's field that is a list which only grows: each item is recorded once. As
+in `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
+LIVE: Final = {"civitas": "live"}
+"""The metadata of a state's field that is not saved, such as a type that was asked for."""
 
 
 def state(kind: str, **parts: Any) -> dict[str, Any]:
@@ -47,6 +67,35 @@ def opened(given: Any, kind: str) -> dict[str, Any]:
     except NotJSON as error:
         raise StateError(f"the state of a {kind} is damaged: {error}") from error
     return copied
+
+
+def dumped(state: Any) -> dict[str, Any]:
+    """A state, or whatever dataclass, as JSON data."""
+    return {
+        each.name: as_json(getattr(state, each.name))
+        for each in fields(state)
+        if each.metadata != LIVE
+    }
+
+
+def loaded(kind: type[S], data: Any, whose: str) -> S:
+    """The state that JSON data is. What an older program did not save is as a state begins.
+
+    Raises:
+        StateError: it is none
+    """
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import to_json
+
+    known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
+    try:
+        if not isinstance(data, dict):
+            raise TypeError(f"it must be an object, got {type(data).__name__}")
+        text = to_json({name: value for name, value in data.items() if name in known})
+        made: S = TypeAdapter(kind).validate_json(text, strict=True)
+    except (ValidationError, TypeError, ValueError) as error:
+        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error
+    return made
 
 
 def memory_state(memory: Memory) -> dict[str, Any]:

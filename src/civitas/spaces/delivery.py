@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from civitas.errors import RequestError
 from civitas.message import Envelope
 
 if TYPE_CHECKING:
     import asyncio
 
-    from civitas.agent import Agent
-    from civitas.spaces.seat import Seat
+    from civitas.agent import Agent, Pending
+    from civitas.spaces.loop import LoopThread
 
 __all__ = [
     "ANSWER",
@@ -25,6 +27,8 @@ __all__ = [
     "RUNNING",
     "SEND",
     "Delivery",
+    "Receiver",
+    "Router",
 ]
 
 # What kind of message it is decides what its end sends to whom.
@@ -56,7 +60,8 @@ class Delivery:
         waits: the requests that its handler, in a thread, waits for
         under: the handler, waiting in the same agent, that it was let in on top of
         over: what was let in on top of its own
-        inner: whether it has no place of its own among what its agent handles, but its under's
+        inner: whether it takes none of its agent's places: it has its under's, or its lane's
+        lane: the lane of its agent that it waits or runs in, if any, for the mailbox alone
         mail: how it came over a broker, if it did: what is to be told there when it ends
         key: what it is known by to other processes
         trail: the keys of the chain that led to it over other processes
@@ -79,7 +84,7 @@ class Delivery:
         "worker",
     )
 
-    seat: Seat | None
+    seat: Receiver | None
     value: Any
     parent: Delivery | None
     worker: Any
@@ -91,6 +96,7 @@ class Delivery:
     tick: int = 0
 
     inner: bool = False
+    lane: Any = None
     approved: bool = False
     shown: bool = False
     cancelling: bool = False
@@ -137,3 +143,96 @@ class Delivery:
     def __str__(self) -> str:
         """How an error names the action: `Calculator.add`."""
         return f"{self.envelope.to}.{self.envelope.name}"
+
+
+class Receiver(Protocol):
+    """An agent's mailbox, as those know it who deliver to it, handle for it and wait in it."""
+
+    id: str
+    agent: Agent
+    office: Router
+    before: bool
+    after: bool
+    box: deque[Delivery]
+    active: dict[Delivery, None]
+    held: dict[Delivery, deque[Delivery]]
+    asking: set[Delivery]
+    running: int
+    concurrency: int
+    arriving: Delivery | None
+    leaving: Delivery | None
+
+    def accept(self, delivery: Delivery) -> None:
+        """Put a message where it waits for its turn."""
+
+    def begin(self, delivery: Delivery) -> None:
+        """Handle a message."""
+
+    def let_in(self, outer: Delivery) -> None:
+        """Handle what a handler here waits for."""
+
+    def finish(self, delivery: Delivery) -> None:
+        """A handler has ended."""
+
+    def forget(self, delivery: Delivery) -> None:
+        """A message that waits has ended."""
+
+    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
+        """Put a message back and begin nothing; gives what begins again."""
+        ...
+
+
+class Router(Protocol):
+    """What carries messages, as mailboxes, handlers and requests know it."""
+
+    loop: asyncio.AbstractEventLoop
+    thread: LoopThread
+    thread_id: int
+    mailbox: int
+    closed: bool
+    ending: bool
+    seats: dict[str, Any]
+    start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
+
+    def send(self, envelope: Envelope, seat: Any) -> None:
+        """Send a message of the agent in `seat`."""
+
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, seat: Any
+    ) -> Pending[Any]:
+        """Send a message of the agent in `seat` whose value is wanted."""
+        ...
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop: here if this is its thread, else in turn."""
+
+    def try_now(self, delivery: Delivery) -> None:
+        """Handle a request on the spot, if it is its turn."""
+
+    def make_ready(self, seat: Any) -> None:
+        """Have an agent look at its mailbox in the next turn of the loop."""
+
+    def drop(self, delivery: Delivery) -> None:
+        """Nobody holds the request any more."""
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early."""
+
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error."""
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """The outcome of a request, once."""
+
+    def begins(self, delivery: Delivery, offer: Any) -> bool:
+        """Whether a message that came over a broker may be begun now."""
+        ...
+
+    def set_aside(self, delivery: Delivery) -> None:
+        """A message that came over a broker is to be approved."""
+
+    def permitted(self, delivery: Delivery) -> None:
+        """A message that came over a broker was approved."""
+
+    def concluded(self, delivery: Delivery) -> None:
+        """A message that came over a broker has ended."""

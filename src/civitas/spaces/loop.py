@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
+import inspect
 import logging
+import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context
-from typing import Any, TypeVar
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+from weakref import WeakSet
 
+from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled, SpaceClosed
 
 __all__ = ["LoopThread", "loop_is_running", "on_a_space"]
 
-T = TypeVar("T")
-
 logger = logging.getLogger("civitas.space")
 
+_ROOM: Final = 256
+"""How many calls may wait for the loop before a thread that sends waits in `send`."""
+
+_PATIENCE_S: Final = 1.0
+"""How long it waits there at the most. The loop may be waiting for a lock that this thread holds,
+as that of a log handler that sends messages."""
+
+_TURN_S: Final = 0.005
+"""How long the loop takes calls in before its other work has a turn."""
 
 _HERE = threading.local()
 
@@ -42,15 +58,17 @@ class LoopThread:
 
     Attributes:
         ident: the thread's identifier, 0 before it runs
-        closed: whether the loop has ended
+        closed: whether the loop has ended, or is inherited
+        inherited: whether it runs in the process that this one was forked from
     """
 
     def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
         self.name = name
         self.ident = 0
-        self.closed = False
+        self.closed = self.inherited = False
         self.loop: asyncio.AbstractEventLoop
-        self.ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._held_up: deque[threading.Lock] = deque()
         self._woken = False
         self._closing = closing
         self._over = over
@@ -58,12 +76,16 @@ class LoopThread:
         self._nobody = Context()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._stopping: asyncio.Event
+        self._stopping = False
+        self._ending = False
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._outcomes: set[concurrent.futures.Future[Any]] = set()
+        self._process = 0
 
     def start(self) -> None:
         """Start the thread; returns once the loop runs, or raises why it does not."""
         running = threading.Event()
+        self._process = os.getpid()
         self._thread = threading.Thread(
             target=self._main, args=(running,), name=self.name, daemon=True
         )
@@ -72,60 +94,187 @@ class LoopThread:
         if self._failure is not None:
             raise self._failure
 
+    # -- the way in --------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> None:
+        """`enter` for what threads send: where much is on its way in, a thread waits for room.
+
+        The loop of a space does not wait.
+
+        Raises:
+            SpaceClosed: this process is a fork of the one in which the loop runs
+        """
+        if self.closed or self._held_up or len(self._ingress) >= _ROOM:
+            self._admit()
+        self._ingress.append((function, args))
+        if self.closed or not self._woken:
+            self._wake()
+
+    def _admit(self) -> None:
+        self.check_process()
+        if self.closed or on_a_space():
+            return
+        turn = threading.Lock()
+        turn.acquire()
+        self._held_up.append(turn)
+        self._wake()  # so that somebody looks at those who are held up
+        if not turn.acquire(timeout=_PATIENCE_S):
+            with contextlib.suppress(ValueError):  # its turn came in this moment
+                self._held_up.remove(turn)
+
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Have a function called on the loop, after all that was entered before.
 
         May be called in any thread and at any point, a finalizer included: it takes no lock. Once
         the loop has ended, the function is called here.
         """
-        self.ingress.append((function, args))
+        self._ingress.append((function, args))
+        if self.closed or not self._woken:
+            self._wake()
+
+    def _wake(self) -> None:
         if self.closed:
             self.drain()
         elif not self._woken:
             self._woken = True
             try:
-                self.loop.call_soon_threadsafe(self.drain, context=self._nobody)
+                self.loop.call_soon_threadsafe(self._take_in, context=self._nobody)
             except RuntimeError:  # it ended a moment ago
                 self.drain()
 
+    def _take_in(self) -> None:
+        """Call what was entered, for a while; the rest in the next turn of the loop."""
+        # Until this ends, nobody needs to wake the loop.
+        ingress = self._ingress
+        try:
+            until = time.monotonic() + _TURN_S
+            for _ in range(len(ingress)):
+                if time.monotonic() > until or not ingress:
+                    break
+                self._call(*ingress.popleft())
+        finally:
+            self._let_go_on()
+            self._woken = False
+            if ingress or self._held_up:  # they may have come before the loop was to be woken
+                self._woken = True
+                self.loop.call_soon(self._take_in, context=self._nobody)
+
     def drain(self) -> None:
-        """Call what was entered."""
-        self._woken = False
-        ingress = self.ingress
-        while ingress:
+        """Call what was entered, all of it: on the loop, or where it has ended."""
+        if self.inherited:
+            return  # it is for that other process to call
+        for _ in range(len(self._ingress)):
             try:
-                function, args = ingress.popleft()
+                function, args = self._ingress.popleft()
             except IndexError:  # two threads drain an ended loop
-                return
+                break
+            self._call(function, args)
+        self._let_go_on()
+
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        try:
+            function(*args)
+        except BaseException:
+            logger.exception("a defect in civitas: %r failed", function)
+
+    def _let_go_on(self) -> None:
+        """Let as many threads go on as there is room for, those that came first."""
+        held_up = self._held_up
+        for _ in range(min(len(held_up), _ROOM - len(self._ingress))):
             try:
-                function(*args)
-            except Exception:
-                logger.exception("a defect in civitas: %r failed", function)
+                held_up.popleft().release()
+            except IndexError:  # it has waited long enough in this moment
+                break
+
+    def check_process(self) -> None:
+        """Refuse what is asked of the loop of another process.
+
+        Raises:
+            SpaceClosed: this process is a fork of the one in which the loop runs
+        """
+        if self.inherited:
+            raise SpaceClosed(
+                f"this space belongs to process {self._process}, from which process {os.getpid()} "
+                "was forked: make another in this process"
+            )
+
+    # -- what runs on the loop ---------------------------------------------------------------------
+
+    def run(self, function: Callable[..., Any], *args: Any) -> concurrent.futures.Future[Any]:
+        """Have a function called on the loop, after all that was entered before, and wait for it.
+
+        What it gives to await is awaited there, in a task; cancelling the future cancels that. In
+        a thread wait with `result()`, on another loop with `asyncio.wrap_future`.
+
+        Returns:
+            A future of what the function returns or raises. It ends in any case: as `SpaceClosed`
+            where the loop ends first, as `RequestCancelled` where the task is cancelled on the
+            loop.
+        """
+        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.enter(self._run, outcome, function, args)
+        return outcome
+
+    def _run(
+        self,
+        outcome: concurrent.futures.Future[Any],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+    ) -> None:
+        self._outcomes.add(outcome)
+        if self._ending:
+            self._settle(outcome, None, SpaceClosed("the space is closed"))
+            return
+        try:
+            value = function(*args)
+        except BaseException as error:  # handed to whoever waits
+            self._settle(outcome, None, error)
+            return
+        if not inspect.iscoroutine(value):
+            self._settle(outcome, value, None)
+            return
+        task = self.spawn(value)
+        task.add_done_callback(partial(self._ended, outcome))
+        outcome.add_done_callback(
+            lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
+        )
+
+    def _ended(self, outcome: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            self._settle(outcome, None if error else task.result(), error)
+        elif self._ending:
+            self._settle(outcome, None, SpaceClosed("the space was closed"))
+        else:
+            self._settle(outcome, None, RequestCancelled("it was cancelled"))
+
+    def _settle(
+        self,
+        outcome: concurrent.futures.Future[Any],
+        value: Any,
+        error: BaseException | None,
+    ) -> None:
+        self._outcomes.discard(outcome)
+        if not outcome.set_running_or_notify_cancel():
+            return  # whoever waited has given up
+        if error is None:
+            outcome.set_result(value)
+        else:
+            outcome.set_exception(error)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function on the loop and wait for what it returns or raises."""
-        if threading.get_ident() == self.ident:
+        """Call a plain function on the loop, wait, and give what it returns or raises.
+
+        Once the loop has ended, it is called here.
+        """
+        if self.closed or threading.get_ident() == self.ident:
             return function(*args)
-        ended = threading.Event()
-        value: Any = None
-        raised: BaseException | None = None
-
-        def run() -> None:
-            nonlocal value, raised
-            try:
-                value = function(*args)
-            except BaseException as error:  # handed to the caller's thread
-                raised = error
-            ended.set()
-
-        self.enter(run)
-        ended.wait()
-        if raised is not None:
-            try:
-                raise raised
-            finally:
-                raised = None
-        return value
+        try:
+            return self.run(function, *args).result()
+        except SpaceClosed:
+            if not self.closed:
+                raise
+            return function(*args)
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         """Start a task that is kept until it ends. On the loop's thread only."""
@@ -134,70 +283,20 @@ class LoopThread:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run an async function on this loop, from whichever loop this is awaited.
-
-        Cancelling the one who awaits cancels it.
-
-        Raises:
-            SpaceClosed: the loop has ended, or ends before the function
-            RequestCancelled: the function was cancelled from elsewhere
-        """
-        if threading.get_ident() == self.ident:
-            return await function()
-        if self.closed or not self.ident:
-            raise SpaceClosed("the space is closed")
-        here = asyncio.get_running_loop()
-        outcome: asyncio.Future[T] = here.create_future()
-        task: asyncio.Task[T] | None = None
-
-        def end(value: T | None, error: BaseException | None) -> None:
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(value)  # type: ignore[arg-type]
-            else:
-                outcome.set_exception(error)
-
-        def tell(value: T | None, error: BaseException | None) -> None:
-            try:
-                here.call_soon_threadsafe(end, value, error)
-            except RuntimeError:
-                return  # the caller's loop is closed: nobody waits there any more
-
-        def ended(task: asyncio.Task[T]) -> None:
-            if not task.cancelled():
-                error = task.exception()
-                tell(None if error else task.result(), error)
-            elif self._stopping.is_set():
-                tell(None, SpaceClosed("the space was closed"))
-            else:
-                tell(None, RequestCancelled("it was cancelled"))
-
-        def begin() -> None:
-            nonlocal task
-            if self.closed:
-                tell(None, SpaceClosed("the space is closed"))
-                return
-            task = self.spawn(function())
-            task.add_done_callback(ended)
-
-        self.enter(begin)
-        try:
-            return await outcome
-        except asyncio.CancelledError:
-            self.enter(lambda: task and task.cancel())
-            raise
+    # -- its life ----------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the loop, and wait for that, but not on the loop of a space."""
+        if self.inherited:
+            return
         self.enter(self._stop)
         if self._thread is not None and not on_a_space():
             self._thread.join()
 
     def _stop(self) -> None:
-        if not self.closed:
-            self._stopping.set()
+        if not self._stopping:
+            self._stopping = True
+            self.loop.stop()
 
     def _main(self, running: threading.Event) -> None:
         try:
@@ -209,21 +308,48 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         _HERE.is_space = True
         self.ident = threading.get_ident()
-        self._stopping = asyncio.Event()
+        _RUNNING.add(self)
         loop.call_soon(running.set)
         try:
-            loop.run_until_complete(self._life())
+            self._run_until(lambda: self._stopping)
+            life = loop.create_task(self._end())
+            life.add_done_callback(lambda _: loop.stop())
+            self._run_until(life.done)
+            life.result()
         finally:
-            self.closed = True
+            self.closed = self._ending = True
             self.ident = 0
+            _RUNNING.discard(self)
             self._over()
             asyncio.set_event_loop(None)
             loop.close()
             self.drain()
+            for outcome in list(self._outcomes):  # of tasks that would not be cancelled
+                self._settle(outcome, None, SpaceClosed("the space was closed"))
 
-    async def _life(self) -> None:
-        await self._stopping.wait()
+    def _run_until(self, over: Callable[[], bool]) -> None:
+        """Run the loop; what a task of an agent does to end it does not end it.
+
+        asyncio lets SystemExit and KeyboardInterrupt out of a task, and anybody may call `stop`.
+        """
+        while not over():
+            try:
+                self.loop.run_forever()
+            except BaseException as error:
+                logger.exception(
+                    "%s raised %s in a space, where it ends nothing: the loop goes on",
+                    _whose(error.__traceback__),
+                    type(error).__name__,
+                )
+            else:
+                if not over():
+                    logger.error(
+                        "something in a space has stopped the space's loop: the loop goes on"
+                    )
+
+    async def _end(self) -> None:
         await self._closing()
+        self._ending = True
         me = asyncio.current_task()
         left = [task for task in asyncio.all_tasks() if task is not me]
         for task in left:
@@ -232,3 +358,36 @@ class LoopThread:
             # A task that will not be cancelled must not keep the space from closing.
             await asyncio.wait(left, timeout=1.0)
         await self.loop.shutdown_asyncgens()
+
+
+def _whose(traceback: TracebackType | None) -> str:
+    """The callback or task that an exception left, and the agent whose handler started it."""
+    while traceback is not None:
+        handle = traceback.tb_frame.f_locals.get("self")
+        if isinstance(handle, asyncio.Handle):
+            callback = getattr(handle, "_callback", None)
+            task = getattr(callback, "__self__", None)
+            what = f"task {task.get_name()!r}" if isinstance(task, asyncio.Task) else f"{callback}"
+            context = getattr(handle, "_context", None)
+            handling = None if context is None else context.get(CURRENT)
+            agent = None if handling is None else handling.agent
+            return what if agent is None else f"{what} of agent {agent.id!r}"
+        traceback = traceback.tb_next
+    return "something"
+
+
+_RUNNING: WeakSet[LoopThread] = WeakSet()
+
+
+def _after_fork() -> None:
+    """A child has its parent's spaces, and none of their threads: it may only make others."""
+    _HERE.is_space = False
+    for thread in list(_RUNNING):
+        thread.closed = thread.inherited = True
+        thread.ident = 0
+        thread._over()
+    _RUNNING.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 from civitas.spaces.space import Space
 
 __all__ = ["NativeSpace"]

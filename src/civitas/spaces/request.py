@@ -7,14 +7,11 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled
-from civitas.spaces.delivery import Delivery
-
-if TYPE_CHECKING:
-    from civitas.spaces.office import PostOffice
+from civitas.spaces.delivery import Delivery, Router
 
 __all__ = ["Request", "on_end", "waiting"]
 
@@ -28,7 +25,7 @@ class Request:
 
     __slots__ = ("__weakref__", "_delivery", "_office")
 
-    def __init__(self, delivery: Delivery, office: PostOffice) -> None:
+    def __init__(self, delivery: Delivery, office: Router) -> None:
         self._delivery = delivery
         self._office = office
 
@@ -80,6 +77,7 @@ class Request:
 
     def _wait_elsewhere(self) -> Generator[Any, None, None]:
         """Wait on a loop that is not the space's."""
+        self._office.thread.check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -107,6 +105,7 @@ class Request:
         Raises:
             RequestError: what the request ended as
             TimeoutError: it has not ended in `timeout` seconds
+            SpaceClosed: it was made in the process that this one was forked from
             RuntimeError: called on the space's own loop, which it would stop
         """
         delivery = self._delivery
@@ -116,6 +115,7 @@ class Request:
                     f"result() of the request to {delivery} was called on the space's own loop, "
                     "where it would wait for ever: await the request instead"
                 )
+            self._office.thread.check_process()
             ended = threading.Event()
             on_end(delivery, ended.set)
             with waiting(CURRENT.get(), delivery):
@@ -159,15 +159,31 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     office = handling.seat.office
 
     def over() -> None:
-        office.enter(office.end_wait, handling, delivery)
+        office.enter(_end_wait, handling, delivery)
 
-    office.enter(office.begin_wait, handling, delivery)
+    office.enter(_begin_wait, handling, delivery)
     on_end(delivery, over)
     try:
         yield
     finally:
         not_on_end(delivery, over)
         over()
+
+
+def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
+    handling.waiting += 1
+    if handling.waits is None:
+        handling.waits = set()
+    handling.waits.add(delivery)
+    seat = handling.seat
+    if seat is not None and seat.held:
+        seat.let_in(handling)
+
+
+def _end_wait(handling: Delivery, delivery: Delivery) -> None:
+    if handling.waits and delivery in handling.waits:
+        handling.waits.discard(delivery)
+        handling.waiting -= 1
 
 
 _guard = threading.Lock()

@@ -22,11 +22,12 @@ from civitas.errors import (
 )
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
-from civitas.spaces.handling import call_callback
+from civitas.spaces.handler import call_callback
+from civitas.spaces.lanes import LanedSeat
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
-from civitas.spaces.office import PostOffice
+from civitas.spaces.mailbox import Seat
 from civitas.spaces.request import Request, on_end
-from civitas.spaces.seat import Seat
+from civitas.spaces.router import PostOffice
 from civitas.spaces.watchdog import WATCHDOG
 
 __all__ = ["Space"]
@@ -118,7 +119,7 @@ class Space:
 
     def ids(self) -> list[str]:
         """The ids of the agents in the space, in the order in which they were added."""
-        return [] if self._office is None else list(self._office.seats)
+        return [] if self._office is None or self._closed else list(self._office.seats)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -164,7 +165,10 @@ class Space:
             return {"agents": {}, "deadlines": 0}
         if on_a_space():
             return _statistics(office)
-        found: dict[str, Any] = self._thread.call(_statistics, office)
+        try:
+            found: dict[str, Any] = self._thread.run(_statistics, office).result()
+        except SpaceClosed:
+            return _statistics(office)
         return found
 
     def __enter__(self) -> Self:
@@ -199,6 +203,7 @@ class Space:
     def _start(self) -> PostOffice:
         with self._starting:
             if self._closed:
+                self._thread.check_process()
                 raise SpaceClosed("the space is closed; make another")
             if self._office is not None:
                 return self._office
@@ -219,7 +224,7 @@ class Space:
 
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         id = address(agent.id)
-        seat = Seat(agent, self, office)
+        seat = (LanedSeat if overrides(agent, "_lane") else Seat)(agent, self, office)
         with self._members:
             if self._closed or office.ending:
                 raise SpaceClosed("the space is closed; make another")
@@ -228,7 +233,7 @@ class Space:
                     f"an agent {id!r} is in the space already, and ids are unique; "
                     f"to replace it, space.remove({id!r}) first"
                 )
-            if agent._seat is not None:
+            if agent._seat is not None and not agent._seat.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
                 # Its first handling takes every place: messages wait until it has set itself up.
@@ -301,7 +306,7 @@ class Space:
 
         def begin() -> None:
             seat.active[delivery] = None
-            seat.office.workers.start(delivery, run())
+            seat.office.start(delivery, run())
 
         seat.office.enter(begin)
         return delivery
@@ -321,7 +326,8 @@ class Space:
 
     def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
         """End what an agent that leaves was doing; on the loop."""
-        office = seat.office
+        office = self._office
+        assert office is not None
         with self._members:
             if office.seats.get(seat.id) is seat:
                 del office.seats[seat.id]
@@ -352,10 +358,12 @@ class Space:
         WATCHDOG.forget(office)
 
     def _over(self) -> None:
-        # The system may give the thread's identifier to another.
+        self._closed = True
         if self._office is not None:
+            # The system may give the thread's identifier to another.
             self._office.thread_id = 0
-            self._office.workers.abandon()
+            if not self._thread.inherited:
+                self._office.workers.abandon()
 
 
 async def _ended(callbacks: list[Delivery]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.workers import Workers
+from civitas.spaces.task_pool import Workers
 
 __all__ = ["WATCHDOG", "Watchdog"]
 
@@ -86,6 +86,9 @@ class Watchdog:
             self._changed.clear()
 
     def _look(self, space: _Watched, pulse: _Pulse) -> None:
+        if not space.thread_id:  # it has ended, or is that of the process that forked this one
+            self.forget(space)
+            return
         now = time.monotonic()
         if not pulse.owed:
             if pulse.named is not None:

@@ -262,3 +262,15 @@ def waiting(channel: BlockingChannel, exchange: str) -> Callable[[str], int]:
         return found
 
     return count
+
+
+@pytest.fixture
+def unacknowledged(broker: Broker, exchange: str) -> Callable[[], int]:
+    """How many messages the agents were brought that the broker keeps."""
+
+    def count() -> int:
+        lines = broker.ctl("list_queues", "name", "messages_unacknowledged").splitlines()
+        mine = [line for line in lines if line.startswith(f"{exchange}.agent.")]
+        return sum(int(line.rpartition("\t")[2]) for line in mine)
+
+    return count

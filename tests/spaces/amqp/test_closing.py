@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,57 @@ def test_a_close_ends_an_add_that_waits_for_the_connection(
         adding.join(WAIT_S)
     assert [type(error) for error in raised] == [SpaceClosed]
     assert make_space().add(late).ask("late", "help").result(timeout=WAIT_S) == {}
+
+
+def test_an_add_that_comes_as_the_loop_ends_does_not_wait(broker: Broker, exchange: str) -> None:
+    """Its thread was held up between two steps, until all that the loop had to do was ended."""
+    go_on, over = threading.Event(), threading.Event()
+    raised: Kept[BaseException] = Kept()
+    kept: Kept[Any] = Kept()
+
+    class Slow(AMQPSpace):
+        def _settle_in(self, seat: Any, *, waits: bool) -> None:
+            if seat.id == "late":
+                assert go_on.wait(WAIT_S)
+            super()._settle_in(seat, waits=waits)
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:  # the last that runs, when every task has ended
+            go_on.set()
+            await asyncio.to_thread(over.wait, 2)
+
+    def begin(_: Any) -> None:
+        generator = numbers()
+        with pytest.raises(StopIteration):
+            anext(generator).__await__().send(None)
+        kept.add(generator)
+
+    def add(agent: Agent) -> None:
+        try:
+            space.add(agent)
+        except BaseException as error:
+            raised.add(error)
+        if agent.id == "late":
+            over.set()
+
+    with Proxy(broker.port) as proxy:
+        proxy.stall()
+        options = AMQPOptions("127.0.0.1", proxy.port)
+        space = Slow(amqp_options=options, exchange=exchange, grace=0)
+        space.observe(begin)
+        agents = [Agent("first"), Agent("late")]
+        adding = [threading.Thread(target=add, args=(each,), daemon=True) for each in agents]
+        for thread in adding:
+            thread.start()
+        until(lambda: len(space.ids()) == 2)
+        agents[0].send(message("first", "help"))
+        kept.wait_for(1)
+        space.close()
+        for thread in adding:
+            thread.join(WAIT_S)
+    assert [type(error) for error in raised] == [SpaceClosed, SpaceClosed]
 
 
 @pytest.mark.parametrize("how", ("left open", "closed", "in an action", "without a broker"))

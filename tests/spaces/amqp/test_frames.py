@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika.connection import Connection as Pikas
 
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.connection import Connection
-from civitas.spaces.amqp.letter import Letter
+from civitas.spaces.amqp.wire import Letter
 
 SHORT = st.text(max_size=60)
-KINDS = st.sampled_from(
-    (letters.SEND, letters.REQUEST, letters.ANSWER, letters.REPLY, letters.CANCEL, letters.LOST)
-)
+KINDS = st.sampled_from((wire.SEND, wire.REQUEST, wire.ANSWER, wire.REPLY, wire.CANCEL, wire.LOST))
 
 
 @given(

@@ -324,24 +324,25 @@ def test_the_network_is_cut_while_something_is_buried(
         space.close()
 
 
-def test_word_of_a_lost_queue_from_a_stranger(
+def test_a_strangers_notice_of_a_deleted_queue(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str, log: Any
 ) -> None:
-    """What was sent a moment ago is sent again, and not run again."""
+    """What is open is asked again, and not run again."""
     space = make_space()
-    there, me = space.add(Recorder("there")), space.add(Agent("me"))
-    me.send(message("there", "say", content="one"))
-    me.send(message("*", "say", content="two"))
-    me.ask("there", "say", content="three").result(timeout=WAIT_S)
+    holder, me = space.add(Holder("there")), space.add(Agent("me"))
+    asked = me.ask("there", "hold", name="one")
+    holder.begun.wait_for(1)
     lost = pika.BasicProperties(message_id="l", type="lost")
     for sender in ("there", "nobody", "*"):
         said = body(**{"from": sender, "to": "*", "action": {"name": "lost"}})
         channel.basic_publish(exchange, "processes", said, lost)
     for said in (b"hello", b"[]"):
         channel.basic_publish(exchange, "processes", said, lost)
-    log.lines.wait_for(lambda lines: sum("word of a lost queue" in line for line in lines) == 3)
-    me.ask("there", "say", content="four").result(timeout=WAIT_S)
-    assert [args["content"] for _, args in there.told(4)] == ["one", "two", "three", "four"]
+    log.lines.wait_for(lambda lines: sum("notice of a deleted queue" in x for x in lines) == 3)
+    holder.gate("one").open()
+    assert asked.result(timeout=WAIT_S) == "one"
+    assert me.ask("there", "note", name="two").result(timeout=WAIT_S) == "two"
+    assert holder.begun == ["one", "two"]
 
 
 REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import resource
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import Agent, InboxError, InDoubt
 from conformance.conftest import Recorder, message
@@ -22,18 +24,6 @@ from spaces.amqp.worker import Notes, Worker
 @pytest.fixture
 def inbox(tmp_path: Path) -> str:
     return str(tmp_path / "inbox.db")
-
-
-@pytest.fixture
-def unacknowledged(broker: Broker, exchange: str) -> Callable[[], int]:
-    """How many messages the agents were brought that the broker keeps."""
-
-    def count() -> int:
-        lines = broker.ctl("list_queues", "name", "messages_unacknowledged").splitlines()
-        mine = [line for line in lines if line.startswith(f"{exchange}.agent.")]
-        return sum(int(line.rpartition("\t")[2]) for line in mine)
-
-    return count
 
 
 def ask(me: Agent, to: str, name: str, text: str) -> Any:
@@ -272,6 +262,62 @@ def test_one_that_was_approved_and_had_begun_is_in_doubt(
     assert notes.lines() == ["asked a", "begun a"]
 
 
+@pytest.fixture
+def approved(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str, tmp_path: Path
+) -> Any:
+    """A request that was permitted, and whose process was killed before it could begin."""
+    yes = tmp_path / "yes"
+    process = start(inbox=inbox, says=str(yes))
+    process.add("there", holds=True)
+    me = make_space().add(Recorder("me"))
+    asked = ask(me, "there", "hold_approved", "a")
+    until(lambda: notes.lines() == ["asked a"])
+    me.send(message("there", "hold_again", text="long"))
+    until(lambda: notes.lines() == ["asked a", "begun long"])
+    yes.touch()
+
+    def is_permitted() -> bool:
+        found = process.do("busy", id="there")
+        return (found["asking"], found["waiting"]) == (0, 1)
+
+    until(is_permitted)
+    process.kill()
+    return asked
+
+
+def test_a_permission_outlives_the_process_that_asked_for_it(
+    approved: Any, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    start(inbox=inbox, says=False).add("there")
+    assert approved.result(timeout=WAIT_S) == "a by there"
+    assert notes.lines().count("asked a") == 1
+
+
+def test_a_permission_is_of_the_message_that_was_asked_about(
+    approved: Any,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    exchange: str,
+    channel: BlockingChannel,
+) -> None:
+    """Another that comes under its key is asked about."""
+    with closing(sqlite3.connect(f"file:{inbox}?mode=ro", uri=True)) as connection:
+        (key,) = connection.execute("SELECT key FROM inbox WHERE message IS NOT NULL").fetchone()
+    body = {"from": "me", **message("there", "hold_approved", text="other")}
+    channel.basic_publish(
+        exchange,
+        "agent.there",
+        json.dumps(body).encode(),
+        pika.BasicProperties(message_id=key, type="request", reply_to="reply.nobody"),
+    )
+    start(inbox=inbox, says=False).add("there")
+    until(lambda: "asked other" in notes.lines())
+    assert not approved.done()
+    assert "begun other" not in notes.lines()
+
+
 def test_one_that_is_cancelled_while_its_process_is_away_is_asked_for_no_more(
     make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
 ) -> None:
@@ -358,27 +404,6 @@ def test_a_file_that_is_no_inbox(what: str, make_space: MakeSpace, tmp_path: Pat
     assert space.ids() == []
     space.close()
     space.close()
-
-
-def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
-    make_space: MakeSpace, tmp_path: Path, log: Any
-) -> None:
-    """What the file may grow to stands for what the disk has left."""
-    space = make_space(inbox=tmp_path / "inbox.db")
-    worker = space.add(Worker("worker", Notes(tmp_path / "notes")))
-    me = make_space().add(Agent("me"))
-    assert me.ask("worker", "echo", value=1).result(timeout=WAIT_S) == 1
-    size = (tmp_path / "inbox.db-wal").stat().st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        asked = me.ask("worker", "echo", value=2)
-        log.wait_for("agent 'worker' begins nothing until its inbox can be written")
-        assert not asked.done()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert asked.result(timeout=WAIT_S) == 2
-    assert worker.notes.lines() == []
 
 
 def test_what_ended_long_ago_is_forgotten(

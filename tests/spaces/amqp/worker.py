@@ -30,10 +30,15 @@ class Notes:
         return self.path.read_text().splitlines()
 
 
-class Approving:
-    """Says yes, or never says anything; writes down what it was asked."""
+async def _is_there(path: str) -> None:
+    while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - another makes it
+        await asyncio.sleep(0.005)
 
-    def __init__(self, notes: Notes, says: bool) -> None:
+
+class Approving:
+    """Says yes, at once or when a file is there, or never; writes down what it was asked."""
+
+    def __init__(self, notes: Notes, says: bool | str) -> None:
         self.notes = notes
         self.says = says
 
@@ -42,6 +47,8 @@ class Approving:
         self.notes.add(f"asked {request.args['text']}")
         if not self.says:
             await asyncio.Event().wait()
+        if isinstance(self.says, str):
+            await _is_there(self.says)
         return True
 
 
@@ -88,9 +95,21 @@ class Worker(Agent):
     async def wait_for(self, text: str, path: str) -> str:
         """End when a file is there."""
         self.notes.add(f"begun {text}")
-        while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - another makes it
-            await asyncio.sleep(0.005)
+        await _is_there(path)
         self.notes.add(f"done {text}")
+        return f"{text} by {self.id}"
+
+    @action(detached=True)
+    async def wait_for_detached(self, text: str, path: str) -> str:
+        """The same, acknowledged before it begins."""
+        return await self.wait_for(text, path)
+
+    @action
+    async def tell_when(self, text: str, to: str, path: str) -> str:
+        """Send a text when a file is there."""
+        self.notes.add(f"begun {text}")
+        await _is_there(path)
+        self.send({"to": to, "action": {"name": "say", "args": {"content": text}}})
         return f"{text} by {self.id}"
 
     @action

@@ -63,6 +63,9 @@ class Permission:
         screen: what leaves the terminal to a question meanwhile
     """
 
+    awaits_reader = True
+    """It waits itself until what it asks about was shown, and holds up what comes after that."""
+
     def __init__(
         self,
         asking: Iterable[str],

@@ -113,7 +113,7 @@ class ChosenBy(Order):
         fault = ""
         model = self.model
         if state.budget is not None:
-            from civitas.models.budgeted import BudgetedModel
+            from civitas.models.wrappers.budgeted import BudgetedModel
 
             model = BudgetedModel(model, state.budget)
         for answers in (1, 2):

@@ -11,6 +11,7 @@ from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.fingerprint import of_group
 from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.resume import ENDED, begin, ended, members_of, not_ended
 from civitas.reasoning.schema import AnswerSchema
@@ -113,7 +114,7 @@ def replayed(part: RecordedPart) -> DualActReply:
     Raises:
         StateError: it has not ended
     """
-    record: Record[Progress] = Record(part, Progress)  # type: ignore[arg-type]
+    record = ReadRecord(part, Progress)
     if record.over is None:
         raise not_ended(part.run_id)
     progress = record.state or Progress()

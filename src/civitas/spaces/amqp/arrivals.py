@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.errors import ActionError, InboxError, InDoubt, SpaceClosed
+from civitas.action import ACCESS_REQUESTED
+from civitas.errors import (
+    ActionError,
+    AgentStopped,
+    InboxError,
+    InDoubt,
+    RequestCancelled,
+    RequestError,
+    SpaceClosed,
+)
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.burials import Burials
+from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
-from civitas.spaces.amqp.letter import Arrived, Letter, Unreadable
-from civitas.spaces.delivery import QUEUED, Delivery
-
-if TYPE_CHECKING:
-    from civitas.spaces.amqp.intake import Tag
-    from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.handling import Offer
-    from civitas.spaces.seat import Seat
+from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.wire import Arrived, Letter, Unreadable
+from civitas.spaces.delivery import Delivery
+from civitas.spaces.handler import Offer
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 
 __all__ = ["Arrivals", "Mail"]
 
@@ -33,9 +43,9 @@ _FORGET_EVERY: Final = 1_000
 """After how many messages the inbox forgets twice as many, at most."""
 
 _KINDS: Final = {
-    letters.SEND: kinds.SEND,
-    letters.ANSWER: kinds.ANSWER,
-    letters.REQUEST: kinds.REQUEST,
+    wire.SEND: kinds.SEND,
+    wire.ANSWER: kinds.ANSWER,
+    wire.REQUEST: kinds.REQUEST,
 }
 
 _LONGEST_KEY: Final = 200
@@ -48,51 +58,33 @@ Ident = tuple[str, str]
 """A message's key, and the agent that it came to: a broadcast comes to several."""
 
 
+@dataclass(eq=False, slots=True)
 class Mail:
     """What is to be told to the broker and to the sender when a message has ended.
 
     Attributes:
         ident: what the inbox knows it by
         tag: the delivery to acknowledge; None while there is none to
-        reply_to: where the outcome of a request goes
         raw: AMQP's properties and body, until it is begun
+        reply_to: where the outcome of a request goes
         begun: whether the inbox says that it has started
         stored: whether the inbox has the message itself, and it is acknowledged
         unconfirmed: how many messages that its handler sent are not confirmed
         answer: what is to be sent when it has ended
         over: whether it has ended
         disowned: whether another process has it by now
-        asked_again: whether it came again after it had ended: its answer may be lost
     """
 
-    __slots__ = (
-        "answer",
-        "asked_again",
-        "begun",
-        "disowned",
-        "ident",
-        "over",
-        "raw",
-        "reply_to",
-        "stored",
-        "tag",
-        "unconfirmed",
-    )
-
-    def __init__(
-        self, ident: Ident, tag: Tag | None, raw: tuple[Any, bytes], reply_to: str
-    ) -> None:
-        self.ident = ident
-        self.tag = tag
-        self.raw: tuple[Any, bytes] | None = raw
-        self.reply_to = reply_to
-        self.begun = False
-        self.stored = False
-        self.unconfirmed = 0
-        self.answer: Letter | None = None
-        self.over = False
-        self.disowned = False
-        self.asked_again = False
+    ident: Ident
+    tag: Tag | None
+    raw: tuple[Any, bytes] | None
+    reply_to: str
+    begun: bool = False
+    stored: bool = False
+    unconfirmed: int = 0
+    answer: Letter | None = None
+    over: bool = False
+    disowned: bool = False
 
 
 class Arrivals:
@@ -101,12 +93,41 @@ class Arrivals:
     The order is what keeps a message from being lost or run twice: *started* is in the inbox before
     the action is called; what it sends is confirmed before *ended*, with its answer, is in the
     inbox; the answer is confirmed before the message is acknowledged.
+
+    Args:
+        office: has the mailboxes, and ends messages
+        inbox: what is remembered of messages
+        intake: acknowledges
+        publish: sends an answer
+        chains: knows which handler here waits for a message
+        burials: sends away what cannot be handled
+        show: called with a message that came, and its key, for observers
+        is_idle: whether no agent is about to begin anything
+        keep_s: for how many seconds a message may come again
     """
 
-    def __init__(self, office: AMQPOffice, inbox: Inbox, keep_s: float) -> None:
+    def __init__(
+        self,
+        office: PostOffice,
+        inbox: Inbox,
+        *,
+        intake: Intake,
+        publish: Callable[[Letter], None],
+        chains: Chains,
+        burials: Burials,
+        show: Callable[[Delivery, str], None],
+        is_idle: Callable[[], bool],
+        keep_s: float,
+    ) -> None:
         self._office = office
         self._inbox = inbox
-        self._burials = Burials(office)
+        self._loop = office.loop
+        self._intake = intake
+        self._publish = publish
+        self._chains = chains
+        self._burials = burials
+        self._show = show
+        self._is_idle = is_idle
         self._known: dict[Ident, Delivery] = {}
         self._recorded: list[Mail] = []
         self._flushing = False
@@ -132,40 +153,35 @@ class Arrivals:
             body: what it says
             again: whether the broker says that it brings it again
         """
-        office = self._office
         try:
-            arrived = letters.read(properties, body)
+            arrived = wire.read(properties, body)
             to = arrived.envelope.to
-            if arrived.kind in (letters.REPLY, letters.LOST):
+            if arrived.kind in (wire.REPLY, wire.LOST):
                 raise Unreadable(f"its type is {arrived.kind!r}, and it came to an agent")
             if to not in (seat.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
         except Unreadable as error:
             self._burials.bury(tag, properties, body, str(error), seat.id, again=again)
             return
-        if arrived.kind == letters.CANCEL:
+        if arrived.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", seat.id)
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
             return
         ident = (arrived.key, seat.id)
         known = self._known.get(ident)
         if known is not None:
             # It is here: the broker has it brought again, or its sender has sent it again.
             mail: Mail = known.mail
-            mail.asked_again = mail.over
             if mail.stored:
-                office.intake.acknowledge(tag)
+                self._intake.acknowledge(tag)
             else:
-                office.intake.acknowledge(mail.tag)
+                self._intake.acknowledge(mail.tag)
                 mail.tag = tag
             return
-        if arrived.was_returned:
-            office.residents.met_returned(seat)
         envelope = arrived.envelope
         if to == EVERYONE and envelope.sender == seat.id and not seat.agent.receive_own_broadcasts:
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
             return
-        office.whereabouts.met(envelope.sender)
         if self._unread:
             self._unread.append((seat, tag, properties, body))  # behind those that came before it
             return
@@ -179,16 +195,16 @@ class Arrivals:
                 error,
             )
             self._unread.append((seat, tag, properties, body))
-            office.loop.call_later(_AGAIN_S, self._take_unread)
+            self._loop.call_later(_AGAIN_S, self._take_unread)
             return
         if entry is not None:
-            self._again(entry, seat, arrived, tag, properties, body)
+            self._again(entry, seat, arrived, tag)
         elif self._unwanted and ident in self._unwanted:
             del self._unwanted[ident]
-            office.intake.acknowledge(tag)
+            self._intake.acknowledge(tag)
         else:
-            delivery = self._delivery(seat, arrived, tag, properties, body)
-            office.show_arrived(delivery, arrived.key)
+            delivery = self._delivery(seat, arrived, tag)
+            self._show(delivery, arrived.key)
             self._put(delivery, seat)
 
     def _take_unread(self) -> None:
@@ -200,7 +216,7 @@ class Arrivals:
         """Another process has the agent's id: what the broker brought here, it brings there."""
         for (_, whose), delivery in self._known.items():
             mail: Mail = delivery.mail
-            stale = mail.tag is not None and mail.tag[0] != self._office.intake.number
+            stale = mail.tag is not None and mail.tag[0] != self._intake.number
             if whose == seat.id and stale and not mail.stored:
                 mail.disowned = True
 
@@ -211,7 +227,7 @@ class Arrivals:
         except InboxError as error:
             logger.error("what agent %r had accepted cannot be read: %s", seat.id, error)
             if seat.open:
-                self._office.loop.call_later(_AGAIN_S, self.resume, seat)
+                self._loop.call_later(_AGAIN_S, self.resume, seat)
             return
         for entry in unfinished:
             ident = entry.key, seat.id
@@ -220,21 +236,16 @@ class Arrivals:
             if entry.answer is not None:
                 answer = Letter.unpack(entry.answer)
                 answer.about = partial(self._inbox.answered, *ident)
-                self._office.publish(answer)
+                self._publish(answer)
             if entry.message is None:
                 continue
-            properties, body = letters.take_out(entry.message)
-            arrived = letters.read(properties, body)
-            self._again(entry, seat, arrived, None, properties, body)
+            self._again(entry, seat, wire.read(*wire.take_out(entry.message)), None)
             if self._unwanted.pop((entry.key, seat.id), self) is None:
                 self.cancel(entry.key, seat.id)
 
-    def _delivery(
-        self, seat: Seat, arrived: Arrived, tag: Tag | None, properties: Any, body: bytes
-    ) -> Delivery:
-        office = self._office
+    def _delivery(self, seat: Seat, arrived: Arrived, tag: Tag | None) -> Delivery:
         kind = kinds.BROADCAST if arrived.envelope.to == EVERYONE else _KINDS[arrived.kind]
-        delivery = Delivery(arrived.envelope, kind, office.chains.ancestor(arrived.trail))
+        delivery = Delivery(arrived.envelope, kind, self._chains.ancestor(arrived.trail))
         delivery.hops = arrived.hops
         delivery.key = arrived.key
         delivery.trail = arrived.trail
@@ -242,7 +253,7 @@ class Arrivals:
             delivery.timeout = arrived.timeout
         delivery.original_id = arrived.original_id
         ident = (arrived.key, seat.id)
-        delivery.mail = Mail(ident, tag, (properties, body), arrived.reply_to or "")
+        delivery.mail = Mail(ident, tag, arrived.raw, arrived.reply_to or "")
         self._known[ident] = delivery
         return delivery
 
@@ -251,40 +262,41 @@ class Arrivals:
             self._office.put(delivery, seat)
         else:
             delivery.seat = seat
-            self._office.refuse(delivery, self._office.stopped(seat))
+            self._office.refuse(delivery, self._stopped(seat))
 
-    def _again(
-        self,
-        entry: Entry,
-        seat: Seat,
-        arrived: Arrived,
-        tag: Tag | None,
-        properties: Any,
-        body: bytes,
-    ) -> None:
+    def _stopped(self, seat: Seat) -> RequestError:
+        if self._office.ending:
+            return self._office.gone()
+        return AgentStopped(f'agent "{seat.id}" was removed')
+
+    def _again(self, entry: Entry, seat: Seat, arrived: Arrived, tag: Tag | None) -> None:
         """A message that the inbox knows: from an earlier process, or acknowledged already."""
-        office = self._office
         if entry.state == ENDED:
             if entry.answer is None:
-                office.intake.acknowledge(tag)
+                self._intake.acknowledge(tag)
             else:
                 answer = Letter.unpack(entry.answer)
-                answer.about = lambda: office.intake.acknowledge(tag)
-                office.publish(answer)
+                answer.about = lambda: self._intake.acknowledge(tag)
+                self._publish(answer)
             return
-        delivery = self._delivery(seat, arrived, tag, properties, body)
-        delivery.mail.stored = entry.message is not None
-        if delivery.mail.stored:
-            office.intake.acknowledge(tag)
-            delivery.mail.tag = None
+        delivery = self._delivery(seat, arrived, tag)
+        if entry.message is not None:
+            self._is_stored(delivery.mail)
+            permission = wire.permission(entry.message)
+            offer = seat.offers.get(arrived.envelope.name)
+            # Another message may have come under the same key, and the policy may have changed.
+            delivery.approved = (
+                offer is not None
+                and offer.policy == ACCESS_REQUESTED
+                and permission == wire.fingerprint(arrived.envelope, seat.id)
+            )
         if entry.state == STARTED and not _repeats(seat, arrived.envelope.name):
-            self._doubt(delivery, seat, properties, body)
+            self._doubt(delivery, seat, arrived)
         else:
             self._put(delivery, seat)
 
-    def _doubt(self, delivery: Delivery, seat: Seat, properties: Any, body: bytes) -> None:
+    def _doubt(self, delivery: Delivery, seat: Seat, arrived: Arrived) -> None:
         """It had begun, and nobody knows how far it came."""
-        office = self._office
         text = (
             f'in doubt: "{seat.id}.{delivery.envelope.name}" had begun when its process ended; '
             "whether it took effect is not known"
@@ -293,15 +305,17 @@ class Arrivals:
         delivery.seat = seat
         where = f"{seat.id}.{delivery.envelope.name}"
         delivery.state = kinds.ENDED
+        error = InDoubt(text, where)
         self._burials.send(
-            properties, body, text, seat.id, lambda: office.refuse(delivery, InDoubt(text, where))
+            *arrived.raw, text, seat.id, lambda: self._office.refuse(delivery, error)
         )
 
     def cancel(self, key: str, agent: str) -> None:
         """Whoever asked wants it no more."""
         known = self._known.get((key, agent))
         if known is not None:
-            self._office.abort(known, self._office.cancelled(known))
+            text = f'the request to "{known}" was cancelled'
+            self._office.abort(known, RequestCancelled(text))
             return
         self.unwanted(key, agent)
 
@@ -338,12 +352,28 @@ class Arrivals:
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
+    def permitted(self, delivery: Delivery) -> None:
+        """Keep that a message was approved, so that the next process does not ask again."""
+        mail: Mail = delivery.mail
+        if not self._inbox.durable or mail.raw is None:
+            return
+        permission = wire.fingerprint(delivery.envelope, mail.ident[1])
+        try:
+            self._inbox.permit(*mail.ident, wire.stored(*mail.raw, permission))
+        except InboxError as error:
+            logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
+        else:
+            self._is_stored(mail)
+
     def _accept(self, mail: Mail) -> None:
         if not self._inbox.durable or mail.stored or mail.raw is None:
             return
-        self._inbox.accept(*mail.ident, letters.stored(*mail.raw))
+        self._inbox.accept(*mail.ident, wire.stored(*mail.raw))
+        self._is_stored(mail)
+
+    def _is_stored(self, mail: Mail) -> None:
         mail.stored = True
-        self._office.intake.acknowledge(mail.tag)
+        self._intake.acknowledge(mail.tag)
         mail.tag = None
 
     def _put_off(self, delivery: Delivery, error: InboxError) -> None:
@@ -356,20 +386,11 @@ class Arrivals:
             seat.id,
             error,
         )
-        if delivery.inner:
+        if delivery.under is not None:
             # Others wait for this one, so it cannot wait.
             self._office.refuse(delivery, ActionError("InboxError", str(error)))
             return
-        delivery.state = QUEUED
-        seat.box.appendleft(delivery)
-        places = seat.concurrency
-        seat.running += places
-
-        def again() -> None:
-            seat.running -= places
-            self._office.make_ready(seat)
-
-        self._office.loop.call_later(_AGAIN_S, again)
+        self._loop.call_later(_AGAIN_S, seat.hold_back(delivery))
 
     def concluded(self, delivery: Delivery) -> None:
         """It has ended, as the message says that `delivery.mail.answer` is."""
@@ -397,12 +418,12 @@ class Arrivals:
         self._ended += 1
         if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
             self._forget()
-        if not self._inbox.durable or self._office.is_idle:
+        if not self._inbox.durable or self._is_idle():
             self._flush()
         elif not self._flushing:
             # Others are about to begin, and what they record is written together with this.
             self._flushing = True
-            self._office.loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush)
 
     def _forget(self) -> None:
         """What ended so long ago that it cannot come again need not be known."""
@@ -418,7 +439,7 @@ class Arrivals:
         except InboxError as error:
             logger.error("answers are held back until the inbox can be written: %s", error)
             self._flushing = True
-            self._office.loop.call_later(_AGAIN_S, self._flush)
+            self._loop.call_later(_AGAIN_S, self._flush)
             return
         self._send_recorded()
 
@@ -429,32 +450,15 @@ class Arrivals:
                 self.finish(mail)
             else:
                 mail.answer.about = mail
-                self._office.publish(mail.answer)
+                self._publish(mail.answer)
                 mail.answer = None
 
     def finish(self, mail: Mail) -> None:
         """Its answer, if it has one, is confirmed."""
-        if mail.asked_again:
-            # Whoever sent it again may have lost the queue that the answer went into.
-            mail.asked_again = False
-            answer = self._answer_of(mail)
-            if answer is not None:
-                answer.about = mail
-                self._office.publish(answer)
-                return
         self._known.pop(mail.ident, None)
         if mail.stored:
             self._inbox.answered(*mail.ident)
-        self._office.intake.acknowledge(mail.tag)
-
-    def _answer_of(self, mail: Mail) -> Letter | None:
-        """The answer that was given, as the inbox has it."""
-        try:
-            entry = self._inbox.look_up(*mail.ident)
-        except InboxError as error:
-            logger.error("an answer cannot be sent again: %s", error)
-            return None
-        return None if entry is None or entry.answer is None else Letter.unpack(entry.answer)
+        self._intake.acknowledge(mail.tag)
 
     # -- its answer --------------------------------------------------------------------------------
 

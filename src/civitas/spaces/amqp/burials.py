@@ -6,14 +6,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from civitas.spaces.amqp.letter import Letter
-
-if TYPE_CHECKING:
-    from civitas.spaces.amqp.intake import Tag
-    from civitas.spaces.amqp.office import AMQPOffice
+from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.wire import Letter
 
 __all__ = ["Burials"]
 
@@ -24,14 +23,12 @@ _MOST: Final = 1_000
 _MOST_ALIKE: Final = 100
 
 
+@dataclass(eq=False, slots=True)
 class _Burial:
     """A message that is buried, as it was delivered last; and whether the broker has it there."""
 
-    __slots__ = ("over", "tag")
-
-    def __init__(self, tag: Tag) -> None:
-        self.tag = tag
-        self.over = False
+    tag: Tag
+    over: bool = False
 
 
 class Burials:
@@ -39,10 +36,25 @@ class Burials:
 
     What was delivered on a connection that is lost meanwhile comes again on the next. A message
     that cannot be read has no key that it could be known by, so it is known by all that it says.
+
+    Args:
+        intake: acknowledges
+        names: what things are called at the broker
+        new_key: makes a key, unique among all processes
+        publish: sends a letter
     """
 
-    def __init__(self, office: AMQPOffice) -> None:
-        self._office = office
+    def __init__(
+        self,
+        intake: Intake,
+        names: Names,
+        new_key: Callable[[], str],
+        publish: Callable[[Letter], None],
+    ) -> None:
+        self._intake = intake
+        self._names = names
+        self._new_key = new_key
+        self._publish = publish
         self._known: dict[bytes, deque[_Burial]] = {}
 
     def bury(
@@ -58,7 +70,7 @@ class Burials:
             agent: whom it was for
             again: whether the broker says that it brings it again
         """
-        intake = self._office.intake
+        intake = self._intake
         said = f"{agent}\n{properties}\n".encode(errors="surrogatepass")
         alike = self._known.setdefault(sha256(said + body).digest(), deque(maxlen=_MOST_ALIKE))
         if len(self._known) > _MOST:
@@ -96,7 +108,6 @@ class Burials:
             agent: whom it was for
             done: called when the broker has it
         """
-        office = self._office
         known = properties.headers or {}
         headers = {
             **{
@@ -109,17 +120,17 @@ class Burials:
             "message": str(properties.message_id or ""),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        office.outbox.publish(
+        self._publish(
             Letter(
-                office.new_key(),
+                self._new_key(),
                 properties.type if isinstance(properties.type, str) else "",
-                office.names.agent_key(agent),
+                self._names.agent_key(agent),
                 body,
                 mandatory=True,
                 reply_to=properties.reply_to,
                 correlation_id=properties.correlation_id,
                 headers=headers,
                 about=done,
-                exchange=office.names.dead,
+                exchange=self._names.dead,
             )
         )

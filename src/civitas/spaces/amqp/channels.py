@@ -10,9 +10,8 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp.control import Control, Refused
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.link import Link, LinkLost, settle
+from civitas.spaces.amqp.link import Control, Link, LinkLost, Refused, settle
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.amqp.outbox import Outbox

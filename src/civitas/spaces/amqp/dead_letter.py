@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from civitas.errors import InvalidId
 from civitas.message import address
-from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.letter import Unreadable
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.wire import Unreadable
 
 __all__ = ["DeadLetter"]
 
@@ -56,7 +56,7 @@ class DeadLetter:
         headers = properties.headers or {}
         message_id = _text(properties.message_id)
         try:
-            message = letters.read_json(body)
+            message = wire.read_json(body)
         except Unreadable:
             message = None
         if "agent" in headers:

@@ -23,12 +23,12 @@ from pika.exceptions import (
 
 from civitas.errors import BrokerError
 from civitas.message import BROADCAST as EVERYONE
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.dead_letter import DeadLetter
-from civitas.spaces.amqp.letter import Letter, Unreadable
 from civitas.spaces.amqp.link import explain, parameters, tls
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
+from civitas.spaces.amqp.wire import Letter, Unreadable
 
 __all__ = ["DeadLetters", "NotSent"]
 
@@ -38,7 +38,7 @@ MOST: Final = 1000
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
 _NOT_FOUND = 404
-_RUNNABLE = ("", letters.SEND, letters.REQUEST, letters.ANSWER)
+_RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 
 
 class NotSent(Exception):
@@ -183,7 +183,7 @@ class DeadLetters:
         agent = dead.agent
         if not agent:
             raise NotSent("whom it was for cannot be told")
-        kind = letters.ANSWER if dead.kind == letters.ANSWER else letters.SEND
+        kind = wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND
         # Made of the old one, so that a letter that is sent twice is one message to its receiver.
         id = sha256(f"{dead.key} {dead.message_id}".encode()).hexdigest()
         letter = Letter(
@@ -191,11 +191,11 @@ class DeadLetters:
             kind,
             self._names.agent_key(agent),
             dead.body,
-            headers=letters.headers(1, (), original_id=dead.original),
+            headers=wire.headers(1, (), original_id=dead.original),
         )
         properties = letter.properties()
         try:
-            arrived = letters.read(properties, dead.body)
+            arrived = wire.read(properties, dead.body)
         except Unreadable as error:
             raise NotSent(f"it is no message: {error}") from None
         if dead.kind not in _RUNNABLE:

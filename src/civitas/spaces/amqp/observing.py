@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.control import Control
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.letter import Unreadable
+from civitas.spaces.amqp.link import Control
 from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.wire import Unreadable
 
 __all__ = ["Observing"]
 
@@ -83,16 +83,14 @@ class Observing:
     def _observed(self, tag: Tag, _: Any, properties: Any, body: bytes) -> None:
         self._intake.acknowledge(tag)
         try:
-            arrived = letters.read(properties, body)
+            arrived = wire.read(properties, body)
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return
-        if arrived.kind in (letters.CANCEL, letters.LOST) or not self.is_new(
-            f"everywhere {arrived.key}"
-        ):
+        if arrived.kind in (wire.CANCEL, wire.LOST) or not self.is_new(f"everywhere {arrived.key}"):
             return
         envelope = arrived.envelope
-        if arrived.kind == letters.REPLY and envelope.args.get("data", 0) is None:
+        if arrived.kind == wire.REPLY and envelope.args.get("data", 0) is None:
             return
         for callback in self._callbacks:
             try:

@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Callable
 from itertools import count
-from operator import attrgetter
 from threading import get_ident
 from typing import Any, Final
 
@@ -17,37 +16,42 @@ from civitas.agent import CURRENT
 from civitas.errors import (
     ActionError,
     AgentNotFound,
-    AgentStopped,
     HopLimitExceeded,
     InboxError,
     MailboxFull,
-    RequestCancelled,
     RequestError,
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
-from civitas.spaces.amqp import letter as letters
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.arrivals import Arrivals, Mail, handler_of
+from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.channels import Channels
-from civitas.spaces.amqp.control import Refused
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.letter import Letter, Unreadable
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.observing import Observing
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.spaces.amqp.outbox import CONFIRMED, FULL, REFUSED, RETURNED, TOO_LARGE, Outbox
-from civitas.spaces.amqp.outcome import error_headers, error_of
+from civitas.spaces.amqp.outbox import (
+    CONFIRMED,
+    FULL,
+    REFUSED,
+    RETURNED,
+    TOO_LARGE,
+    UNROUTABLE,
+    Outbox,
+)
 from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
 from civitas.spaces.amqp.whereabouts import Whereabouts
+from civitas.spaces.amqp.wire import Letter, Unreadable, error_headers, error_of
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
-from civitas.spaces.handling import Offer, answers
+from civitas.spaces.handler import Offer, answers
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 
 __all__ = ["AMQPOffice"]
 
@@ -93,7 +97,7 @@ class AMQPOffice(PostOffice):
         self._pending: dict[str, Letter] = {}
         self.chains = Chains(self.new_key)
         self.intake = Intake(self.loop)
-        self.outbox = Outbox(names.exchange, self._settled, keep_s)
+        self.outbox = Outbox(names.exchange, self._settled)
         self.channels = Channels(
             thread,
             options,
@@ -109,23 +113,44 @@ class AMQPOffice(PostOffice):
         )
         self.link = self.channels.link
         self.inbox = inbox
-        self.arrivals = Arrivals(self, inbox, keep_s)
         control = self.channels.control
         self.observing = Observing(names, control, self.intake, self.new_key)
         registrar = Registrar(
             control, self.intake, names, mailbox=mailbox, keep_s=keep_s, quorum=quorum
         )
-        self.residents = Residents(self, names, registrar, options.heartbeat, evict)
         self.whereabouts = Whereabouts(
             thread,
             registrar,
             self.outbox,
             self.seats,
             lambda delivery: self.abort(delivery, self._nobody_there(delivery.envelope.to)),
+            self.was_lost,
             self._settled,
             keep_s,
         )
         self.publish = self.whereabouts.publish
+        self.arrivals = Arrivals(
+            self,
+            inbox,
+            intake=self.intake,
+            publish=self.publish,
+            chains=self.chains,
+            burials=Burials(self.intake, names, self.new_key, self.outbox.publish),
+            show=self._show_arrived,
+            is_idle=lambda: not self._ready,
+            keep_s=keep_s,
+        )
+        self.residents = Residents(
+            self,
+            link=self.link,
+            arrivals=self.arrivals,
+            outbox=self.outbox,
+            names=names,
+            registrar=registrar,
+            heartbeat=options.heartbeat,
+            lost=self.was_lost,
+            evict=evict,
+        )
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -138,11 +163,12 @@ class AMQPOffice(PostOffice):
         mail = handler_of(CURRENT.get())
         thread = self.thread
         if get_ident() == self.thread_id:
-            if thread.ingress:
-                thread.drain()
+            if seat.outside:
+                self.catch_up(seat)
             self._send(envelope, mail)
         else:
-            thread.enter(self._send, envelope, mail)
+            thread.submit(self._send, envelope, mail)
+            seat.outside = True
 
     def _send(self, envelope: Envelope, mail: Mail | None) -> None:
         if self.closed:
@@ -160,9 +186,9 @@ class AMQPOffice(PostOffice):
         self.publish(
             Letter(
                 self.new_key(),
-                letters.SEND,
+                wire.SEND,
                 names.everyone if everyone else names.agent_key(to),
-                letters.written(envelope),
+                wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
                 about=(mail, envelope.sender, envelope.id),
@@ -198,13 +224,13 @@ class AMQPOffice(PostOffice):
         to = envelope.to
         letter = self._pending[key] = Letter(
             key,
-            letters.REQUEST,
+            wire.REQUEST,
             self.names.agent_key(to),
-            letters.written(envelope),
+            wire.written(envelope),
             to=to,
             mandatory=True,
             reply_to=self._reply_key,
-            headers=letters.headers(delivery.hops, trail, delivery.timeout),
+            headers=wire.headers(delivery.hops, trail, delivery.timeout),
             about=delivery,
         )
         self.publish(letter)
@@ -218,14 +244,14 @@ class AMQPOffice(PostOffice):
         kind, about = letter.kind, letter.about
         if outcome == CONFIRMED:
             if (
-                (kind == letters.SEND or kind == letters.ANSWER)
+                (kind == wire.SEND or kind == wire.ANSWER)
                 and letter.to
                 and letter.to not in self.seats
             ):
                 self.whereabouts.renew(letter.to)
         elif outcome == RETURNED and self.whereabouts.returned(letter):
             return
-        if outcome == TOO_LARGE and kind in (letters.REPLY, letters.ANSWER):
+        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
             self._answer_too_large(letter)
         elif letter.exchange is not None and outcome == RETURNED:
             # Somebody has deleted the queue of the dead letters: it is declared on a connection.
@@ -234,19 +260,19 @@ class AMQPOffice(PostOffice):
             self.outbox.publish(letter)
         elif callable(about):
             about()
-        elif kind == letters.SEND:
+        elif kind == wire.SEND:
             mail, sender, id = about
             if outcome in (REFUSED, FULL, TOO_LARGE):
                 self._tell(sender, id, str(self._too_much(letter, outcome)))
             if mail is not None:
                 self.arrivals.sent(mail)
-        elif kind == letters.REQUEST:
-            if outcome == RETURNED:
+        elif kind == wire.REQUEST:
+            if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(about, self._nobody_there(letter.to))
             elif outcome != CONFIRMED:
                 self.refuse(about, self._too_much(letter, outcome))
         elif about is not None:
-            if outcome != CONFIRMED and letter.kind == letters.ANSWER:
+            if outcome != CONFIRMED and letter.kind == wire.ANSWER:
                 logger.warning("an answer to agent %r was %s by the broker", letter.to, outcome)
             self.arrivals.finish(about)
 
@@ -274,11 +300,11 @@ class AMQPOffice(PostOffice):
     def _answer_too_large(self, letter: Letter) -> None:
         """Say so to whoever waits for the answer."""
         error = ActionError("MessageTooLarge", str(self._too_much(letter, TOO_LARGE)))
-        message = letters.read_json(letter.body)
+        message = wire.read_json(letter.body)
         id = message["action"]["args"].get("original_message_id")
         args = {"error": str(error), "original_message_id": id}
-        letter.body = letters.written(Envelope(message["from"], message["to"], "error", args))
-        letter.headers = error_headers(error) if letter.kind == letters.REPLY else None
+        letter.body = wire.written(Envelope(message["from"], message["to"], "error", args))
+        letter.headers = error_headers(error) if letter.kind == wire.REPLY else None
         self.outbox.publish(letter)
 
     def _nobody_there(self, id: str) -> AgentNotFound:
@@ -322,9 +348,9 @@ class AMQPOffice(PostOffice):
         self.publish(
             Letter(
                 self.new_key(),
-                letters.CANCEL,
+                wire.CANCEL,
                 self.names.agent_key(envelope.to),
-                letters.written(cancel),
+                wire.written(cancel),
                 to=envelope.to,
                 correlation_id=delivery.key,
             )
@@ -340,9 +366,9 @@ class AMQPOffice(PostOffice):
             name, args = "error", {"error": str(error), "original_message_id": envelope.id}
         return Letter(
             self.answer_key(delivery),
-            letters.REPLY,
+            wire.REPLY,
             mail.reply_to,
-            letters.written(Envelope(sender, envelope.sender, name, args)),
+            wire.written(Envelope(sender, envelope.sender, name, args)),
             mandatory=True,
             correlation_id=mail.ident[0],
             headers=None if error is None else error_headers(error),
@@ -357,54 +383,53 @@ class AMQPOffice(PostOffice):
         self.intake.acknowledge(tag)
         asked = self._pending.get(properties.correlation_id or "")
         if asked is None:
-            if properties.type == letters.LOST:
-                self._send_again(properties, body)
+            if properties.type == wire.LOST and properties.reply_to != self._reply_key:
+                self._hear_of_loss(properties, body)
             return  # it has ended meanwhile, or this is the same again
         delivery = asked.about
         try:
-            message = letters.read_json(body)
+            message = wire.read_json(body)
             args = message["action"]["args"]
             value, error = args.get("data"), error_of(properties.headers or {}, args)
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
             logger.error("the answer to %s cannot be read: %s", delivery, wrong)
             value, error = None, error_of({"outcome": "unreadable"}, {"error": str(wrong)})
-        if error is None:
-            self.whereabouts.met(delivery.envelope.to)
         self.settle(delivery, value, error)
 
     # -- what was lost with a queue ----------------------------------------------------------------
 
-    def was_lost(self, id: str, *, left: bool = False) -> None:
-        """The queue of an agent here was deleted: have what was in it sent again, by everybody.
+    def was_lost(self, id: str) -> None:
+        """An agent's queue was deleted, and is declared again unless the agent has left.
 
-        It carries the same key as before, so that what had come already is not run again.
-
-        Args:
-            id: the agent's
-            left: whether it has left: then it is only that open requests are to end
+        Every process sends its open requests to that agent again, under the same keys.
         """
+        self._ask_agent_again(id)
         self.publish(
             Letter(
                 self.new_key(),
-                letters.LOST,
+                wire.LOST,
                 self.names.processes,
-                letters.written(Envelope(id, EVERYONE, "left" if left else "lost", {})),
+                wire.written(Envelope(id, EVERYONE, "lost", {})),
+                reply_to=self._reply_key,
             )
         )
 
-    def _send_again(self, properties: Any, news: bytes) -> None:
+    def _hear_of_loss(self, properties: Any, notice: bytes) -> None:
         try:
-            told = letters.read(properties, news).envelope
+            id = wire.read(properties, notice).envelope.sender
         except Unreadable as error:
-            logger.error("word of a lost queue cannot be read: %s", error)
+            logger.error("the notice of a deleted queue cannot be read: %s", error)
             return
-        id = told.sender
-        lost = [] if told.name == "left" else self.outbox.copies(id, self.names.agent_key(id))
-        lost += [letter for letter in self._pending.values() if letter.to == id and letter.number]
-        for letter in sorted(lost, key=attrgetter("number")):
-            letter.tries = 0
-            self.outbox.publish(letter)
-        self.whereabouts.back(id)
+        self._ask_agent_again(id)
+
+    def _ask_agent_again(self, id: str) -> None:
+        held = self.whereabouts.let_go(id)
+        for letter in list(self._pending.values()):
+            if letter.to == id:
+                self.outbox.publish(letter)
+        for letter in held:
+            if letter.kind != wire.REQUEST:
+                self.outbox.publish(letter)
 
     def _ask_again(self) -> None:
         """Answers were lost: whoever gave them has them still."""
@@ -420,6 +445,10 @@ class AMQPOffice(PostOffice):
     def set_aside(self, delivery: Delivery) -> None:
         """A message is to be approved."""
         self.arrivals.set_aside(delivery)
+
+    def permitted(self, delivery: Delivery) -> None:
+        """A message was approved: that outlives this process."""
+        self.arrivals.permitted(delivery)
 
     def concluded(self, delivery: Delivery) -> None:
         """A message that is no request has ended."""
@@ -438,12 +467,12 @@ class AMQPOffice(PostOffice):
         said = envelope.name == "say"
         delivery.mail.answer = Letter(
             self.answer_key(delivery),
-            letters.ANSWER,
+            wire.ANSWER,
             self.names.agent_key(envelope.to),
-            letters.written(envelope),
+            wire.written(envelope),
             to=envelope.to,
             mandatory=True,
-            headers=letters.headers(1, (), original_id=original_id if said else None),
+            headers=wire.headers(1, (), original_id=original_id if said else None),
         )
 
     def _begin_now(self) -> None:
@@ -451,22 +480,7 @@ class AMQPOffice(PostOffice):
         if self._ready:
             self._pump()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no agent is about to begin anything."""
-        return not self._ready
-
-    def stopped(self, seat: Seat) -> RequestError:
-        """Why a message ends whose receiver has just left."""
-        if self.ending:
-            return self.gone()
-        return AgentStopped(f'agent "{seat.id}" was removed')
-
-    def cancelled(self, delivery: Delivery) -> RequestCancelled:
-        """Why a message ends that whoever sent it wants no more."""
-        return RequestCancelled(f'the request to "{delivery}" was cancelled')
-
-    def show_arrived(self, delivery: Delivery, key: str) -> None:
+    def _show_arrived(self, delivery: Delivery, key: str) -> None:
         """Show an observer what came from another process, once."""
         # The key of an answer begins with that of the message that it is to.
         ours = (

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from pika.channel import Channel
 
-from civitas.spaces.amqp.letter import REQUEST, SEND, Letter
 from civitas.spaces.amqp.link import LinkLost, settle
-from civitas.spaces.amqp.recent import Recent, is_kept
+from civitas.spaces.amqp.wire import REQUEST, SEND, Letter
 
 __all__ = [
     "CONFIRMED",
@@ -23,6 +22,7 @@ __all__ = [
     "REFUSED",
     "RETURNED",
     "TOO_LARGE",
+    "UNROUTABLE",
     "Outbox",
 ]
 
@@ -31,6 +31,7 @@ logger = logging.getLogger("civitas.amqp")
 # How it went.
 CONFIRMED: Final = "confirmed"
 RETURNED: Final = "returned"  # there is no queue for it
+UNROUTABLE: Final = "unroutable"  # nor will there be: no process has the agent's id
 REFUSED: Final = "refused"  # the broker would not take it: the queue is full
 FULL: Final = "full"  # too much waits for the broker already
 TOO_LARGE: Final = "too large"  # for this broker
@@ -51,26 +52,20 @@ class Outbox:
     Args:
         exchange: where to
         settled: called once with each letter and how it went
-        keep_s: how long messages wait for an agent that is away
 
     Attributes:
-        recent: what was confirmed a moment ago
         largest: how many bytes a message may have, once the broker has told; None before
     """
 
-    def __init__(
-        self, exchange: str, settled: Callable[[Letter, str], None], keep_s: float
-    ) -> None:
+    def __init__(self, exchange: str, settled: Callable[[Letter, str], None]) -> None:
         self._exchange = exchange
         self._settled = settled
         self._channel: Channel | None = None
         self._tag = 0
-        self._published = 0
         self._unconfirmed: dict[int, Letter] = {}
         self._waiting: deque[Letter] = deque()
         self._returned: set[str] = set()
         self._held = 0
-        self.recent = Recent(keep_s)
         self.largest: int | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._watched: list[set[Letter]] = []
@@ -103,19 +98,6 @@ class Outbox:
         self._over(refused)
         for letter in refused:
             self._settled(letter, TOO_LARGE)
-
-    def copies(self, id: str, routing_key: str) -> list[Letter]:
-        """What was sent a moment ago to an agent, and to all: to be sent to it alone.
-
-        Args:
-            id: the agent's
-            routing_key: what goes to that agent
-        """
-        return self.recent.to(id, routing_key) + [
-            letter.again(id, routing_key)
-            for letter in self._unconfirmed.values()
-            if letter.to in (id, "") and is_kept(letter)
-        ]
 
     def is_sending_to(self, id: str) -> bool:
         """Whether a letter to an agent is not confirmed yet."""
@@ -210,15 +192,13 @@ class Outbox:
                 letters.append(unconfirmed.pop(each))
         if self._watched:
             self._over(letters)
-        returned, recent = self._returned, self.recent
+        returned = self._returned
         for letter in letters:
             if returned and letter.key in returned:
                 returned.discard(letter.key)
                 self._settled(letter, RETURNED)
             else:
                 self._settled(letter, outcome)
-                if outcome == CONFIRMED:
-                    recent.keep(letter)
         if self._waiting:
             self._go_on()
         if self._waiters:
@@ -239,9 +219,6 @@ class Outbox:
         assert channel is not None
         self._tag += 1
         self._unconfirmed[self._tag] = letter
-        if not letter.number:
-            self._published += 1
-            letter.number = self._published
         if not channel.is_open:
             # The channel went away; what is unconfirmed is published again on the next.
             self._channel = None

@@ -11,9 +11,8 @@ from typing import Any
 from pika.channel import Channel
 
 from civitas.errors import BrokerError, DuplicateAgent
-from civitas.spaces.amqp.control import Control, Refused
 from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.link import Control, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 
 __all__ = ["Registrar", "Registration"]
@@ -45,8 +44,6 @@ class Registration:
         early: those of them that were
         settled: whether it has come, or has failed to
         lost: whether its queue was, with what was in it
-        unsure: whether it was there again after a loss of the connection, as it was left or made by
-            somebody meanwhile
         until: when it is given up to whoever claims its id; None while nobody does
         restoring: the task that has it consume again after a loss
     """
@@ -60,7 +57,6 @@ class Registration:
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
-    unsure: bool = False
     until: float | None = None
     restoring: asyncio.Task[None] | None = None
 

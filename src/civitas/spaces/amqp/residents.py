@@ -7,22 +7,21 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
-from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.control import Refused
-from civitas.spaces.amqp.letter import Letter
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.arrivals import Arrivals
+from civitas.spaces.amqp.intake import Tag
+from civitas.spaces.amqp.link import Link, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.outbox import Outbox
 from civitas.spaces.amqp.registrar import Registrar, Registration
-
-if TYPE_CHECKING:
-    from civitas.spaces.amqp.intake import Tag
-    from civitas.spaces.amqp.office import AMQPOffice
-    from civitas.spaces.seat import Seat
+from civitas.spaces.amqp.wire import Letter
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 
 __all__ = ["Residents"]
 
@@ -38,22 +37,37 @@ class Residents:
     """Has the messages of each agent here come here, for as long as it is here.
 
     Args:
-        office: takes what comes
+        office: has the loop's thread, and is ending or not
+        link: the connection
+        arrivals: takes what comes
+        outbox: knows what is on its way to an agent
         names: what things are called at the broker
         registrar: claims and consumes
         heartbeat: seconds; the broker may take two of them to see that a connection is dead
+        lost: called with the id of an agent whose queue was deleted
         evict: called with the seat of an agent whose id another process has taken
     """
 
     def __init__(
         self,
-        office: AMQPOffice,
+        office: PostOffice,
+        *,
+        link: Link,
+        arrivals: Arrivals,
+        outbox: Outbox,
         names: Names,
         registrar: Registrar,
         heartbeat: int,
+        lost: Callable[[str], None],
         evict: Callable[[Seat, RequestError], None],
     ) -> None:
         self._office = office
+        self._thread = office.thread
+        self._loop = office.loop
+        self._lost = lost
+        self._link = link
+        self._arrivals = arrivals
+        self._outbox = outbox
         self._names = names
         self._registrar = registrar
         self._heartbeat = heartbeat
@@ -80,8 +94,7 @@ class Residents:
             DuplicateAgent: another process has an agent of that id
             BrokerError: there is no broker, or it would not
         """
-        office = self._office
-        await office.link.open()
+        await self._link.open()
         while (leaving := self._leaving.get(seat.id)) is not None:
             await asyncio.wait((leaving,))  # one of that id, whose queue is being deleted
         if not seat.open:
@@ -107,7 +120,7 @@ class Residents:
         if not seat.open:
             return self._left(seat)
         if not registration.backlog:  # else when that is there, with what was cancelled meanwhile
-            office.arrivals.resume(seat)
+            self._arrivals.resume(seat)
         return True
 
     def _left(self, seat: Seat) -> bool:
@@ -116,7 +129,7 @@ class Residents:
         return False
 
     async def _enter(self, seat: Seat, registration: Registration) -> None:
-        arrivals = self._office.arrivals
+        arrivals = self._arrivals
 
         def deliver(tag: Tag, method: Any, properties: Any, body: bytes) -> None:
             if registration.backlog:
@@ -133,7 +146,7 @@ class Residents:
             registration.backlog = 0
             early, registration.early = registration.early, []
             for _, _, properties, _ in early:
-                if properties.type == letters.CANCEL:
+                if properties.type == wire.CANCEL:
                     arrivals.unwanted(properties.correlation_id or "", seat.id)
             for tag, method, properties, body in early:
                 arrivals.take(seat, tag, properties, body, again=method.redelivered)
@@ -147,9 +160,9 @@ class Residents:
                 logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
                 self._restore(seat, registration)
 
-        await self._registrar.enter(registration, deliver, cancelled, seat.concurrency)
+        await self._registrar.enter(registration, deliver, cancelled, seat.places)
         if registration.backlog:
-            self._office.loop.call_later(_BACKLOG_S, begin)
+            self._loop.call_later(_BACKLOG_S, begin)
 
     # -- leaving -----------------------------------------------------------------------------------
 
@@ -158,13 +171,13 @@ class Residents:
         registration = self._registrations.pop(seat, None)
         if registration is not None:
             # What is sent from here on may be for another of that id.
-            self._leave(seat, registration, self._office.outbox.watch(seat.id))
+            self._leave(seat, registration, self._outbox.watch(seat.id))
 
     def _leave(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
         if self._office.ending:
-            self._office.outbox.forget(sent)
+            self._outbox.forget(sent)
         else:
-            leaving = self._office.thread.spawn(self._release(seat, registration, sent))
+            leaving = self._thread.spawn(self._release(seat, registration, sent))
             self._leaving[seat.id] = leaving
 
     async def departed(self, seat: Seat) -> None:
@@ -179,7 +192,6 @@ class Residents:
             await asyncio.wait(list(self._leaving.values()), timeout=timeout)
 
     async def _release(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
-        office = self._office
         try:
             await registration.settled.wait()
             if registration.restoring is not None:
@@ -189,7 +201,7 @@ class Residents:
                     await self._give_up(seat, registration, sent)
                     return
                 except (LinkLost, AMQPError):
-                    if not office.link.is_up:
+                    if not self._link.is_up:
                         logger.info("agent %r left while there was no connection", seat.id)
                         self._left_behind[seat.id] = (seat, registration)
                         return
@@ -198,9 +210,9 @@ class Residents:
                     # self is dead.
                     if registration.until is None:
                         registration.until = self._patience()
-                    if office.loop.time() < registration.until:
+                    if self._loop.time() < registration.until:
                         self._left_behind[seat.id] = (seat, registration)
-                        office.loop.call_later(_AGAIN_S, self._look_back, seat.id)
+                        self._loop.call_later(_AGAIN_S, self._look_back, seat.id)
                     return
                 await asyncio.sleep(_AGAIN_S)
         except (BrokerError, Refused) as error:
@@ -208,7 +220,7 @@ class Residents:
             with suppress(LinkLost, AMQPError, Refused):
                 await self._registrar.renounce(seat.id)
         finally:
-            office.outbox.forget(sent)
+            self._outbox.forget(sent)
             del self._leaving[seat.id]
             if not registration.claimed:
                 self._look_back(seat.id)
@@ -218,15 +230,15 @@ class Residents:
         if not self._registrar.is_served(registration):
             # What waits there ends too, rather than its senders wait for ever.
             await self._enter_again(seat, registration)
-        await self._office.outbox.taken(sent)
+        await self._outbox.taken(sent)
         await self._registrar.leave(registration)
         if registration.lost:
-            self._office.was_lost(seat.id, left=True)
+            self._lost(seat.id)
 
     def _look_back(self, id: str) -> None:
         """See to one who left while it could not be seen to, unless another of its id is here."""
         here = id in self._leaving or id in set(self.ids)
-        if id in self._left_behind and not here and self._office.link.is_up:
+        if id in self._left_behind and not here and self._link.is_up:
             self._leave(*self._left_behind.pop(id), set())
 
     def _patience(self) -> float:
@@ -234,7 +246,7 @@ class Residents:
 
         The broker may take two heartbeats, and some seconds, to see that it is dead.
         """
-        return self._office.loop.time() + 3 * self._heartbeat + 10
+        return self._loop.time() + 3 * self._heartbeat + 10
 
     # -- after a loss ------------------------------------------------------------------------------
 
@@ -249,35 +261,23 @@ class Residents:
     def _restore(self, seat: Seat, registration: Registration) -> None:
         coming = registration.restoring
         if coming is None or coming.done():  # else it sees to it that all is there in the end
-            registration.restoring = self._office.thread.spawn(self._come_back(seat, registration))
+            registration.restoring = self._thread.spawn(self._come_back(seat, registration))
 
     async def _enter_again(self, seat: Seat, registration: Registration) -> None:
         """Enter, and see whether the queue was deleted while nobody consumed it."""
         was_here = registration.claimed or seat.id in self._left_behind
         if was_here and not registration.lost:
             registration.lost = not await self._registrar.is_there(registration)
-            registration.unsure = not registration.lost
         await self._enter(seat, registration)
 
     def _tell_of_loss(self, registration: Registration) -> None:
         if registration.lost and registration.consumer:
             registration.lost = False
-            self._office.was_lost(registration.id)
-
-    def met_returned(self, seat: Seat) -> None:
-        """A message has come to an agent for which there was no queue when it was sent first.
-
-        If the agent was away then, its sender may have made the queue, instead of one deleted.
-        """
-        registration = self._registrations.get(seat)
-        if registration is not None and registration.unsure:
-            registration.unsure = False
-            self._office.was_lost(seat.id)
+            self._lost(registration.id)
 
     async def _come_back(self, seat: Seat, registration: Registration) -> None:
-        office = self._office
         until = self._patience()
-        while self._registrations.get(seat) is registration and office.link.is_up:
+        while self._registrations.get(seat) is registration and self._link.is_up:
             if self._registrar.is_served(registration):
                 return
             try:
@@ -285,12 +285,12 @@ class Residents:
                 self._tell_of_loss(registration)
                 continue
             except (LinkLost, AMQPError):
-                if not office.link.is_up:
+                if not self._link.is_up:
                     return  # the next connection restores all
             except DuplicateAgent:
-                if office.loop.time() > until:
+                if self._loop.time() > until:
                     self._registrations.pop(seat, None)
-                    office.arrivals.disown(seat)
+                    self._arrivals.disown(seat)
                     text = f'agent "{seat.id}" was replaced by one of another process'
                     logger.error("%s while this one had no connection", text)
                     self._evict(seat, AgentStopped(text))

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import CancelledError
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
@@ -17,8 +18,8 @@ from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.delivery import CALLBACK, Delivery
 from civitas.spaces.loop import on_a_space
-from civitas.spaces.office import PostOffice
-from civitas.spaces.seat import Seat
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
 from civitas.spaces.space import MAILBOX, Space
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class AMQPSpace(Space):
         self._on_connection = on_connection
         self._inbox: Inbox | None = None
         self._broker: AMQPOffice | None = None
+        self._adding: set[Future[bool]] = set()
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -138,7 +140,7 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.memory_inbox import MemoryInbox
+        from civitas.spaces.amqp.inbox import MemoryInbox
         from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
 
         path = self._inbox_path
@@ -169,17 +171,39 @@ class AMQPSpace(Space):
             # The loop must not be held up. What is sent meanwhile may be for the one that comes.
             office.enter(self._follow, seat)
             return
-        claim = office.residents.claim(seat)
+        claimed: Future[bool] = Future()
+        self._adding.add(claimed)  # the end of the loop ends it, whatever becomes of its task
+        office.enter(self._claim, seat, claimed)
         try:
-            here = asyncio.run_coroutine_threadsafe(claim, office.loop).result()
-        except BaseException as error:
+            here = claimed.result()
+        except BaseException:
             office.thread.call(self._vacate, seat)
-            if office.thread.closed or isinstance(error, CancelledError):
-                claim.close()  # it may not have begun
-                raise SpaceClosed("the space was closed before the agent was added") from None
             raise
+        finally:
+            self._adding.discard(claimed)
         if here:
             super()._settle_in(seat, waits=waits)
+
+    def _claim(self, seat: Seat, claimed: Future[bool]) -> None:
+        """Begin to claim an agent's id, for a thread that waits for that."""
+        office = self._broker
+        assert office is not None
+        if office.ending or office.thread.closed:
+            _settle(claimed, _not_added())
+            return
+
+        def done(task: asyncio.Task[bool]) -> None:
+            if task.cancelled():
+                _settle(claimed, _not_added())
+            else:
+                _settle(claimed, task.exception() or task.result())
+
+        office.thread.spawn(office.residents.claim(seat)).add_done_callback(done)
+
+    def _over(self) -> None:
+        super()._over()
+        for claimed in list(self._adding):
+            _settle(claimed, _not_added())
 
     def _follow(self, seat: Seat) -> None:
         office = self._broker
@@ -260,3 +284,16 @@ class AMQPSpace(Space):
             except Exception:
                 logger.exception("on_connection failed and is called no more")
                 self._on_connection = None
+
+
+def _not_added() -> SpaceClosed:
+    return SpaceClosed("the space was closed before the agent was added")
+
+
+def _settle(claimed: Future[bool], outcome: bool | BaseException) -> None:
+    """End a wait with a value or an error, once."""
+    with suppress(InvalidStateError):
+        if isinstance(outcome, BaseException):
+            claimed.set_exception(outcome)
+        else:
+            claimed.set_result(outcome)

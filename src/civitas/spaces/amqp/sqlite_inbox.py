@@ -46,6 +46,10 @@ _ACCEPT = (
     "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
     "DO UPDATE SET message = excluded.message WHERE state < 2 AND message IS NULL"
 )
+_PERMIT = (
+    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
+    "DO UPDATE SET message = excluded.message WHERE state = 0"
+)
 _START = (
     "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
     "DO UPDATE SET state = 1 WHERE state = 0"
@@ -136,6 +140,10 @@ class SQLiteInbox:
     def accept(self, key: str, agent: str, message: bytes) -> None:
         """See `Inbox.accept`."""
         self._write(_ACCEPT, ((key, agent, message),))
+
+    def permit(self, key: str, agent: str, message: bytes) -> None:
+        """See `Inbox.permit`."""
+        self._write(_PERMIT, ((key, agent, message),))
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
         """See `Inbox.start`."""

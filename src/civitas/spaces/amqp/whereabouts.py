@@ -1,21 +1,21 @@
-"""Who is somewhere, as far as a process knows, and letters to those who may be back in a moment."""
+"""Whether an agent is in some process, and letters to those whose queue is still to come."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from typing import Final
 
 from pika.exceptions import AMQPError
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp import letter as letters
-from civitas.spaces.amqp.letter import Letter
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.link import LinkLost
-from civitas.spaces.amqp.outbox import FULL, LIMIT, REFUSABLE, RETURNED, Outbox
+from civitas.spaces.amqp.outbox import FULL, LIMIT, REFUSABLE, UNROUTABLE, Outbox
 from civitas.spaces.amqp.registrar import Registrar
+from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.loop import LoopThread
 
@@ -29,24 +29,43 @@ _CHECK_S: Final = 0.01
 _GONE_S: Final = 0.05
 """How long it is waited for the last answers of one that is no longer there."""
 
-_MISSING_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""When a message is sent again to an agent whose queue has gone, as it may for a moment.
-
-While a process has the agent's id it makes the queue again, and the last of these goes on.
-"""
-
-_MET: Final = 10_000
-"""How many ids of agents elsewhere are kept."""
+_FIRST_LOOK_S: Final = 0.1
+_LAST_LOOK_S: Final = 1.6
+"""How often it is looked whether the queue of an agent is there whose process has the id."""
 
 _RENEWED: Final = 10_000
-_Name = tuple[str | None, bool]
-"""A letter's key, and whether it is one that is sent again."""
 _AGAIN_S: Final = 0.5
 _SOON_S: Final = 0.02
 
 
+@dataclass(eq=False, slots=True)
+class _Held:
+    """What is kept for an agent without a queue.
+
+    Attributes:
+        returned: what the broker returned, by key, in the order in which it was published
+        behind: what was published since, and is still to be sent
+    """
+
+    returned: dict[str, Letter] = field(default_factory=dict)
+    behind: dict[str, Letter] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.returned) + len(self.behind)
+
+    def letters(self) -> list[Letter]:
+        """All of it, in order, but for requests that have ended."""
+        kept = (*self.returned.values(), *self.behind.values())
+        return [letter for letter in kept if not _is_over(letter)]
+
+    def withdraw(self, key: str) -> bool:
+        """Forget a request; whether it was here."""
+        found = self.returned.pop(key, None) or self.behind.pop(key, None)
+        return found is not None
+
+
 class Whereabouts:
-    """Asks the broker who is there, and sends again what came back too early.
+    """Asks the broker who is there, and keeps letters to those whose queue is still to come.
 
     Args:
         thread: the loop's thread
@@ -54,6 +73,7 @@ class Whereabouts:
         outbox: sends
         here: the ids of the agents of this process
         nobody: called with a request that is not answered, and whose receiver is nowhere
+        remade: called with an id whose queue was not there, when this process has declared it
         settled: called with a letter that is not held back any longer, and how it went
         keep_s: how long messages wait for an agent that is away
     """
@@ -65,6 +85,7 @@ class Whereabouts:
         outbox: Outbox,
         here: Container[str],
         nobody: Callable[[Delivery], None],
+        remade: Callable[[str], None],
         settled: Callable[[Letter, str], None],
         keep_s: float,
     ) -> None:
@@ -74,21 +95,14 @@ class Whereabouts:
         self._outbox = outbox
         self._here = here
         self._nobody = nobody
+        self._remade = remade
         self._settled = settled
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._renewing: dict[str, None] = {}
-        self._met: dict[str, None] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
-        self._missing: dict[str, dict[_Name, Letter]] = {}
+        self._missing: dict[str, _Held] = {}
         self._closed = False
-
-    def met(self, id: str) -> None:
-        """Somebody of that id was there a moment ago."""
-        if id not in self._met and id not in self._here:
-            self._met[id] = None
-            if len(self._met) > _MET:
-                del self._met[next(iter(self._met))]
 
     def close(self) -> None:
         """Ask no more."""
@@ -173,103 +187,82 @@ class Whereabouts:
         held = self._missing.get(letter.to) if self._missing and letter.to else None
         if held is None:
             self._outbox.publish(letter)
-        elif letter.kind == letters.CANCEL and (letter.correlation_id, False) in held:
-            del held[letter.correlation_id, False]  # nobody was told of it yet, nor need be
+        elif letter.kind == wire.CANCEL and held.withdraw(letter.correlation_id or ""):
+            if not held:
+                del self._missing[letter.to]  # nobody was told of it yet, nor need be
         elif letter.kind in REFUSABLE and len(self) + len(self._outbox) >= LIMIT:
             self._settled(letter, FULL)
         else:
-            held[letter.key, letter.is_copy] = letter
+            held.behind[letter.key] = letter
 
     def returned(self, letter: Letter) -> bool:
-        """Whether a letter for which there was no queue is sent again later."""
+        """Whether a letter for which there was no queue is kept, for its receiver may be coming."""
         to = letter.to
-        request = letter.kind == letters.REQUEST
-        if not to or letter.kind == letters.CANCEL or (request and letter.about.answered):
+        if not to or letter.kind == wire.CANCEL or _is_over(letter):
             return False
-        if request and letter.about.wait and to not in self._here:
-            letter.tries += 1
-            self._hold_back(letter)
-            self._thread.spawn(self._make_room(to))
-            return True
-        if letter.tries >= len(_MISSING_S):
-            return False
-        letter.tries += 1
-        if self._hold_back(letter):
-            self._thread.spawn(self._await(to, letter.tries - 1))
+        held = self._missing.get(to)
+        if held is None:
+            held = self._missing[to] = _Held()
+            self._thread.spawn(self._await(to))
+        held.returned[letter.key] = letter
         return True
 
-    async def _await(self, to: str, tries: int) -> None:
-        """Send what is held back when the agent's queue may be there again.
-
-        If a process has the agent's id, that is when its queue is consumed, however long it takes:
-        it may be busy, or its broker short of something.
-        """
-        registrar = self._registrar
-        there = False
-        while not there and to in self._missing:
-            claimed = False
-            try:
-                claimed = await registrar.is_claimed(to)
-                if not claimed and to not in self._here:
-                    self._let_go(to)
-                if to in self._missing:
-                    await asyncio.sleep(_MISSING_S[tries])
-                there = not claimed or await registrar.is_consumed(to)
-            except (LinkLost, AMQPError):
-                there = not claimed  # all is sent again on the next connection
-            tries = min(tries + 1, len(_MISSING_S) - 1)
-        self._send_held(to)
-
-    def _let_go(self, to: str) -> None:
-        """Nobody is about to make the queue: a request is not kept waiting, nor is a stranger."""
-        left: dict[_Name, Letter] = {}
-        for letter in self._missing.pop(to, {}).values():
-            request = letter.kind == letters.REQUEST
-            if (request and letter.about.wait) or (not request and to in self._met):
-                left[letter.key, letter.is_copy] = letter
-            else:
-                letter.tries = len(_MISSING_S)
-                self._settled(letter, RETURNED)
-        if left:
-            self._missing[to] = left | self._missing.pop(to, {})
-
-    def _hold_back(self, letter: Letter) -> bool:
-        """Keep a letter; whether it is the first to that agent."""
-        held = self._missing.setdefault(letter.to, {})
-        held[letter.key, letter.is_copy] = letter
-        return len(held) == 1
-
-    def back(self, to: str) -> None:
-        """Somebody's queue is there again."""
-        self.met(to)
-        self._send_held(to)
-
-    def _send_held(self, to: str) -> None:
-        if to in self._missing and self._outbox.is_sending_to(to):
-            # What was said before it is under way, and may come back.
-            self._loop.call_later(_SOON_S, self._send_held, to)
-            return
-        for letter in sorted(self._missing.pop(to, {}).values(), key=_age):
-            if letter.kind != letters.REQUEST or not letter.about.answered:
-                self._outbox.publish(letter)
-
-    async def _make_room(self, to: str) -> None:
-        """Have a queue for an agent that was never there, for a request that waits for it."""
-        told = False
+    async def _await(self, to: str) -> None:
+        """Send what is held back when there is a queue for it, or end it if nobody has the id."""
+        told = remade = False
+        wait_s = _FIRST_LOOK_S
         while to in self._missing:
             try:
-                await self._registrar.make_room(to)
+                if to in self._here or await self._registrar.is_claimed(to):
+                    # That process declares the queue: it is coming, or its queue was deleted.
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, _LAST_LOOK_S)
+                    if await self._registrar.is_consumed(to):
+                        break
+                    continue
+                self._end(to)
+                if to in self._missing:
+                    await self._registrar.make_room(to)
+                    remade = True
                 break
             except (LinkLost, AMQPError):
-                pass
+                break  # it is sent on the next connection, and returned again
             except BrokerError as error:
                 if not told:
                     logger.error("%s", error)
                 told = True
-            await asyncio.sleep(_AGAIN_S)
-        self._send_held(to)
+                await asyncio.sleep(_AGAIN_S)
+        self._send_held(to, remade)
+
+    def _end(self, to: str) -> None:
+        """Nobody has an id: what is held back for it ends, but for requests that wait, and more."""
+        held = self._missing[to]
+        for letter in held.letters():
+            if letter.kind != wire.REQUEST:
+                continue
+            if letter.about.wait:
+                return
+            held.withdraw(letter.key)
+            self._settled(letter, UNROUTABLE)
+        for letter in self.let_go(to):
+            self._settled(letter, UNROUTABLE)
+
+    def let_go(self, to: str) -> list[Letter]:
+        """Hold nothing back any longer; gives what was, in order."""
+        held = self._missing.pop(to, None)
+        return [] if held is None else held.letters()
+
+    def _send_held(self, to: str, remade: bool) -> None:
+        if to in self._missing and self._outbox.is_sending_to(to):
+            # What was said before it is under way, and may come back.
+            self._loop.call_later(_SOON_S, self._send_held, to, remade)
+        elif remade:
+            self._remade(to)
+        else:
+            for letter in self.let_go(to):
+                self._outbox.publish(letter)
 
 
-def _age(letter: Letter) -> float:
-    """What letters are sent by: in the order in which they were published first."""
-    return letter.number or math.inf
+def _is_over(letter: Letter) -> bool:
+    """Whether it is a request that has ended."""
+    return letter.kind == wire.REQUEST and bool(letter.about.answered)

@@ -1,0 +1,400 @@
+"""HTTP: the one client of the house, over aiohttp, which is imported when the first is used."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import random
+import socket
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import urljoin, urlsplit
+
+from civitas.errors import CivitasError, MissingExtra
+from civitas.network import check_allowed, through_proxy
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = [
+    "LONGEST_WAIT_S",
+    "Client",
+    "HTTPError",
+    "Response",
+    "TooLarge",
+    "TooLate",
+    "may_pass",
+    "retry_after_s",
+]
+
+LONGEST_WAIT_S = 120.0
+"""A server that asks for a longer wait is not waited for."""
+
+_CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
+
+
+class HTTPError(CivitasError):
+    """No answer came, or not all of it; the caller makes an error of its own of it."""
+
+
+class TooLate(HTTPError):
+    """The time of an attempt was over."""
+
+
+class TooLarge(HTTPError):
+    """A body has more bytes than were allowed."""
+
+
+def may_pass(status: int) -> bool:
+    """Whether the same request may be answered otherwise in a while."""
+    return status in (408, 409, 429) or status >= 500
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long a server asks to wait; None if it does not say."""
+    for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        given = headers.get(field) or ""
+        try:
+            wait_s = float(given) * unit_s
+        except ValueError:
+            try:
+                wait_s = parsedate_to_datetime(given).timestamp() - time.time()
+            except (ValueError, OverflowError):
+                continue
+        if wait_s >= 0:
+            return wait_s
+    return None
+
+
+class Response:
+    """An answer: its head, and its body, whole or as it comes.
+
+    Attributes:
+        status: such as 200, or 304 for what has not changed
+        headers: by their names, in capitals or not
+        url: where it came from, after redirects
+        content: the body; empty if it is streamed, and then `read` gives it
+    """
+
+    def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self.url = url
+        self.content = b""
+        self._client = client
+        self._answer = answer
+        self._first = b""
+        self._left_bytes = client.max_bytes
+        self._left_s = client.timeout_s
+        self._slots: asyncio.Semaphore | None = None  # of a streamed body, until it is closed
+
+    async def read(self) -> bytes:
+        """The next bytes of a streamed body; none at the end. Only waiting for it takes its time.
+
+        Raises:
+            HTTPError: the rest does not come, or not in time (`TooLate`), or is `TooLarge`
+        """
+        import aiohttp
+
+        data, self._first = self._first, b""
+        if data:
+            return data
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                return await self._next()
+        except TimeoutError:
+            raise TooLate(f"the answer did not end within {self._client.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise HTTPError(f"the answer broke off: {_reason(error)}") from None
+        finally:
+            self._left_s -= loop.time() - begun
+
+    async def drain(self) -> None:
+        """Read what follows the answer's end, if it comes at once: it keeps the connection."""
+        self._left_s = min(self._left_s, _DRAIN_S)
+        with suppress(HTTPError):
+            while await self.read():
+                pass
+
+    def close(self) -> None:
+        """Close the connection, unless all that was sent on it has been read."""
+        self._answer.close()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.release()
+
+    async def _next(self) -> bytes:
+        data = await self._answer.content.readany()
+        self._left_bytes -= len(data)
+        if self._left_bytes < 0:
+            raise TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
+        return data
+
+    async def _begin(self, stream: bool) -> None:
+        """Read the first bytes of the body, or all of it."""
+        self._first = await self._next()
+        if not stream:
+            pieces = [self._first]
+            while pieces[-1]:
+                pieces.append(await self._next())
+            self.content, self._first = b"".join(pieces), b""
+
+
+class _Request(NamedTuple):
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+    def redirected(self, status: int, to: str) -> _Request:
+        """The request that a redirect asks for: without keys, if it is to another server."""
+        url = urljoin(self.url, to)
+        headers = self.headers
+        if urlsplit(url)[:2] != urlsplit(self.url)[:2]:
+            headers = {name: headers[name] for name in headers if name.lower() not in _SECRET}
+        method, body = self.method, self.body
+        if (status == 303 and method != "HEAD") or (status < 303 and method == "POST"):
+            method, body = "GET", None
+        return _Request(method, url, headers, body)
+
+
+# What a client has in one event loop: the session, places for requests, what closes the session.
+_Here: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenerator[None, None]]"
+
+# The host that connections are opened to, and what came of each: a refusal, or None.
+_connecting: ContextVar[tuple[str, list[CivitasError | None]]] = ContextVar("_connecting")
+
+
+class Client:
+    """Sends requests, and bounds how many there are at once, and the time and size of answers.
+
+    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
+    5xx) is made again: after the time that the server asks for in `Retry-After`, unless that is
+    more than two minutes, or half a second and then twice as long each time. A kept connection that
+    the server has closed is no attempt: another one is opened.
+
+    It may be used from several event loops and threads; each loop has its own connections, closed
+    when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
+    of the environment are for other machines only.
+
+    Args:
+        name: what calls, and `where`: what errors call the server; the URL if left out
+        timeout_s: how long one attempt may take, from its connection to the end of the answer
+        connections: how many there may be at once, in each event loop; other requests wait, and
+            their time does not run
+        max_bytes: how large the body of an answer may be, unpacked
+        max_retries: how many more attempts are made
+        check_address: called with the host of the URL and an address before each connection is
+            opened; it refuses the address by raising a `CivitasError`, which ends the request
+            unless the host has another. No proxy is used then: it would look up names by itself
+
+    Raises:
+        MissingExtra: aiohttp is not installed
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        where: str | None = None,
+        timeout_s: float = 600.0,
+        connections: int = 100,
+        max_bytes: int = 64 * 2**20,
+        max_retries: int = 2,
+        check_address: Callable[[str, str], None] | None = None,
+    ) -> None:
+        if importlib.util.find_spec("aiohttp") is None:
+            raise MissingExtra(name, "openai")
+        self.name = name
+        self.timeout_s = timeout_s
+        self.max_bytes = max_bytes
+        self.max_retries = max_retries
+        self._where = where
+        self._connections = connections
+        self._check_address = check_address
+        self._lock = threading.Lock()
+        # Connections belong to the loop that opened them.
+        self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
+        # A session collected with the client would complain that it is open: dropped just after,
+        # its keeper is closed by its loop.
+        weakref.finalize(self, self._held.clear).atexit = False
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        redirects: int = 0,
+        stream: bool = False,
+    ) -> Response:
+        """Send a request. Cancelled, it closes the connection.
+
+        Args:
+            method: such as `GET`; `url`: where
+            headers: of the request; a redirect to another server goes without keys and cookies
+            body: of the request; 303, and 301 or 302 of a POST, are followed without it
+            redirects: how many are followed; the next is handed back as the answer
+            stream: whether the body of a 2xx is left to the caller, from its first bytes on, before
+                which attempts are made again; such a response must be closed
+
+        Raises:
+            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the place that it is redirected to
+            HTTPError: there is no answer, or not in time (`TooLate`), or it is `TooLarge`
+        """
+        request = _Request(method, url, headers or {}, body)
+        for attempt in range(self.max_retries + 1):
+            wait_s = None
+            last = attempt == self.max_retries
+            try:
+                response = await self._attempt(request, redirects, stream)
+            except TooLarge:
+                raise
+            except HTTPError as error:
+                if last:
+                    tried = f"; tried {attempt + 1} times" if attempt else ""
+                    raise type(error)(f"{error}{tried}") from None
+            else:
+                if last or not may_pass(response.status):
+                    break
+                wait_s = retry_after_s(response.headers)
+                if wait_s is not None and wait_s > LONGEST_WAIT_S:
+                    break
+            # Not all at the same moment, where many failed together.
+            own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
+            await asyncio.sleep(own_s if wait_s is None else wait_s)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later request opens new ones."""
+        with self._lock:
+            here = self._held.pop(asyncio.get_running_loop(), None)
+        if here is not None:
+            await here[2].aclose()
+
+    async def _attempt(self, request: _Request, redirects: int, stream: bool) -> Response:
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        session, slots, _ = self._held.get(loop) or await self._open(loop)
+        await slots.acquire()
+        response, left_open = None, False
+        try:
+            async with asyncio.timeout(self.timeout_s) as limit:
+                while True:
+                    answer = await self._send(session, request)
+                    to = answer.headers.get("location")
+                    if not redirects or not to or answer.status not in _REDIRECTS:
+                        break
+                    answer.close()
+                    redirects -= 1
+                    request = request.redirected(answer.status, to)
+                response = Response(self, answer, request.url)
+                stream = stream and 200 <= response.status < 300
+                await response._begin(stream)
+            if stream:
+                response._slots = slots
+                response._left_s = (limit.when() or 0.0) - loop.time()
+                left_open = True
+            return response
+        except CivitasError:
+            raise  # also one that is an OSError: what an address was refused with
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            where = self._where or request.url.partition("?")[0]
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                raise TooLate(f"{where} gave no answer within {self.timeout_s:g} s") from None
+            raise HTTPError(f"no answer from {where}: {_reason(error)}") from None
+        finally:
+            if not left_open:
+                if response is not None:
+                    response.close()
+                slots.release()
+
+    async def _send(
+        self, session: aiohttp.ClientSession, request: _Request
+    ) -> aiohttp.ClientResponse:
+        import aiohttp
+
+        check_allowed(request.url, self.name)
+        more: dict[str, Any] = {"headers": request.headers}
+        if self._check_address is None:
+            more |= through_proxy(request.url, request.headers)
+        opened: list[CivitasError | None] = []
+        _connecting.set((urlsplit(request.url).hostname or "", opened))
+        while True:
+            try:
+                return await session.request(
+                    request.method,
+                    request.url,
+                    data=request.body,
+                    allow_redirects=False,
+                    **more,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                if refused := next(filter(None, opened), None):
+                    raise refused from None
+                # On a kept connection, its end may have crossed the request: that is no attempt.
+                if opened or isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
+        """A session of the running loop, which closes it when it ends."""
+        import aiohttp
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, socket_factory=partial(_socket, self._check_address)
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, self.timeout_s)),
+        )
+        keeper = _keep(session)
+        with self._lock:
+            for other in [other for other in self._held if other.is_closed()]:
+                del self._held[other]
+            here = self._held[loop] = session, asyncio.Semaphore(self._connections), keeper
+        # It runs to its `yield` without waiting, so no other task of this loop comes in between.
+        await anext(keeper)
+        return here
+
+
+def _socket(check: Callable[[str, str], None] | None, address: Any) -> socket.socket:
+    """A socket for a connection to an address, if that is allowed."""
+    host, opened = _connecting.get()
+    if check is not None:
+        try:
+            check(host, address[4][0])
+        except CivitasError as error:
+            opened.append(error)
+            raise OSError(str(error)) from None  # as such, the next address is tried
+    opened.append(None)
+    return socket.socket(*address[:3])
+
+
+def _reason(error: BaseException) -> str:
+    """What failed, in one line."""
+    # aiohttp's own text says the address once more, and the number instead of its meaning.
+    number = getattr(error, "errno", None) or 0
+    text = os.strerror(number) if number > 1 else str(error) or type(error).__name__
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+
+
+async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+    """Hold a session: an async generator is what a loop closes at its end by itself."""
+    try:
+        yield
+    finally:
+        await session.close()

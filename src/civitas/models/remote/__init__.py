@@ -1,0 +1,1 @@
+"""Models behind a server: OpenAI's chat interface, and what litellm knows."""

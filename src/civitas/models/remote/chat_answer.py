@@ -1,0 +1,298 @@
+"""Answers in the chat format that OpenAI's server and those compatible with it speak.
+
+They are data from a stranger: read through a schema, and a field that is not what it should be is
+named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import core_schema as schemas
+
+from civitas.errors import ContextOverflow, ModelError
+from civitas.jsonvalue import json_type
+from civitas.models.base import whole
+from civitas.models.protocol import Call, ModelReply, Usage
+
+__all__ = [
+    "CHUNK",
+    "MAX_CALLS",
+    "calls_in",
+    "checked",
+    "failed",
+    "finished",
+    "joined_content",
+    "kind_of",
+    "overflows",
+    "parsed",
+    "read_answer",
+    "read_calls",
+    "said",
+    "thought",
+    "wrong",
+]
+
+MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
+
+_MOST_TOKENS = 2**53
+_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+
+
+def _fields(**schema: Any) -> Any:
+    """The schema of an object; a field that is missing is null, and others are left out."""
+    given = {
+        name: schemas.typed_dict_field(
+            schemas.with_default_schema(each, default=None, validate_default=True)
+        )
+        for name, each in schema.items()
+    }
+    return schemas.typed_dict_schema(given)
+
+
+def _one_of(*kinds: type) -> Any:
+    # Not a schema of strings: it would refuse half a character, which may be joined with the next.
+    return schemas.is_instance_schema(kinds, cls_repr="text")
+
+
+_MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
+# Text, as the provider wrote it, or an object: some servers parse it.
+_ARGUMENTS = _MAYBE(_one_of(str, dict))
+_CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
+_CALLS = _MAYBE(_LIST(_CALL, max_length=MAX_CALLS))
+_INDEX = schemas.int_schema(strict=True)
+_PIECE = _fields(
+    index=_MAYBE({**_INDEX, "ge": 0}),
+    id=_ANY,
+    function=_MAYBE(_fields(name=_MAYBE(_one_of(str)), arguments=_ARGUMENTS)),
+)
+
+
+def _message(calls: Any) -> Any:
+    content = _MAYBE(_one_of(str, list))
+    return _fields(
+        content=content, refusal=_ANY, tool_calls=calls, reasoning_content=_ANY, reasoning=_ANY
+    )
+
+
+_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY)
+_ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
+_LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
+_DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
+_PART = _fields(
+    index=_MAYBE(_INDEX), finish_reason=_MAYBE(_one_of(str)), delta=_DELTA, message=_DELTA
+)
+CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
+"""An event of an answer that comes in pieces."""
+
+_WANTED = {
+    "dict_type": "an object",
+    "list_type": "a list",
+    "too_short": "a list that is not empty",
+    "int_type": "an integer",
+    "greater_than_equal": "an integer from 0 on",
+}
+
+
+def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
+    """The fields of an object that a schema knows.
+
+    Raises:
+        ModelError: one is not what it should be; the text names it
+    """
+    try:
+        return schema.validate_python(data)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    about = first.get("ctx", {})
+    if first["type"] == "too_long":
+        raise ModelError(f"{where} has {about['actual_length']} calls, more than {MAX_CALLS}")
+    wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
+    place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+    raise wrong(where, place[1:], first["input"], wanted)
+
+
+def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
+    """An answer's body as a reply.
+
+    Usage is what the provider says, and zero where that is no number of tokens. A call without an
+    id of its own gets one. What a model reasoned is kept apart from its answer.
+
+    Args:
+        data: the body, or what its JSON is
+        name: what errors call the model
+        calls_before: how many calls the conversation had, for ids that are new in it
+
+    Raises:
+        ModelError: it is not an answer; the text names the field
+    """
+    where = f"{name}: the answer"
+    answer = parsed(data, where) if isinstance(data, bytes) else data
+    if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
+        raise failed(answer, name)
+    answer = checked(_ANSWER, answer, where)
+    choice = answer["choices"][0]
+    message = choice["message"]
+    text = joined_content(message["content"], where, "choices[0].message.content")
+    refusal = message["refusal"]
+    if not text and isinstance(refusal, str):
+        # What a provider writes instead of an answer, when it declines to give one.
+        text = refusal
+    calls = _with_ids(message["tool_calls"], calls_before)
+    thinking = whole(thought(message))
+    return finished(whole(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
+
+
+def finished(
+    text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
+) -> ModelReply:
+    """The reply of what an answer was read to be.
+
+    Raises:
+        ModelError: the provider's filter left nothing of it
+    """
+    if reason == "content_filter" and not text and not calls:
+        raise ModelError(f"{name}: the provider's content filter withheld the answer")
+    if reason not in ("length", "content_filter"):
+        reason = "calls" if calls else "stop"
+    counted = usage if isinstance(usage, dict) else {}
+    spent = Usage(_tokens(counted.get("prompt_tokens")), _tokens(counted.get("completion_tokens")))
+    return ModelReply(text, calls, spent, reason, thinking)
+
+
+def _tokens(count: Any) -> int:
+    return count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0
+
+
+def parsed(data: bytes, where: str) -> Any:
+    """The JSON of a body.
+
+    Raises:
+        ModelError: it is not JSON
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ModelError(f"{where} is nested too deep") from None
+    except ValueError as error:
+        shown = _one_line(data[:60].decode("utf-8", "replace"))
+        raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
+
+
+def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
+    """The text of a message's content; what it may hold beside text is left out.
+
+    Raises:
+        ModelError: a block is not what it should be
+    """
+    if not isinstance(content, list):
+        return content or ""
+    parts = []
+    for n, block in enumerate(content):
+        if not isinstance(block, dict) or block.get("type", "text") == "text":
+            text = block.get("text") if isinstance(block, dict) else None
+            if not isinstance(text, str):
+                raise wrong(where, f"{place}[{n}]", block, "a block of text")
+            parts.append(text)
+    return "".join(parts)
+
+
+def thought(message: Mapping[str, Any]) -> str:
+    """What a model reasoned, where the provider shows it: no part of the format, so no fault."""
+    for field in ("reasoning_content", "reasoning"):
+        text = message.get(field)
+        if isinstance(text, str) and text:
+            return text
+    content = message.get("content")
+    found: list[Any] = []
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") in ("reasoning", "thinking"):
+            about = block.get(block["type"], block.get("text"))
+            inner = about if isinstance(about, list) else [{"text": about}]
+            found += [each.get("text") for each in inner if isinstance(each, dict)]
+    return "".join(text for text in found if isinstance(text, str))
+
+
+def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
+    """The calls of an answer, each with an id of its own.
+
+    Raises:
+        ModelError: one is not a call
+    """
+    return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
+
+
+def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, ...]:
+    calls: list[Call] = []
+    taken: set[str] = set()
+    for number, call in enumerate(listed or (), before + 1):
+        id, function = call["id"], call["function"]
+        if not isinstance(id, str) or not id or id in taken:
+            # A number, not a random id: the same conversation gives the same calls.
+            while (id := f"call_{number}") in taken:
+                number += 1
+        taken.add(id)
+        args = function["arguments"]
+        calls.append(Call(id, function["name"], "" if args is None else args))
+    return tuple(calls)
+
+
+def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many calls a conversation has."""
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
+
+
+def failed(body: Any, name: str) -> ModelError:
+    """What is raised of an error that comes in an answer's place."""
+    reason = f"{name}: the server answered with an error: {said(body)}"
+    if overflows(body):
+        return ContextOverflow(f"{reason}; nothing was cut")
+    return ModelError(reason)
+
+
+def overflows(body: Any) -> bool:
+    """Whether a server's error says that the prompt does not fit."""
+    for _ in range(2):
+        if isinstance(body, Mapping):
+            for field in ("code", "type"):
+                kind = body.get(field)
+                if isinstance(kind, str) and kind in _OVERFLOWS:
+                    return True
+            body = body.get("error")
+    return False
+
+
+def said(body: Any) -> str:
+    """What a server's error says, in one line."""
+    for _ in range(2):
+        if isinstance(body, dict):
+            body = body.get("error") or body.get("message") or body.get("detail") or ""
+    text = body if isinstance(body, str) else kind_of(body)
+    return _one_line(text)[:300] or "no reason"
+
+
+def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
+    """What is raised of a field that is not what it should be."""
+    of = f"'s {field}" if field else ""
+    return ModelError(f"{where}{of} is {kind_of(found)}, not {wanted}")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words for an error."""
+    if value is None:
+        return "missing"
+    if isinstance(value, list) and not value:
+        return "empty"
+    try:
+        return f"of type {json_type(value)}"
+    except (TypeError, ValueError):
+        return f"of type {type(value).__name__}"
+
+
+def _one_line(text: str) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text[:2000])
+    return " ".join(shown.split())

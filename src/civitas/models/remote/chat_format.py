@@ -1,0 +1,122 @@
+"""What goes out in the chat format that OpenAI's server and those compatible with it speak."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ModelError
+from civitas.models.remote.chat_answer import kind_of
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["chat_messages", "response_format", "tools"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# What strict keeping to a schema does not know; a server refuses a schema with one of these.
+_NOT_STRICT = frozenset(
+    (
+        *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
+        *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
+        *("unevaluatedProperties", "minLength", "maxLength"),
+    )
+)
+
+# What strict keeping to a schema does not know; a server refuses a schema with one of these.
+_NOT_STRICT = frozenset(
+    (
+        *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
+        *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
+        *("unevaluatedProperties", "minLength", "maxLength"),
+    )
+)
+
+
+def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
+    """Our messages as the provider takes them; blocks of content are passed on as they are.
+
+    Raises:
+        ModelError: one is not what it should be
+    """
+    return [_message(message, f"{name}: messages[{n}]") for n, message in enumerate(messages)]
+
+
+def _message(message: Any, where: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ModelError(f"{where} is {kind_of(message)}, not a chat message")
+    role = message.get("role")
+    content = message.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise ModelError(f"{where}: content is text or a list of blocks, not {kind_of(content)}")
+    out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
+    if role == "tool":
+        out["tool_call_id"] = message.get("tool_call_id") or ""
+    elif role == "assistant":
+        if calls := message.get("tool_calls"):
+            out["content"] = content or None
+            out["tool_calls"] = [
+                _tool_call(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)
+            ]
+    elif role not in ("system", "user"):
+        raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r:.80}")
+    speaker = message.get("name")
+    # The name of a speaker is passed on where the format has room for it.
+    if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):
+        out["name"] = speaker
+    return out
+
+
+def _tool_call(call: Any, where: str) -> dict[str, Any]:
+    if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
+        raise ModelError(f"{where} is not a call with id, name and args")
+    args = call.get("args")
+    if not isinstance(args, str):
+        args = json.dumps({} if args is None else args, allow_nan=False)
+    function = {"name": call["name"], "arguments": args}
+    return {"id": call.get("id") or "", "type": "function", "function": function}
+
+
+def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """What the model may call."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": action.name,
+                "description": action.description,
+                "parameters": action.parameters or {"type": "object", "properties": {}},
+            },
+        }
+        for action in actions
+    ]
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What has the model keep to a schema: strictly, where the schema is of a form that allows it.
+
+    A strict answer cannot leave properties out or add any, so such a schema must not allow it.
+    """
+    strict = schema.get("type") == "object" and _may_be_strict(schema)
+    about: dict[str, Any] = {"name": "answer", "schema": schema}
+    return {"type": "json_schema", "json_schema": about | ({"strict": True} if strict else {})}
+
+
+def _may_be_strict(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or _NOT_STRICT & schema.keys():
+        return False
+    properties = schema.get("properties") or {}
+    kinds = schema.get("type")
+    if properties or kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required") or ()) != set(properties):
+            return False
+    groups = (properties, schema.get("$defs") or {}, schema.get("definitions") or {})
+    inner = [about for group in groups for about in group.values()]
+    inner += schema.get("anyOf") or ()
+    if "items" in schema:
+        inner.append(schema["items"])
+    return all(map(_may_be_strict, inner))

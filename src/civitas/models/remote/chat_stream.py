@@ -1,0 +1,282 @@
+"""An answer of OpenAI's chat interface that comes in pieces, as server-sent events.
+
+Like a whole answer, it is data from a stranger: bounded, and read through a schema. Nothing here
+reads from a network; bytes go in as they came, and parts come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from civitas.errors import ModelError
+from civitas.models.base import Characters, in_pieces
+from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
+from civitas.models.remote.chat_answer import (
+    CHUNK,
+    MAX_CALLS,
+    checked,
+    failed,
+    finished,
+    joined_content,
+    parsed,
+    read_answer,
+    read_calls,
+    thought,
+    wrong,
+)
+
+__all__ = ["AnswerStream"]
+
+_MAX_EVENT_BYTES = 8 * 2**20
+_MAX_LINES = 2**20
+_MARK = b"\xef\xbb\xbf"
+# What a body begins with that is no stream of events: JSON, or a page of some proxy.
+_NO_EVENTS = frozenset(b'{["<-0123456789tfn')
+
+
+class AnswerStream:
+    """Reads an answer as it comes.
+
+    A body that is no stream of events is read as a whole answer: there are servers that do not know
+    how to stream.
+
+    Args:
+        name: what errors call the model
+        calls_before: how many calls the conversation had, for ids that are new in it
+
+    Attributes:
+        over: the server said that nothing more comes
+        whole: all of the answer is there, whether or not the server said so
+    """
+
+    def __init__(self, name: str, calls_before: int) -> None:
+        self.over = False
+        self.whole = False
+        self._name = name
+        self._before = calls_before
+        self._begun = False
+        self._plain: bytearray | None = None
+        # Of the events: the line that is not over, the fields of the event that is not over.
+        self._line = bytearray()
+        self._after_return = False
+        self._lines = 0
+        self._data: list[bytes] = []
+        self._size = 0
+        self._failed = False
+        self._events = 0
+        # Of the answer.
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._refusal: list[str] = []
+        self._text = Characters()
+        self._reasoning = Characters()
+        self._calls: list[_Call] = []
+        self._last: dict[int | None, _Call] = {}
+        self._usage: Any = None
+        self._reason: str | None = None
+        self._choices = False
+
+    def feed(self, data: bytes) -> Iterator[StreamPart]:
+        """The pieces of the answer that some bytes bring.
+
+        Raises:
+            ModelError: they are of no answer; the text names the field
+        """
+        if not self._begun:
+            data = self._begin(data)
+        if self._plain is not None:
+            self._plain += data
+            return
+        if self._after_return and data.startswith(b"\n"):
+            data = data[1:]
+        self._after_return = data.endswith(b"\r")
+        for line in data.splitlines(keepends=True):
+            ended = line.endswith((b"\n", b"\r"))
+            if self._line or not ended:
+                self._line += line
+                if len(self._line) > _MAX_EVENT_BYTES:
+                    raise self._too_large()
+                if not ended:
+                    return
+                line = bytes(self._line)
+                self._line.clear()
+            yield from self._line_of(line.rstrip(b"\r\n"))
+            if self.over:
+                return
+
+    def _begin(self, data: bytes) -> bytes:
+        """Look what kind of body it is, as soon as its first character is there."""
+        data = bytes(self._line) + data
+        self._line.clear()
+        start = data.removeprefix(_MARK).lstrip()
+        if not start or _MARK.startswith(start):
+            self._line += start
+            return b""
+        self._begun = True
+        if start[0] in _NO_EVENTS:
+            self._plain = bytearray()
+        return start
+
+    def _line_of(self, line: bytes) -> Iterator[StreamPart]:
+        self._lines += 1
+        if self._lines > _MAX_LINES:
+            raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
+        if not line:
+            if self._data:
+                yield from self._event()
+            self._failed = False
+            return
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._size += len(value)
+            if self._size > _MAX_EVENT_BYTES:
+                raise self._too_large()
+            self._data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._failed = value.strip() == b"error"
+
+    def _too_large(self) -> ModelError:
+        return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")
+
+    def _event(self) -> Iterator[StreamPart]:
+        data = b"\n".join(self._data).strip()
+        self._data.clear()
+        self._size = 0
+        if data == b"[DONE]":
+            self.over = self.whole = True
+        if self.over or not data:
+            return
+        yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
+
+    def take(self, chunk: Any) -> Iterator[StreamPart]:
+        """The pieces of the answer that an event brings, which `feed` reads of bytes.
+
+        Raises:
+            ModelError: it is not what it should be; the text names the field
+        """
+        self._begun = True
+        self._events += 1
+        where = f"{self._name}: event {self._events} of the answer"
+        given = chunk if isinstance(chunk, dict) else {}
+        if self._failed or (given.get("error") and not given.get("choices")):
+            raise failed(chunk, self._name)
+        if isinstance(given.get("usage"), dict):
+            self._usage = given["usage"]
+            if given.get("choices") is None:
+                return
+        for n, choice in enumerate(checked(CHUNK, chunk, where)["choices"]):
+            if not choice["index"]:
+                yield from self._choice(choice, where, f"choices[{n}]")
+
+    def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
+        # Some servers have a reason in every event, and nothing in it until the last; some give a
+        # whole answer in one event.
+        reason, delta = choice["finish_reason"], choice["delta"] or choice["message"]
+        if delta is None:
+            if not reason:
+                raise wrong(where, f"{place}.delta", None, "an object")
+            delta = {"content": None, "refusal": None, "tool_calls": None}
+        self._choices = True
+        if reason:
+            self._reason, self.whole = reason, True
+        if thinking := self._reasoning.add(thought(delta)):
+            self._thought.append(thinking)
+            yield ReasoningPiece(thinking)
+        text = joined_content(delta["content"], where, f"{place}.delta.content")
+        if text := self._text.add(text):
+            self._said.append(text)
+            yield TextPiece(text)
+        if isinstance(delta["refusal"], str):
+            self._refusal.append(delta["refusal"])
+        for n, piece in enumerate(delta["tool_calls"] or ()):
+            self._call(piece, where, f"{place}.delta.tool_calls[{n}]")
+
+    def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
+        function = piece["function"] or {"name": None, "arguments": None}
+        name, args, id = function["name"], function["arguments"], piece["id"]
+        if not isinstance(id, str):
+            id = ""
+        call = self._which(piece["index"], id, name)
+        call.id = call.id or id
+        if name and name != call.name:
+            call.name = (call.name or "") + name
+        if isinstance(args, dict) or isinstance(call.whole, dict):
+            if call.args or (args and call.whole is not None):
+                raise wrong(where, f"{place}.function.arguments", args, "what its pieces were")
+            call.whole = args if isinstance(args, dict) else call.whole
+        elif args:
+            call.args.append(args)
+
+    def _which(self, index: int | None, id: str, name: str | None) -> _Call:
+        """The call that a piece is of: a new one, or one that was begun."""
+        last = self._last.get(index)
+        # There are servers that give all calls one index, and servers that give all pieces of a
+        # call other ids; only a new call has both an id and a name that are not of the last.
+        if last and not (name and last.name and id and last.id and id != last.id):
+            return last
+        if len(self._calls) == MAX_CALLS:
+            raise ModelError(f"{self._name}: the answer has more than {MAX_CALLS} calls")
+        call = _Call(index)
+        self._calls.append(call)
+        self._last[index] = self._last[None] = call
+        return call
+
+    def end(self) -> tuple[list[StreamPart], ModelReply]:
+        """What is left, now that nothing more comes, and the answer.
+
+        Raises:
+            ModelError: not all of the answer came
+        """
+        if self._plain is not None or not self._begun:
+            body = bytes(self._plain if self._plain is not None else self._line)
+            if not body.strip():
+                raise ModelError(f"{self._name}: the answer is empty")
+            reply = read_answer(body, self._name, self._before)
+            return [*in_pieces(reply, by_word=False)][:-1], reply
+        # The last line of the last event is all that may lack its end.
+        last = bytes(self._line).strip() or b"\n".join(self._data).strip()
+        if last.removeprefix(b"data:").strip() == b"[DONE]":
+            self.whole = True
+        if not self.whole:
+            raise ModelError(
+                f"{self._name}: the answer broke off after event {self._events}, before its end"
+            )
+        if not self._choices:
+            raise ModelError(f"{self._name}: the answer's events hold no answer")
+        return self._finished()
+
+    def _finished(self) -> tuple[list[StreamPart], ModelReply]:
+        parts: list[StreamPart] = []
+        if left := self._reasoning.end():
+            self._thought.append(left)
+            parts.append(ReasoningPiece(left))
+        left = self._text.end()
+        if not left and not self._said:
+            # What a provider writes instead of an answer, when it declines to give one.
+            refused = Characters()
+            left = refused.add("".join(self._refusal)) + refused.end()
+        if left:
+            self._said.append(left)
+            parts.append(TextPiece(left))
+        listed = [call.message() for call in sorted(self._calls, key=lambda call: call.index or 0)]
+        calls = read_calls(listed, f"{self._name}: the answer", self._before)
+        text, thinking = "".join(self._said), "".join(self._thought)
+        return parts, finished(text, calls, self._usage, self._reason, thinking, self._name)
+
+
+class _Call:
+    """A call whose pieces are coming."""
+
+    __slots__ = ("args", "id", "index", "name", "whole")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name: str | None = None
+        self.args: list[str] = []
+        self.whole: dict[str, Any] | None = None
+
+    def message(self) -> dict[str, Any]:
+        args = "".join(self.args) if self.whole is None else self.whole
+        return {"id": self.id, "function": {"name": self.name, "arguments": args}}

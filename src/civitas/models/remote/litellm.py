@@ -1,0 +1,362 @@
+"""Models of many providers, each in its own form, by the `litellm` library."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import (
+    ContextOverflow,
+    DefinitionError,
+    MissingExtra,
+    ModelError,
+    RemoteForbidden,
+)
+from civitas.http import LONGEST_WAIT_S, may_pass, retry_after_s
+from civitas.models.base import Answering
+from civitas.models.protocol import ModelReply, StreamPart
+from civitas.models.remote.chat_answer import calls_in, read_answer, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.remote.chat_stream import AnswerStream
+from civitas.models.remote.litellm_loop import LOOP, imported
+from civitas.models.remote.options import check_base_url, check_key, check_options
+from civitas.network import check_allowed, is_offline
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+    from civitas.models.wrappers.rate_limit import RateLimit
+
+__all__ = ["LiteLLMModel"]
+
+# What a call itself says, and what would have litellm go around it.
+_OWN_FIELDS = frozenset(
+    (
+        *("api_base", "api_key", "base_url", "callbacks", "client", "custom_llm_provider"),
+        *("fallbacks", "max_retries", "max_tokens", "messages", "mock_response", "model"),
+        *("model_list", "n", "num_retries", "response_format", "seed", "stream"),
+        *("stream_options", "temperature", "timeout", "tools"),
+    )
+)
+# Those that speak to `base_url` and to nobody else. Others may fetch tokens elsewhere first.
+_SPEAKS_TO_ITS_URL_ONLY = frozenset(
+    (
+        *("anthropic", "custom_openai", "hosted_vllm", "llamafile", "lm_studio", "ollama"),
+        *("ollama_chat", "openai", "openai_like"),
+    )
+)
+# Those that take no conversation with calls in it unless they are told what could be called.
+_WANTS_TOOLS = frozenset(("anthropic", "bedrock", "vertex_ai"))
+_OVERFLOWS = ("context_length_exceeded", "exceed_context_size_error", "prompt is too long")
+# What litellm puts around what a server said.
+_AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:-] )+")
+_AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
+
+
+class LiteLLMModel(Answering):
+    """A model of any provider that `litellm` knows, in the provider's own form.
+
+    Keys come from the provider's environment variable, such as `ANTHROPIC_API_KEY`, if none is
+    given; a server named by `base_url` gets only the key that is given for it.
+
+    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
+    5xx) is made again, `max_retries` times, after the time that the server asks for, or half a
+    second and then twice as long each time; a stream, as long as nothing of it has come. A server
+    that asks for more than two minutes is not waited for.
+
+    It may be used from several threads and event loops: what litellm does, it does in a thread of
+    its own, where its connections are kept for all of these models, until the process ends. It
+    loads with the first call, without a network and without reading a `.env`, and sends nothing to
+    anyone but the provider. Unlike `OpenAIModel`, it follows redirects and uses the proxies of the
+    environment for every address.
+
+    Args:
+        name: provider and model, such as `anthropic/claude-sonnet-4-5`
+        api_key: the key
+        base_url: another server that speaks the provider's form; what is left out of its path
+            differs from provider to provider
+        context_tokens: how much a prompt and its answer may take together, where you know it
+        max_tokens: how long an answer may be
+        temperature: 0 takes the likeliest token each time; the provider decides if left out
+        seed: of the draws; a provider without one refuses it
+        timeout: seconds that one attempt may take, to the end of its answer
+        max_retries: how many more attempts are made
+        rate_limit: the limits of the provider, shared with others by sharing the object
+        options: more arguments of litellm's `completion`, such as `{"reasoning_effort": "low"}`
+
+    Attributes:
+        name: what `model()` takes for it: `litellm:PROVIDER/NAME`
+
+    Raises:
+        MissingExtra: the extra `litellm` is not installed
+        ModelError: the key holds a character that no key has
+        DefinitionError: an argument is not what it should be
+    """
+
+    def __init__(
+        self,
+        name: str,
+        api_key: str | None = None,
+        *,
+        base_url: str | None = None,
+        context_tokens: int | None = None,
+        max_tokens: int = 4096,
+        temperature: float | None = None,
+        seed: int | None = None,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+        rate_limit: RateLimit | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        provider, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
+        if not provider or not slash or not rest or not name.isprintable():
+            raise DefinitionError(f"LiteLLMModel: a name is PROVIDER/NAME, not {name!r:.80}")
+        counts = {"max_tokens": (max_tokens, 1), "max_retries": (max_retries, 0)}
+        if context_tokens is not None:
+            counts["context_tokens"] = context_tokens, 1
+        check_options("LiteLLMModel", counts, timeout, options, _OWN_FIELDS)
+        self.model = name
+        self.name = f"litellm:{name}"
+        self.provider = provider
+        self.base_url = None if base_url is None else check_base_url(base_url, "LiteLLMModel")
+        check_key(api_key, self.name)
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens = max_tokens
+        self.rate_limit = rate_limit
+        self.timeout = timeout
+        self._max_retries = max_retries
+        self._key = api_key
+        self._fields: dict[str, Any] = {
+            **(options or {}),
+            "model": name,
+            "max_tokens": max_tokens,
+            "timeout": timeout,
+            # Attempts are counted here: litellm's own retries differ from provider to provider.
+            "max_retries": 0,
+            "num_retries": 0,
+        }
+        if self.base_url is not None:
+            # Without one, litellm would hand the provider's own key to this server.
+            self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
+        elif api_key is not None:
+            self._fields["api_key"] = api_key
+        for field, about in (("temperature", temperature), ("seed", seed)):
+            if about is not None:
+                self._fields[field] = about
+        if importlib.util.find_spec("litellm") is None:
+            raise MissingExtra("LiteLLMModel", "litellm")
+
+    def __repr__(self) -> str:
+        return f"LiteLLMModel({self.model!r}, base_url={self.base_url!r})"
+
+    async def _answer(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        request, estimate = self._request(messages, actions, schema)
+        litellm = await asyncio.to_thread(imported)  # it takes some seconds
+        reserved = await self.rate_limit.acquire(estimate) if self.rate_limit else None
+        if stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+
+        async def ask() -> AsyncIterator[StreamPart]:
+            for attempt in range(self._max_retries + 1):
+                answer = AnswerStream(self.name, calls_in(messages))
+                begun = False
+                response: Any = None
+                try:
+                    async with asyncio.timeout(self.timeout):
+                        response = await litellm.acompletion(**request)
+                        if stream:
+                            async for chunk in response:
+                                for piece in answer.take(chunk.model_dump()):
+                                    begun = True
+                                    yield piece
+                    break
+                except Exception as error:
+                    if begun:
+                        raise self._broke_off(error) from error
+                    await self._after(error, attempt)
+                finally:
+                    close = getattr(getattr(response, "completion_stream", None), "close", None)
+                    close = close or getattr(response, "aclose", None)
+                    if stream and close is not None:
+                        await _closed(close)
+            # litellm ends a stream that broke off as if it had come to its end.
+            if getattr(response, "received_finish_reason", "stop") is None:
+                raise self._broke_off(None)
+            if stream:
+                left, reply = answer.end()
+                for part in left:
+                    yield part
+            else:
+                reply = read_answer(response.model_dump(), self.name, calls_in(messages))
+            yield reply
+
+        async with aclosing(LOOP.stream(ask)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply) and reserved is not None:
+                    reserved.settle_by(part.usage)
+                yield part
+
+    # -- what goes out -----------------------------------------------------------------------------
+
+    def _request(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> tuple[dict[str, Any], int]:
+        """The arguments of the call, and about how many tokens it takes."""
+        self._check_allowed(messages)
+        try:
+            body: dict[str, Any] = {"messages": chat_messages(messages, self.name)}
+            if actions:
+                body["tools"] = tools(actions)
+            elif self.provider in _WANTS_TOOLS and (called := _called(messages)):
+                body |= {"tools": called, "tool_choice": "none"}
+            if schema is not None:
+                body["response_format"] = response_format(schema)
+            # litellm changes what it is given: this is a copy, all the way down.
+            size = json.dumps(body, allow_nan=False)
+            return {**json.loads(size), **self._fields}, len(size) // 3 + self.max_tokens
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        check_allowed(self.base_url or f"https://{self.provider}", self.name)
+        if not is_offline():
+            return
+        if self.provider not in _SPEAKS_TO_ITS_URL_ONLY:
+            raise RemoteForbidden(
+                f"{self.name}: CIVITAS_OFFLINE=1 forbids it: {self.provider} may call others than "
+                f"base_url=; those that do not are {', '.join(sorted(_SPEAKS_TO_ITS_URL_ONLY))}"
+            )
+        for message in messages:
+            content = message.get("content") if isinstance(message, Mapping) else None
+            if isinstance(content, list) and any(map(_has_link, content)):
+                raise RemoteForbidden(
+                    f"{self.name}: CIVITAS_OFFLINE=1 forbids links in blocks of content, because "
+                    "litellm may fetch them; give the data itself"
+                )
+
+    # -- what comes back ---------------------------------------------------------------------------
+
+    async def _after(self, error: Exception, attempt: int) -> None:
+        """Wait before the next attempt, or raise what this one failed with."""
+        status = _status(error)
+        headers = getattr(error, "litellm_response_headers", None) or {}
+        again = isinstance(error, TimeoutError) or may_pass(status)
+        if attempt < self._max_retries and again and _forbidden(error) is None:
+            asked_s = retry_after_s(headers)
+            wait_s = 0.5 * 2**attempt if asked_s is None else asked_s
+            if wait_s <= LONGEST_WAIT_S:
+                await asyncio.sleep(wait_s)
+                return
+        raise self._failed(error, status, headers, attempt) from error
+
+    def _failed(
+        self, error: Exception, status: int, headers: Mapping[str, str], attempt: int
+    ) -> ModelError:
+        """What litellm says, in one line that names the model, and without the key."""
+        if (forbidden := _forbidden(error)) is not None:
+            return forbidden
+        where = self.base_url or self.provider
+        chain = list(_chain(error))
+        text = self._said(error)
+        tried = f"; tried {attempt + 1} times" if attempt else ""
+        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
+            text = f"{where} gave no answer within {self.timeout:g} s{tried}"
+        elif "Invalid response object" in str(error):
+            text = f"what {where} answered is no answer{tried}"
+        elif headers:
+            text = f"the server answered {status}: {text}"
+            if status in (401, 403):
+                text += "; check api_key=, or the provider's environment variable"
+            elif status == 404:
+                text += "; check the name of the model and base_url="
+            elif status == 429 and (wait := headers.get("retry-after")):
+                text += f"; it asks to wait {said(wait)} s"
+        elif status >= 500:
+            text = f"no answer from {where}: {said(str(chain[-1]) or text)}{tried}"
+        text = self._without_keys(text)
+        bodies = " ".join(str(getattr(each, "body", None) or each) for each in chain)
+        if type(error).__name__ == "ContextWindowExceededError" or any(
+            mark in bodies for mark in _OVERFLOWS
+        ):
+            return ContextOverflow(f"{self.name}: {text}; nothing was cut")
+        return ModelError(f"{self.name}: {text}")
+
+    def _broke_off(self, error: Exception | None) -> ModelError:
+        if error is None:
+            return ModelError(f"{self.name}: the answer broke off")
+        if (forbidden := _forbidden(error)) is not None:
+            return forbidden
+        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
+            return ModelError(f"{self.name}: the answer took longer than {self.timeout:g} s")
+        return ModelError(f"{self.name}: the answer broke off: {self._said(error)}")
+
+    def _said(self, error: Exception) -> str:
+        text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
+        return self._without_keys(said(_parsed(text)))
+
+    def _without_keys(self, text: str) -> str:
+        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+        for key in (self._key, *keys):
+            if key and len(key) > 4:
+                text = text.replace(key, "…")
+        return text
+
+
+def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
+    about = {"description": "", "parameters": {"type": "object", "properties": {}}}
+    return [{"type": "function", "function": about | {"name": name}} for name in sorted(names)]
+
+
+def _has_link(block: Any) -> bool:
+    if isinstance(block, str):
+        return block.lstrip().lower().startswith(("http:", "https:", "gs:", "s3:", "file:"))
+    if isinstance(block, Mapping):
+        return any(_has_link(value) for key, value in block.items() if key != "text")
+    return isinstance(block, list) and any(map(_has_link, block))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain = [error]
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) and earlier not in chain:
+        chain.append(earlier)
+    return chain
+
+
+def _status(error: BaseException) -> int:
+    """What the server answered, which litellm turns into another status where it knows none."""
+    found = [getattr(each, "status_code", None) for each in _chain(error)]
+    return next((status for status in reversed(found) if isinstance(status, int)), 0)
+
+
+def _forbidden(error: BaseException) -> RemoteForbidden | None:
+    return next((each for each in _chain(error) if isinstance(each, RemoteForbidden)), None)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+async def _closed(close: Any) -> None:
+    try:
+        await close()
+    except Exception:
+        logging.getLogger(__name__).debug("a stream could not be closed", exc_info=True)

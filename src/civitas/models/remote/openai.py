@@ -1,0 +1,295 @@
+"""Models behind OpenAI's chat interface: OpenAI's own, and every server compatible with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ContextOverflow, DefinitionError, ModelError
+from civitas.http import Client, HTTPError, Response
+from civitas.models.base import Answering
+from civitas.models.protocol import ModelReply, StreamPart
+from civitas.models.remote.chat_answer import calls_in, overflows, read_answer, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.remote.chat_stream import AnswerStream
+from civitas.models.remote.options import check_base_url, check_key, check_options
+from civitas.network import check_allowed
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+    from civitas.models.wrappers.rate_limit import RateLimit
+
+__all__ = ["OpenAIModel"]
+
+_OPENAI = "https://api.openai.com/v1"
+# What complete() and stream() themselves say in a request.
+_OWN_FIELDS = frozenset(
+    ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
+)
+_LENGTHS = ("max_completion_tokens", "max_tokens")
+_ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+_STREAM_USAGE = re.compile("stream_options|include_usage")
+_MAX_BYTES = 64 * 2**20
+
+
+class OpenAIModel(Answering):
+    """A model behind OpenAI's chat interface, of OpenAI's own server or any that is compatible.
+
+    Without `base_url` it is OpenAI's (or the server that `OPENAI_BASE_URL` names), and the key is
+    that of `OPENAI_API_KEY` if none is given. Any other server gets only the key that is given for
+    it, since a key is not for strangers.
+
+    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
+    5xx) is made again, `max_retries` times, after the time that the server asks for in
+    `Retry-After`, or half a second and then twice as long each time. A server that asks for more
+    than two minutes is not waited for. Redirects are not followed.
+
+    It may be used from several event loops; each has its own connections, closed when the loop
+    ends, or by `aclose()`, or by leaving `async with`.
+
+    Args:
+        name: what the provider calls the model
+        base_url: the server, such as `http://127.0.0.1:8080/v1`
+        api_key: the key
+        context_tokens: how much a prompt and its answer may take together, where you know it; an
+            agent's memory keeps to it
+        max_tokens: how long an answer may be, in the field that the server knows (one that
+            `options` names); None leaves it to the server, and then no budget can reckon with it
+        temperature: 0 takes the likeliest token each time; the server decides if left out
+        seed: of the draws, for servers that keep to it
+        timeout: seconds that one attempt may take, to the end of its answer; of a streamed one,
+            the seconds that the server is waited for
+        max_retries: how many more attempts are made
+        rate_limit: the limits of the provider, shared with others by sharing the object; a call
+            counts once, however many attempts it takes
+        connections: how many calls are on their way at once, in each event loop; others wait
+        options: more fields of the request, such as `{"reasoning_effort": "low"}`
+
+    Attributes:
+        name: what `model()` takes for it: `openai:NAME`, or `http://host/v1#NAME`
+        max_tokens: the longest answer that is asked for
+
+    Raises:
+        MissingExtra: the extra `openai` is not installed
+        ModelError: OpenAI's own server needs a key, and there is none
+        DefinitionError: an argument is not what it should be
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        context_tokens: int | None = None,
+        max_tokens: int | None = 4096,
+        temperature: float | None = None,
+        seed: int | None = None,
+        timeout: float = 600.0,
+        max_retries: int = 2,
+        rate_limit: RateLimit | None = None,
+        connections: int = 100,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise DefinitionError(f"OpenAIModel: name must be text, got {name!r:.80}")
+        limit = next((field for field in _LENGTHS if field in (options or {})), None)
+        if limit is not None and options is not None:
+            max_tokens = options[limit]
+        counts = {"max_retries": (max_retries, 0), "connections": (connections, 1)}
+        for field, count in (("context_tokens", context_tokens), ("max_tokens", max_tokens)):
+            if count is not None:
+                counts[field] = count, 1
+        check_options("OpenAIModel", counts, timeout, options, _OWN_FIELDS)
+        self.model = name
+        given = os.environ.get("OPENAI_BASE_URL") or _OPENAI if base_url is None else base_url
+        self.base_url = check_base_url(given, "OpenAIModel")
+        self.name = f"{self.base_url}#{name}" if base_url else f"openai:{name}"
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens = max_tokens
+        self.rate_limit = rate_limit
+        self.timeout = timeout
+        found = api_key or (None if base_url else os.environ.get("OPENAI_API_KEY"))
+        if found is None and self.base_url == _OPENAI:
+            raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+        check_key(found, self.name)
+        self._key = found or "none"
+        # Until a server says that it does not know how.
+        self._streams_usage = True
+        self._fields: dict[str, Any] = {"model": name, **(options or {})}
+        # OpenAI's newer models refuse the old name, and other servers do not know the new one.
+        limit = limit or _LENGTHS[self.base_url != _OPENAI]
+        for field, about in ((limit, max_tokens), ("temperature", temperature), ("seed", seed)):
+            if about is not None:
+                self._fields[field] = about
+        self._headers = {
+            "Authorization": f"Bearer {self._key}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
+        if base_url is None:  # like the key, they are for OpenAI's
+            for header, variable in _ACCOUNT.items():
+                if value := os.environ.get(variable):
+                    self._headers[header] = value
+        self._client = Client(
+            "OpenAIModel",
+            where=self.base_url,
+            timeout_s=timeout,
+            connections=connections,
+            max_bytes=_MAX_BYTES,
+            max_retries=max_retries,
+        )
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.model!r}, {self.base_url!r})"
+
+    async def __aenter__(self) -> OpenAIModel:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop; a later call opens new ones."""
+        await self._client.aclose()
+
+    async def _answer(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        content = self._content(messages, actions, schema)
+        reserved = None
+        if self.rate_limit is not None:
+            # One token for each three bytes, and the longest answer: rather too many.
+            estimate = len(content) // 3 + (self.max_tokens or 0)
+            reserved = await self.rate_limit.acquire(estimate)
+        try:
+            if stream:
+                async with aclosing(self._streamed(content, calls_in(messages))) as parts:
+                    async for part in parts:
+                        if isinstance(part, ModelReply) and reserved is not None:
+                            reserved.settle_by(part.usage)
+                        yield part
+            else:
+                response = await self._post(content)
+                reply = read_answer(response.content, self.name, calls_in(messages))
+                if reserved is not None:
+                    reserved.settle_by(reply.usage)
+                yield reply
+        except HTTPError as error:
+            raise ModelError(f"{self.name}: {self._hidden(str(error))}") from None
+        except ModelError as error:
+            hidden = self._hidden(str(error))
+            if hidden == str(error):
+                raise
+            raise type(error)(hidden) from None
+
+    async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
+        response = await self._open(content)
+        answer = AnswerStream(self.name, calls)
+        try:
+            while not answer.over and (data := await _more(response, answer)):
+                for part in answer.feed(data):
+                    yield part
+            if answer.over:
+                await response.drain()
+            left, reply = answer.end()
+        finally:
+            response.close()
+        for part in left:
+            yield part
+        yield reply
+
+    def _content(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> bytes:
+        """The body of a request."""
+        check_allowed(self.base_url, self.name)
+        try:
+            body = {**self._fields, "messages": chat_messages(messages, self.name)}
+            if actions:
+                body["tools"] = tools(actions)
+            if schema is not None:
+                body["response_format"] = response_format(schema)
+            return json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+
+    async def _open(self, content: bytes) -> Response:
+        if self._streams_usage:
+            try:
+                return await self._post(_to_stream(content, True), stream=True)
+            except _NoUsage:
+                self._streams_usage = False
+        return await self._post(_to_stream(content, False), stream=True)
+
+    async def _post(self, content: bytes, stream: bool = False) -> Response:
+        response = await self._client.request(
+            "POST",
+            f"{self.base_url}/chat/completions",
+            headers=self._headers,
+            body=content,
+            stream=stream,
+        )
+        if not 200 <= response.status < 300:
+            raise self._refused(response)
+        return response
+
+    def _hidden(self, text: str) -> str:
+        return text.replace(self._key, "…") if len(self._key) > 4 else text
+
+    def _refused(self, response: Response) -> ModelError:
+        """What a server refuses a request with, in one line that names the model."""
+        text = response.content.decode("utf-8", "replace")
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError):
+            body = text
+        status = response.status
+        reason = f"{self.name}: the server answered {status}: {said(body)}"
+        if overflows(body):
+            return ContextOverflow(f"{reason}; nothing was cut")
+        if status in (400, 422) and _STREAM_USAGE.search(text):
+            return _NoUsage(reason)
+        if status in (401, 403):
+            reason += "; check api_key=, or OPENAI_API_KEY"
+        elif status == 404:
+            reason += "; check the name of the model and base_url="
+        elif status == 429 and (wait := response.headers.get("retry-after")):
+            reason += f"; it asks to wait {said(wait)} s"
+        return ModelError(reason)
+
+
+class _NoUsage(ModelError):
+    """A server does not know how to count the tokens of a stream, and refuses to try."""
+
+
+def _to_stream(content: bytes, usage: bool) -> bytes:
+    """A request for the same answer in pieces."""
+    counted = b', "stream_options": {"include_usage": true}' if usage else b""
+    return content[:-1] + b', "stream": true' + counted + b"}"
+
+
+async def _more(response: Response, answer: AnswerStream) -> bytes:
+    try:
+        return await response.read()
+    except HTTPError:
+        if answer.whole:
+            return b""  # what is missing is nothing of the answer
+        raise

@@ -1,0 +1,1 @@
+"""Models around models: budgets, limits, recordings, fallbacks, scripts."""

@@ -1,0 +1,90 @@
+"""Several models as one: the next answers where the one before could not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
+from civitas.models.base import Answering, answer_of
+from civitas.models.names import model as named
+from civitas.models.protocol import Model, StreamPart
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["FallbackModel"]
+
+logger = logging.getLogger("civitas.models")
+
+
+class FallbackModel(Answering):
+    """Asks models one after the other until one answers.
+
+    The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
+    prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids. Each time a warning is logged.
+    Cancelling ends it, and any other exception passes through: it is a fault of the program, which
+    another model would only hide. Streamed, the next is asked only as long as nothing was given.
+
+    Its `context_tokens` is the smallest of those that are known, so that what an agent remembers
+    fits whichever answers. Its `max_tokens` is the largest, and None if one's is not known, so that
+    what is reckoned with is enough for whichever answers.
+
+    Args:
+        models: models, or names of models, in the order in which they are asked
+        name: what people call it
+    """
+
+    def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:
+        if isinstance(models, str) or not isinstance(models, Iterable):
+            raise DefinitionError(
+                f"FallbackModel takes a list of models, not one {type(models).__name__}"
+            )
+        self.models = tuple(named(each) for each in models)
+        if not self.models:
+            raise DefinitionError("FallbackModel takes at least one model")
+        self.name = name or f"fallback({', '.join(each.name for each in self.models)})"
+        known = [each.context_tokens for each in self.models if each.context_tokens is not None]
+        self.context_tokens: int | None = min(known, default=None)
+        longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
+        given = [each for each in longest if each is not None]
+        self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+
+    async def _answer(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        errors: list[Exception] = []
+        for each in self.models:
+            begun = False
+            try:
+                async with aclosing(answer_of(each, messages, actions, schema, stream)) as parts:
+                    async for part in parts:
+                        begun = True
+                        yield part
+                return
+            except (ModelError, MissingExtra) as error:
+                if begun:
+                    raise  # the next one's answer would be another
+                self._next(errors, error)
+        raise self._none(errors) from errors[-1]
+
+    def _next(self, errors: list[Exception], error: Exception) -> None:
+        errors.append(error)
+        if len(errors) < len(self.models):
+            logger.warning("%s; asking %s", error, self.models[len(errors)].name)
+
+    def _none(self, errors: list[Exception]) -> ModelError:
+        # Raised as such, it tells the caller that less would do.
+        kind = (
+            ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
+        )
+        reasons = "; ".join(
+            f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
+        )
+        return kind(f"{self.name}: no model answered: {reasons}")

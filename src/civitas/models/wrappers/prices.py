@@ -1,0 +1,193 @@
+"""What models cost: US dollars per million tokens, by the names that models have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TypeAlias
+
+from civitas.errors import DefinitionError, UnknownPrice
+from civitas.jsonvalue import excerpt, shorten
+from civitas.network import is_loopback
+
+__all__ = ["FREE", "LISTED", "LISTED_ON", "Price", "Prices"]
+
+# A model in this process, or one that only repeats what it was told.
+_FREE = ("local:", "gguf:", "hf:", "scripted")
+_PLACES = 6
+_MOST_USD = 10**6
+
+PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
+
+
+def _dollars(which: str, value: object) -> Decimal:
+    if isinstance(value, float):
+        usd = Decimal(float.__repr__(value))  # 0.15 is what was written, not its nearest fraction
+    elif type(value) is int or isinstance(value, Decimal):
+        usd = Decimal(value)
+    else:
+        usd = Decimal("NaN")
+    if not usd.is_finite() or not 0 <= usd <= _MOST_USD:
+        raise DefinitionError(
+            f"Price: {which} is a number of US dollars per million tokens, from 0 to {_MOST_USD}, "
+            f"not {excerpt(value)}"
+        )
+    _, digits, exponent = usd.as_tuple()
+    if isinstance(exponent, int) and exponent < -_PLACES and any(digits[exponent + _PLACES :]):
+        raise DefinitionError(
+            f"Price: {which} has more than {_PLACES} decimal places of a US dollar per million "
+            f"tokens: {shorten(str(usd))}"
+        )
+    return usd
+
+
+@dataclass(frozen=True, init=False, slots=True)
+class Price:
+    """What a model costs, in US dollars per million tokens.
+
+    Where it varies, by the length of the prompt or by the hour, state the highest.
+
+    Args:
+        input: per million tokens of what a model is given; at most six decimal places
+        output: per million tokens of what it answers, those that it thinks in too
+
+    Raises:
+        DefinitionError: one is not a number from 0 on
+    """
+
+    input: Decimal
+    output: Decimal
+    # A price with six places per million tokens is a whole number of picodollars for each. In
+    # integers, a cost is exact whatever precision the caller's decimals have.
+    _each: tuple[int, int] = field(repr=False, compare=False)
+
+    def __init__(self, input: float | Decimal, output: float | Decimal) -> None:
+        prices = _dollars("input", input), _dollars("output", output)
+        object.__setattr__(self, "input", prices[0])
+        object.__setattr__(self, "output", prices[1])
+        object.__setattr__(self, "_each", tuple(_picodollars(price) for price in prices))
+
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """US dollars for so many tokens, exactly."""
+        total = self._each[0] * input_tokens + self._each[1] * output_tokens
+        return Decimal(f"{total}E-12")
+
+
+def _picodollars(price: Decimal) -> int:
+    above, below = price.as_integer_ratio()
+    return above * 1_000_000 // below
+
+
+FREE = Price(0, 0)
+
+LISTED_ON = "2025-08"
+"""When the prices below were the ones that OpenAI stated."""
+
+LISTED: Mapping[str, Price] = MappingProxyType(
+    {
+        "openai:gpt-4.1": Price(2.00, 8.00),
+        "openai:gpt-4.1-mini": Price(0.40, 1.60),
+        "openai:gpt-4.1-nano": Price(0.10, 0.40),
+        "openai:gpt-4o": Price(2.50, 10.00),
+        "openai:gpt-4o-mini": Price(0.15, 0.60),
+        "openai:gpt-5": Price(1.25, 10.00),
+        "openai:gpt-5-mini": Price(0.25, 2.00),
+        "openai:gpt-5-nano": Price(0.05, 0.40),
+        "openai:o3": Price(2.00, 8.00),
+        "openai:o4-mini": Price(1.10, 4.40),
+    }
+)
+"""Prices without any discount (cache, batch), in the region and tier that cost nothing extra."""
+
+
+class Prices:
+    """What models cost, by name: the built-in list, and what you state, which comes first.
+
+    Providers change their prices; those of the built-in list are of `LISTED_ON`. Models of this
+    machine (`local`, `gguf:`, `hf:`, `scripted`, and servers on loopback) cost nothing unless you
+    state a price for them. No name is guessed from another: a dated version needs its own line.
+
+    Args:
+        stated: `{"openai:NAME": Price(input, output)}`, in US dollars per million tokens; a pair of
+            numbers will do for a `Price`
+
+    Raises:
+        DefinitionError: a name or a price is none
+    """
+
+    def __init__(self, stated: Mapping[str, PriceLike] | None = None) -> None:
+        if stated is not None and not isinstance(stated, Mapping):
+            raise DefinitionError(
+                f"Prices takes names and their prices, not {excerpt(stated)}: "
+                "Prices({'openai:NAME': Price(input, output)})"
+            )
+        self._stated: dict[str, Price] = {}
+        for name, price in (stated or {}).items():
+            if isinstance(price, tuple) and len(price) == 2:
+                price = Price(*price)
+            if not isinstance(price, Price):
+                raise DefinitionError(
+                    f"Prices: {excerpt(name)} has no price but {excerpt(price)}; "
+                    "write Price(input, output)"
+                )
+            self._state(name, price)
+
+    def set_price(
+        self,
+        name: str,
+        input_usd_per_million: float | Decimal,
+        output_usd_per_million: float | Decimal,
+    ) -> None:
+        """State what a model costs from now on.
+
+        Args:
+            name: what the model is called, such as `openai:NAME`
+            input_usd_per_million: US dollars per million tokens of what it is given
+            output_usd_per_million: US dollars per million tokens of what it answers
+
+        Raises:
+            DefinitionError: the name or a price is none
+        """
+        self._state(name, Price(input_usd_per_million, output_usd_per_million))
+
+    def price(self, name: str) -> Price:
+        """What a model costs.
+
+        Raises:
+            UnknownPrice: nobody has stated it
+        """
+        found = self._stated.get(name) or LISTED.get(name)
+        if found is None and _is_free(name):
+            found = FREE
+        if found is None:
+            shown = repr(shorten(name, 200))
+            raise UnknownPrice(
+                f"nobody has stated the price of {shown}, so no money can be reserved for it; pass "
+                f"Budget(usd=…, prices=Prices({{{shown}: Price(input, output)}})), in US dollars "
+                "per million tokens"
+            )
+        return found
+
+    def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
+        """US dollars for so many tokens of a model.
+
+        Raises:
+            UnknownPrice: nobody has stated its price
+        """
+        return self.price(model).cost(input_tokens, output_tokens)
+
+    def _state(self, name: object, price: Price) -> None:
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"Prices: a model's name is a text, not {excerpt(name)}")
+        self._stated[name] = price
+
+    def __repr__(self) -> str:
+        return f"<Prices: {len(self._stated)} stated, {len(LISTED)} listed on {LISTED_ON}>"
+
+
+def _is_free(name: str) -> bool:
+    if name == "local" or name.startswith(_FREE):
+        return True
+    return name.startswith(("http://", "https://")) and is_loopback(name)

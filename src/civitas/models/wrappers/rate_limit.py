@@ -1,0 +1,213 @@
+"""Keeping to a provider's limits: so many requests, and so many tokens, in any minute."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from civitas.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from civitas.models.protocol import Usage
+
+__all__ = ["Clock", "RateLimit", "Reservation"]
+
+_MINUTE_S = 60.0
+
+
+class Clock(Protocol):
+    """What tells the time and waits. Tests bring one of their own, which they set."""
+
+    def now(self) -> float:
+        """Seconds since some moment; they never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait so long."""
+        ...
+
+
+class _RealClock:
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Reservation:
+    """What a call was given of a limit."""
+
+    __slots__ = ("_limit", "at", "counted", "tokens")
+
+    def __init__(self, limit: RateLimit, at: float, tokens: int) -> None:
+        self._limit = limit
+        self.at = at
+        self.counted = True
+        self.tokens = tokens
+
+    def settle(self, tokens: int) -> None:
+        """Say how many tokens it was in the end, in place of the estimate."""
+        self._limit._settle(self, tokens)
+
+    def settle_by(self, usage: Usage) -> None:
+        """Settle with what a provider counted; the estimate stands where it counted nothing."""
+        if spent := usage.input_tokens + usage.output_tokens:
+            self.settle(spent)
+
+
+class RateLimit:
+    """So many requests and tokens in any 60 seconds, shared by all who are given it.
+
+    Models, agents, threads and event loops may share one. Who comes first goes first: a small
+    request does not overtake a large one. Nobody holds a lock while waiting, and one who is
+    cancelled while waiting takes nothing.
+
+    Tokens are counted by an estimate when a request begins, and by the provider's count when it
+    has ended. A request with an estimate above the limit waits until it is alone.
+
+    Args:
+        requests_per_minute: how many may begin in any 60 seconds; None does not limit them
+        tokens_per_minute: how many tokens these may have together; None does not limit them
+        clock: what tells the time, for tests
+    """
+
+    def __init__(
+        self,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        for what, value in (
+            ("requests_per_minute", requests_per_minute),
+            ("tokens_per_minute", tokens_per_minute),
+        ):
+            if value is not None and (type(value) is not int or value < 1):
+                raise DefinitionError(f"RateLimit: {what}= is a positive integer, not {value!r}")
+        self.requests_per_minute = requests_per_minute
+        self.tokens_per_minute = tokens_per_minute
+        self._clock: Clock = clock or _RealClock()
+        # Held for a few instructions, never while waiting.
+        self._guard = threading.Lock()
+        self._begun: deque[Reservation] = deque()
+        self._tokens = 0
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    async def acquire(self, tokens: int = 0) -> Reservation:
+        """Wait until a request may begin.
+
+        Args:
+            tokens: how many tokens it will have, about
+        """
+        waiter = _Waiter()
+        with self._guard:
+            if self._waiting and self._waiting[0].gone:
+                self._wake_first()
+            if not self._waiting:
+                delay, taken = self._take(tokens)
+                if taken is not None:
+                    return taken
+            self._waiting.append(waiter)
+        try:
+            while True:
+                with self._guard:
+                    first = self._waiting[0] is waiter
+                    if first:
+                        delay, taken = self._take(tokens)
+                        if taken is not None:
+                            return taken
+                    woken = waiter.renew()
+                await self._sleep(woken, delay if first else None)
+        finally:
+            with self._guard:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                self._wake_first()
+
+    async def _sleep(self, woken: asyncio.Future[None], delay: float | None) -> None:
+        """Wait to be woken, or so long."""
+        if delay is None:
+            await woken
+            return
+        sleeper = asyncio.ensure_future(self._clock.sleep(delay))
+        try:
+            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not sleeper.get_loop().is_closed():
+                sleeper.cancel()
+
+    def _take(self, tokens: int) -> tuple[float, Reservation | None]:
+        """A reservation, or how long until there may be room."""
+        now = self._clock.now()
+        begun = self._begun
+        while begun and begun[0].at + _MINUTE_S <= now:
+            past = begun.popleft()
+            past.counted = False
+            self._tokens -= past.tokens
+        requests, most = self.requests_per_minute, self.tokens_per_minute
+        full = requests is not None and len(begun) >= requests
+        if most is not None and not full:
+            full = bool(self._tokens) and self._tokens + tokens > most
+        if full:
+            return max(begun[0].at + _MINUTE_S - now, 0.001), None
+        taken = Reservation(self, now, tokens)
+        begun.append(taken)
+        self._tokens += tokens
+        return 0.0, taken
+
+    def _settle(self, reservation: Reservation, tokens: int) -> None:
+        with self._guard:
+            if reservation.counted:
+                self._tokens += tokens - reservation.tokens
+            fewer = tokens < reservation.tokens
+            reservation.tokens = tokens
+            if fewer:
+                self._wake_first()
+
+    def _wake_first(self) -> None:
+        while self._waiting and not self._waiting[0].wake():
+            self._waiting.popleft()  # its loop is closed, so nobody waits there any more
+
+
+class _Waiter:
+    """One who waits, on whatever loop that is."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] | None = None
+
+    def renew(self) -> asyncio.Future[None]:
+        self._future = self._loop.create_future()
+        return self._future
+
+    @property
+    def gone(self) -> bool:
+        """Whether its loop was closed while it waited."""
+        return self._loop.is_closed()
+
+    def wake(self) -> bool:
+        """Wake it, from any thread; whether its loop is still there."""
+        if self.gone:
+            return False
+        if self._future is not None:
+            try:
+                self._loop.call_soon_threadsafe(_set, self._future)
+            except RuntimeError:
+                return False  # closed just now
+        return True
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,360 @@
+"""A model whose answers are kept in a file, and given again for the same request."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from civitas.errors import ModelError
+from civitas.models.base import Answering, Closing, answer_of, in_pieces
+from civitas.models.names import model as named
+from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["RecordedModel"]
+
+logger = logging.getLogger("civitas.models")
+
+_FORMAT = "civitas recorded model"
+_VERSION = 1
+
+
+class RecordedModel(Answering, Closing):
+    """Asks a model once for each request, and gives the recorded answer from then on.
+
+    A request is its content: messages, actions (name, description and parameters), schema. With
+    `None` for the model it only replays, and never calls out: a request that is not in the file is
+    a `ModelError` that says what it was. Errors are not recorded.
+
+    Callers at the same time with the same request cause one call. The answers are in memory; the
+    file is only added to, a line at a time, so a process that is killed leaves all but the line
+    that it was writing. It is for one process at a time: what another adds is not seen.
+
+    What is recorded is streamed word by word. A stream is recorded when it has come to its end; one
+    that broke off, or was closed before, is not.
+
+    Args:
+        model: the model, or the name of one; None to replay
+        path: the file; it belongs to one model, whose name is in it
+        name: what people call it; the model's own name if left out
+        context_tokens: for replaying in place of what is recorded
+        max_tokens: likewise
+
+    Raises:
+        ModelError: the file is missing, damaged, or another model's
+    """
+
+    def __init__(
+        self,
+        model: Model | str | None,
+        path: str | Path,
+        *,
+        name: str | None = None,
+        context_tokens: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.model = None if model is None else named(model)
+        self._lock = threading.Lock()
+        self._asking: dict[str, _Asking] = {}
+        self._file = _File(self.path, self.model)
+        self._finalizer = weakref.finalize(self, self._file.close)
+        self.name = name or self._file.model
+        self.context_tokens = context_tokens or self._file.context_tokens
+        # Of the model, if there is one: recordings from before it was recorded have none.
+        longest = self._file.max_tokens
+        if self.model is not None:
+            longest = getattr(self.model, "max_tokens", None)
+        self.max_tokens: int | None = max_tokens or longest
+
+    def __len__(self) -> int:
+        """How many answers are recorded."""
+        return len(self._file.replies)
+
+    def __repr__(self) -> str:
+        return f"RecordedModel({self.name!r}, {str(self.path)!r})"
+
+    def close(self) -> None:
+        """Close the file; then it answers no more."""
+        with self._lock:
+            self._finalizer()
+
+    async def _answer(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        key = self._key(messages, actions, schema)
+        asking = await self._turn(key, messages, actions, schema)
+        if isinstance(asking, ModelReply):
+            for part in in_pieces(asking) if stream else (asking,):
+                yield part
+            return
+        error: ModelError | None = None
+        reply: ModelReply | None = None
+        try:
+            parts = answer_of(self._asked(), messages, actions, schema, stream)
+            async with aclosing(parts):
+                async for part in parts:
+                    if isinstance(part, ModelReply):
+                        reply = part
+                        break
+                    yield part
+            if reply is None:
+                raise ModelError(f"{self.name}: its stream ended without an answer")
+            self._add(key, reply, messages, actions, schema)
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            self._end(key, asking, error)
+        yield reply
+
+    async def _turn(
+        self,
+        key: str,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> ModelReply | _Asking:
+        """The recorded answer, or the turn to ask for one, which `_end` ends."""
+        while True:
+            with self._lock:
+                if not self._finalizer.alive:
+                    raise ModelError(f"{self.name}: the recording {self.path} is closed")
+                if (known := self._file.replies.get(key)) is not None:
+                    return known
+                if self.model is None:
+                    raise ModelError(
+                        f"{self.name}: {self.path} has no answer to this request: "
+                        f"{_about(messages, actions, schema)}"
+                    )
+                asking = self._asking.get(key)
+                if asking is None:
+                    asking = self._asking[key] = _Asking()
+                    return asking
+                waiter = asking.wait()
+            # Who asks may be cancelled; then one of those who wait asks in its place.
+            await waiter
+
+    def _asked(self) -> Model:
+        assert self.model is not None  # nobody gets a turn to ask without one
+        return self.model
+
+    def _add(
+        self,
+        key: str,
+        reply: ModelReply,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> None:
+        with self._lock:
+            if self._finalizer.alive:
+                self._file.add(key, reply, _about(messages, actions, schema))
+
+    def _end(self, key: str, asking: _Asking, error: ModelError | None) -> None:
+        with self._lock:
+            del self._asking[key]
+        asking.end(error)
+
+    def _key(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> str:
+        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
+        try:
+            content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _about(
+    messages: list[dict[str, Any]],
+    actions: list[Action] | None,
+    schema: dict[str, Any] | None,
+) -> str:
+    """A request in one line, for people."""
+    last = messages[-1]
+    text = last.get("content")
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+    names = [action.name for action in actions or ()]
+    offered = f"actions {', '.join(names)}" if names else "no actions"
+    return (
+        f"{len(messages)} messages, the last from {last.get('role')}: {shown!r}; {offered[:200]}; "
+        f"{'a' if schema is not None else 'no'} schema"
+    )
+
+
+class _Asking:
+    """A request that is being asked, and those who wait for its outcome, on any event loops."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Future[None]] = []
+
+    def wait(self) -> asyncio.Future[None]:
+        """Called under the lock."""
+        self._waiting.append(Future())
+        return asyncio.wrap_future(self._waiting[-1])
+
+    def end(self, error: ModelError | None) -> None:
+        """Called when nobody can begin to wait any more."""
+        for future in self._waiting:
+            if not future.set_running_or_notify_cancel():
+                continue
+            with suppress(RuntimeError):  # its loop was closed just now
+                future.set_exception(error) if error else future.set_result(None)
+
+
+class _File:
+    """The lines of a recording: a head that names the model, then an answer in each.
+
+    Attributes:
+        replies: the answers, by their requests
+    """
+
+    def __init__(self, path: Path, model: Model | None) -> None:
+        self.path = path
+        self.replies: dict[str, ModelReply] = {}
+        self._out: BinaryIO | None = None
+        try:
+            if model is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                # Unbuffered, a line is one write: another's line does not come into its midst.
+                self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
+            head = self._load()
+            if model is None:
+                if head is None:
+                    raise ModelError(f"{path} is empty: nothing was recorded")
+            elif head is None:
+                head = {"format": _FORMAT, "version": _VERSION}
+                head |= {"model": model.name, "context_tokens": model.context_tokens}
+                head["max_tokens"] = getattr(model, "max_tokens", None)
+                self._write(head)
+            elif head["model"] != model.name:
+                raise ModelError(f"{path} is a recording of {head['model']}, not of {model.name}")
+        except FileNotFoundError:
+            raise ModelError(f"there is no recording {path}") from None
+        except OSError as error:
+            self.close()
+            reason = error.strerror or error
+            raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
+        except BaseException:
+            self.close()
+            raise
+        self.model: str = head["model"]
+        self.context_tokens: int | None = head["context_tokens"]
+        self.max_tokens: int | None = head.get("max_tokens")
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
+
+    def _load(self) -> dict[str, Any] | None:
+        """Read the answers; gives the head, or None if there is nothing."""
+        head: dict[str, Any] | None = None
+        end = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("the recording %s ends with an unfinished line", self.path)
+                    if self._out is not None:
+                        # A process was killed as it wrote it: it would damage what is added.
+                        self._out.truncate(end)
+                    break
+                try:
+                    record = json.loads(line)
+                    if head is None:
+                        head = self._head(record)
+                    elif record["sum"] != _sum(record):
+                        raise ValueError
+                    else:
+                        self.replies.setdefault(record["key"], _reply(record["reply"]))
+                except (KeyError, TypeError, ValueError, RecursionError):
+                    raise ModelError(
+                        f"{self.path}: line {number} is damaged; delete it to record it anew"
+                    ) from None
+                end += len(line)
+        return head
+
+    def _head(self, record: Any) -> dict[str, Any]:
+        if not isinstance(record, dict) or record.get("format") != _FORMAT:
+            raise ModelError(f"{self.path} is not a recording of a model")
+        if record.get("version") != _VERSION:
+            raise ModelError(
+                f"{self.path} is of version {record.get('version')!r:.40} of the format, and only "
+                f"version {_VERSION} is known"
+            )
+        counts = [record.get(field) for field in ("context_tokens", "max_tokens")]
+        if not isinstance(record.get("model"), str) or not record["model"]:
+            raise ValueError
+        if not all(count is None or (type(count) is int and count > 0) for count in counts):
+            raise ValueError
+        return record
+
+    def add(self, key: str, reply: ModelReply, about: str) -> None:
+        record: dict[str, Any] = {"key": key, "about": about, "reply": _data(reply)}
+        try:
+            record["sum"] = _sum(record)
+            self._write(record)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ModelError(f"{self.path}: cannot be written: {reason}") from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.path}: an answer is not JSON: {error}") from error
+        self.replies[key] = reply
+
+    def _write(self, record: dict[str, Any]) -> None:
+        assert self._out is not None  # only what has a model records
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        if (written := self._out.write(line)) != len(line):
+            self._out.truncate(self._out.tell() - (written or 0))  # half a line helps nobody
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _sum(record: dict[str, Any]) -> str:
+    content = json.dumps([record.get("key"), record.get("reply")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _data(reply: ModelReply) -> dict[str, Any]:
+    # Recordings from before there was reasoning have none, and are what they would be today.
+    reasoning = {"reasoning": reply.reasoning} if reply.reasoning else {}
+    return reasoning | {
+        "text": reply.text,
+        "calls": [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls],
+        "usage": [reply.usage.input_tokens, reply.usage.output_tokens],
+        "finish_reason": reply.finish_reason,
+    }
+
+
+def _reply(data: Any) -> ModelReply:
+    """The answer of a record; a `KeyError`, `TypeError` or `ValueError` if it is not one."""
+    calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
+    taken, given = data["usage"]
+    texts = data["text"], data.get("reasoning", "")
+    if not all(isinstance(text, str) for text in texts) or {type(taken), type(given)} != {int}:
+        raise ValueError
+    return ModelReply(texts[0], calls, Usage(taken, given), data["finish_reason"], texts[1])

@@ -1,0 +1,201 @@
+"""A model that says what it was told to: for tests, examples and measurements."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.models.base import in_pieces
+from civitas.models.protocol import Call, ModelReply, StreamPart, TextPiece
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+
+__all__ = ["ScriptedModel"]
+
+_OF_A_FUNCTION = 1000
+
+
+class ScriptedModel:
+    """Gives prepared replies, one after the other.
+
+    A reply is one of
+
+    * a text;
+    * a `ModelReply`;
+    * a `Call`, or a dict `{"name": …, "args": {…}}`, or a list of these for several calls at once;
+    * an exception, which is raised;
+    * a function of the messages and the actions, plain or `async`, that gives any of these;
+    * an async generator function of the messages and the actions, which yields the pieces of a text
+      as they are to be streamed.
+
+    Streamed, any other text comes word by word.
+
+    Args:
+        replies: what it says, in order
+        name: what people call it
+        context_tokens: what it says its context is
+        max_tokens: how long it says its answers may be; nothing is cut. Left out, it is as much as
+            the longest of its replies takes: the output that a `ModelReply` states, else as many
+            tokens as it has bytes, and 1,000 where a function gives it.
+
+    Attributes:
+        received: the messages that it was given, a list for each call of `complete` or `stream`
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Any] = (),
+        name: str = "scripted",
+        *,
+        context_tokens: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        if isinstance(replies, str | Mapping | ModelReply | Call):
+            raise DefinitionError(
+                f"ScriptedModel takes a list of replies, not one {type(replies).__name__}"
+            )
+        if not isinstance(replies, Iterable):
+            raise DefinitionError(
+                f"ScriptedModel: replies= is a list of replies, not {replies!r:.80}"
+            )
+        self.name = name
+        self.context_tokens = context_tokens
+        self._max_tokens = max_tokens
+        self.received: list[list[dict[str, Any]]] = []
+        self._replies = list(replies)
+        self._skipped = 0
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How long it says its answers may be; what a budget reserves for one."""
+        if self._max_tokens is None:
+            self._max_tokens = max(map(_most_tokens, self._replies), default=0)
+        return self._max_tokens
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """The next reply.
+
+        Raises:
+            ModelError: there are no messages, or no replies are left
+        """
+        place, reply = self._next(messages)
+        # Most often it is one of these, and then nothing more is looked at.
+        kind = type(reply)
+        if kind is ModelReply:
+            return reply  # type: ignore[no-any-return]
+        if kind is str:
+            return ModelReply(reply)
+        if not isinstance(reply, type) and callable(reply):
+            reply = reply(messages, actions)
+            if inspect.isawaitable(reply):
+                reply = await reply
+            elif inspect.isasyncgen(reply):
+                reply = "".join([piece async for piece in self._pieces(reply, place)])
+        return self._reply(reply, place)
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[StreamPart, None]:
+        """The next reply, in pieces and then whole.
+
+        Raises:
+            ModelError: there are no messages, or no replies are left
+        """
+        place, reply = self._next(messages)
+        if not isinstance(reply, type) and callable(reply):
+            reply = reply(messages, actions)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        if not inspect.isasyncgen(reply):
+            for part in in_pieces(self._reply(reply, place)):
+                yield part
+            return
+        said: list[str] = []
+        async with aclosing(self._pieces(reply, place)) as pieces:
+            async for piece in pieces:
+                said.append(piece)
+                yield TextPiece(piece)
+        yield ModelReply("".join(said))
+
+    def skip(self, replies: int) -> None:
+        """Pass over some replies: a run that goes on in another process was given them before."""
+        self._skipped += replies
+
+    def _next(self, messages: list[dict[str, Any]]) -> tuple[int, Any]:
+        """The place of the next reply, and the reply."""
+        if not messages:
+            raise ModelError(f"{self.name}: there are no messages to answer")
+        place = len(self.received) + self._skipped
+        self.received.append(list(messages))
+        if place >= len(self._replies):
+            raise ModelError(
+                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
+            )
+        return place, self._replies[place]
+
+    async def _pieces(
+        self, given: AsyncGeneratorType[object, Any], place: int
+    ) -> AsyncGenerator[str, None]:
+        async with aclosing(given):
+            async for piece in given:
+                if not isinstance(piece, str):
+                    raise DefinitionError(
+                        f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is no text"
+                    )
+                if piece:
+                    yield piece
+
+    def _reply(self, reply: Any, place: int) -> ModelReply:
+        if isinstance(reply, ModelReply):
+            return reply
+        if isinstance(reply, str):
+            return ModelReply(reply)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, Call | Mapping):
+            reply = [reply]
+        if isinstance(reply, list | tuple) and reply:
+            calls = [self._call(item, place, number) for number, item in enumerate(reply)]
+            return ModelReply(calls=tuple(calls), finish_reason="calls")
+        raise self._fault(reply, place)
+
+    def _call(self, item: Any, place: int, number: int) -> Call:
+        if isinstance(item, Call):
+            return item
+        if isinstance(item, Mapping) and "name" in item and item.keys() <= {"name", "args", "id"}:
+            # The arguments are passed on as they are: a test may want wrong ones.
+            id = item.get("id", f"call_{place + 1}_{number + 1}")
+            return Call(id, item["name"], item.get("args", {}))
+        raise self._fault(item, place)
+
+    def _fault(self, reply: Any, place: int) -> DefinitionError:
+        return DefinitionError(
+            f"{self.name}: reply {place + 1} is {reply!r}, which is neither text, ModelReply, "
+            "Call, {'name', 'args'}, a list of calls, an exception nor a function"
+        )
+
+
+def _most_tokens(reply: Any) -> int:
+    """How many tokens a prepared reply takes at most."""
+    if isinstance(reply, ModelReply):
+        stated = reply.usage.output_tokens
+        if type(stated) is int and stated > 0:
+            return stated
+        reply = [reply.text, [[call.name, call.args] for call in reply.calls]]
+    if callable(reply):
+        return _OF_A_FUNCTION
+    text = reply if isinstance(reply, str) else repr(reply)
+    return len(text.encode("utf-8", "surrogatepass"))

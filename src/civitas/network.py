@@ -1,0 +1,67 @@
+"""Calls to other machines: the switch that forbids them, and the proxies that they go through.
+
+`CIVITAS_OFFLINE=1` forbids them all. Loopback stays allowed: a literal loopback address, or the
+name `localhost`. Other names are not looked up, since what they resolve to may change.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from civitas.errors import RemoteForbidden
+
+__all__ = ["check_allowed", "is_loopback", "is_offline", "through_proxy"]
+
+
+def is_offline() -> bool:
+    """Whether `CIVITAS_OFFLINE` forbids calls to other machines."""
+    return os.environ.get("CIVITAS_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
+
+
+def is_loopback(url: str | None) -> bool:
+    """Whether a URL is of this machine."""
+    host = urlsplit(url or "").hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_allowed(url: str, what: str) -> None:
+    """Check that a call may be made; what calls out by other means asks here before each call.
+
+    Args:
+        url: where the call goes
+        what: what makes it, for the error
+
+    Raises:
+        RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
+    """
+    if is_offline() and not is_loopback(url):
+        host = urlsplit(url).hostname
+        raise RemoteForbidden(
+            f"{what}: CIVITAS_OFFLINE=1 forbids calls to {host}; unset it, or use a local model"
+        )
+
+
+def through_proxy(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """How aiohttp is to go through the proxy that the environment names for a URL, if any."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    if is_loopback(url) or proxy_bypass(parts.hostname or ""):
+        return {}
+    proxy = urlsplit(getproxies().get(parts.scheme, ""))
+    if not proxy.username:
+        return {"proxy": proxy.geturl()} if proxy.netloc else {}
+    given = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    login = {"Proxy-Authorization": f"Basic {b64encode(given.encode()).decode()}"}
+    at = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
+    if parts.scheme == "https":  # through a tunnel, whose head is the proxy's
+        return {"proxy": at, "proxy_headers": login}
+    return {"proxy": at, "headers": {**headers, **login}}

@@ -1,0 +1,138 @@
+"""What was recorded of one agent's part of a run: its last state, and the steps after it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from civitas.errors import StateError
+from civitas.reasoning.state import APPENDED, loaded
+from civitas.reasoning.step import Past
+
+if TYPE_CHECKING:
+    from civitas.journal import Entry
+    from civitas.journal.replay import RecordedPart
+
+__all__ = ["ReadRecord"]
+
+_OLD = frozenset(("answered", "asked", "chosen", "progress", "remembered", "turned"))
+"""What civitas wrote before it had states and steps."""
+
+S = TypeVar("S")
+
+
+class ReadRecord(Generic[S]):
+    """What was recorded of one agent's part of a run.
+
+    Attributes:
+        state: the last state that was saved, or None
+        begun: what the part began with, or None if it is new
+        over: why it ended, if it did and nothing came after it
+        heard: what was heard since the last state, in order
+        members: what is known of the turns that others record in parts of their own, by part
+    """
+
+    def __init__(self, part: RecordedPart, kind: type[S]) -> None:
+        self._read = part
+        self._kind = kind
+        self._steps: dict[str, Past] = {}
+        self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
+        self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
+        self.members: dict[str, dict[str, Any]] = {}
+        self.begun: dict[str, Any] | None = None
+        self.over: dict[str, Any] | None = None
+        self.heard: list[Any] = []
+        state: dict[str, Any] | None = None
+        for entry in part.past:
+            if entry.kind in _OLD:
+                raise StateError(
+                    f"run {part.run_id!r} was recorded by an older civitas, whose record this one "
+                    "cannot resume: resume it with that one, or begin another run"
+                )
+            self.over = None
+            try:
+                state = self._take(entry, state)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StateError(
+                    f"run {part.run_id!r}: entry {entry.sequence} ({entry.kind}) is not one that "
+                    f"this civitas writes: {type(error).__name__}: {error}"
+                ) from error
+        self.state: S | None = None if state is None else self._read_state(state)
+
+    # -- what was recorded -------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._read.run_id
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was recorded of it before."""
+        return self.begun is None
+
+    def past(self, prefix: str = "") -> list[Past]:
+        """What was recorded of the steps whose keys begin so, in the order in which they began."""
+        return [past for key, past in self._steps.items() if key.startswith(prefix)]
+
+    def has_ended(self, key: str) -> bool:
+        """Whether a step had ended before."""
+        past = self._steps.get(key)
+        return past is not None and past.state == "ended"
+
+    def entries(self) -> list[Entry]:
+        """What was recorded before, entry by entry."""
+        return self._read.past
+
+    @property
+    def copied_messages(self) -> list[tuple[str, int]]:
+        """Of a copy: by what keys the runs before it are known, and how many messages each had."""
+        copied = (self.begun or {}).get("copied", ())
+        return [(each["key"], each["messages"]) for each in copied]
+
+    def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
+        kind, data = entry.kind, entry.data
+        if kind == "state":
+            made: dict[str, Any] = {**(state or {}), **data["state"]}
+            for name, items in data["appended"].items():
+                kept = (state or {}).get(name)
+                made[name] = items if kept is None else [*kept, *items]
+            self.heard = []
+            return made
+        if kind == "begun":
+            self.begun = data
+        elif kind == "heard":
+            self.heard.append(data)
+        elif kind == "over":
+            self.over = data
+        elif "part" in data:
+            self.members[data["part"]] = data
+        elif kind in ("started", "ended", "failed", "permitted", "decided"):
+            self._take_step(kind, data)
+        return state
+
+    def _take_step(self, kind: str, data: dict[str, Any]) -> None:
+        key = data["key"]
+        past = self._steps.setdefault(key, Past(key))
+        if kind == "permitted":
+            past.permitted = data["fingerprint"]
+            past.state = past.state or kind
+            return
+        if kind == "decided":
+            past.decision, past.value = data["decision"], data.get("value")
+            return
+        past.state = kind
+        past.about = data.get("about", past.about)
+        if kind == "started":
+            past.args, past.asks = data.get("args"), data.get("asks", False)
+            past.decision = None
+        elif kind == "ended":
+            past.result, past.kept = data.get("result"), data.get("kept")
+        else:
+            past.error = data["error"]
+
+    def _read_state(self, data: dict[str, Any]) -> S:
+        made = loaded(self._kind, data, f"run {self.run_id!r}")
+        for name in self._lists:
+            self._written[name] = len(getattr(made, name))
+        return made

@@ -1,0 +1,155 @@
+"""What a docstring says of a function: a description, its arguments, what it returns.
+
+docstring_parser reads the styles (Google's, reST, NumPy's, Epydoc's); it is imported when a
+docstring is first read, since most programs never ask for one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union
+
+from civitas.text import printable
+
+__all__ = ["Docstring", "Entry", "read_docstring", "read_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is said of an argument or of the returned value: its type, as written, and the text."""
+
+    type_name: str | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A docstring's parts; `description` is the short and the long one together."""
+
+    description: str = ""
+    args: dict[str, Entry] = field(default_factory=dict)
+    returns: Entry | None = None
+
+
+def read_docstring(text: str | None) -> Docstring:
+    """Read a docstring of any style; one that no style fits is a description as a whole."""
+    text = printable((text or "").strip())
+    if not text:
+        return Docstring()
+    import docstring_parser
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except Exception:  # a defect of the parser must not make an action unusable
+        return Docstring(text)
+    args: dict[str, Entry] = {}
+    for param in parsed.params:
+        entry = Entry(param.type_name, _unwrapped(param.description))
+        for name in param.arg_name.split(","):  # NumPy's style describes several in one entry
+            args.setdefault(name.strip().lstrip("*"), entry)
+    returns = None
+    if parsed.returns is not None:
+        returns = _returns(parsed.returns.type_name, parsed.returns.description)
+    between = "\n\n" if parsed.blank_after_short_description else "\n"
+    parts = (parsed.short_description, parsed.long_description)
+    return Docstring(between.join(part for part in parts if part), args, returns)
+
+
+def read_type(text: str | None) -> Any:
+    """Return the annotation that a docstring's type stands for; Any for what is not understood.
+
+    The text, such as `list[str]`, is read, never evaluated.
+    """
+    if not text or len(text) > 200:
+        return Any
+    text = re.sub(r",\s*(optional|required|default\b.*)$", "", text.strip(" `"), flags=re.I)
+    text = re.sub(r"\s+or\s+", " | ", text)
+    try:
+        return _annotation(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return Any
+
+
+def _returns(type_name: str | None, description: str | None) -> Entry:
+    # Google's style says `type: text`, and a sentence with a colon in it looks the same.
+    if type_name and " " in type_name and read_type(type_name) is Any:
+        return Entry(None, _unwrapped(f"{type_name}: {description or ''}"))
+    return Entry(type_name, _unwrapped(description))
+
+
+def _unwrapped(text: str | None) -> str:
+    """Join the lines of each paragraph; items of a list and indented lines stay on their own."""
+    joined = ""
+    for line in (text or "").strip().splitlines():
+        if not line.strip():
+            joined += "\n\n" if not joined.endswith("\n\n") else ""
+        elif not joined or joined.endswith("\n"):
+            joined += line.rstrip()
+        elif re.match(r"\s+\S|[-*•] |\d+[.)] ", line):
+            joined += "\n" + line.rstrip()
+        else:
+            joined += " " + line.strip()
+    return joined
+
+
+_NAMES: dict[str, Any] = {
+    "str": str, "string": str, "text": str,
+    "int": int, "integer": int,
+    "float": float, "number": float, "double": float,
+    "bool": bool, "boolean": bool,
+    "list": list, "array": list, "sequence": list, "iterable": list,
+    "dict": dict, "dictionary": dict, "mapping": dict,
+    "tuple": tuple, "set": set, "frozenset": frozenset,
+    "none": None, "nonetype": None, "null": None,
+}  # fmt: skip
+
+
+def _annotation(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=None):
+            return None
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _NAMES.get(name.lower(), Any)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([_annotation(left), _annotation(right)])
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            nodes = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            return _generic(name.lower(), nodes)
+    return Any
+
+
+def _generic(name: str, nodes: list[ast.expr]) -> Any:
+    if name == "literal":
+        values = [ast.literal_eval(node) for node in nodes]
+        plain = all(isinstance(value, (str, int, type(None))) for value in values)
+        return Literal[tuple(values)] if plain else Any
+    if name in ("optional", "union"):
+        members = [_annotation(node) for node in nodes]
+        return _union([*members, None] if name == "optional" else members)
+    base = _NAMES.get(name)
+    build = _GENERICS.get(base) if base is not None else None
+    if build is None:
+        return Any
+    args = [... if _is_ellipsis(node) else _annotation(node) for node in nodes]
+    return build(args)
+
+
+def _union(members: list[Any]) -> Any:
+    # Of a union with something unknown in it, nothing is known.
+    return Any if Any in members else Union[tuple(members)]  # noqa: UP007
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+_GENERICS: dict[Any, Callable[[list[Any]], Any]] = {
+    list: lambda args: list[args[0]],  # type: ignore[valid-type]
+    set: lambda args: set[args[0]],  # type: ignore[valid-type]
+    frozenset: lambda args: frozenset[args[0]],  # type: ignore[valid-type]
+    tuple: lambda args: tuple[tuple(args)],  # type: ignore[misc]
+    dict: lambda args: dict[args[0], args[1]] if len(args) == 2 else dict,  # type: ignore[valid-type]
+}

@@ -1,0 +1,128 @@
+"""JSON schemas that were written by hand: whether they can be used, and checking values by them.
+
+jsonschema takes about as long to import as everything else here together, so it is imported when
+the first such schema is met. Nothing is ever fetched: a reference leads to a place in the schema
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.text import excerpt, shorten
+
+__all__ = ["WrongSchema", "check_schema", "validator"]
+
+_MAX_TOLD = 200
+
+
+class WrongSchema(ValueError):
+    """A schema cannot be used; the text says why."""
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """Return what checks values by a schema that `check_schema` has found to be usable."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    # Without a registry given, jsonschema asks the network for what a reference names.
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def check_schema(schema: dict[str, Any]) -> None:
+    """Raise WrongSchema if a schema, or a reference in it, is wrong."""
+    try:
+        copy_json(schema)
+        _check_form(schema)
+        _check_references(schema)
+    except NotJSON as error:
+        raise WrongSchema(str(error)) from None
+    except RecursionError:
+        raise WrongSchema("it is nested too deep") from None
+
+
+def _check_form(schema: Any) -> None:
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise WrongSchema(shorten(error.message, _MAX_TOLD)) from None
+
+
+def _check_references(schema: dict[str, Any]) -> None:
+    """Follow each reference, and those where it leads, until all are known."""
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        registry: Any = Registry()
+        resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
+        ahead: list[tuple[Any, Any]] = [(schema, resolver)]
+        # Which schemas look at the same value again, by their identity.
+        again: dict[int, list[int]] = {}
+        while ahead:
+            found, resolver = ahead.pop()
+            if not isinstance(found, dict) or id(found) in again:
+                continue
+            again[id(found)] = [id(inner) for inner in _in_place(found)]
+            for inner in DRAFT202012.subresources_of(found):
+                resource = DRAFT202012.create_resource(inner)
+                ahead.append((inner, resolver.in_subresource(resource)))
+            for keyword in found.keys() & {"$ref", "$dynamicRef"}:
+                target = _looked_up(found[keyword], resolver)
+                again[id(found)].append(id(target.contents))
+                ahead.append((target.contents, target.resolver))
+    except WrongSchema:
+        raise
+    except ValueError as error:  # of an $id that is no address
+        raise WrongSchema(f"an $id in it cannot be read: {error}") from None
+    _refuse_circles(again)
+
+
+def _looked_up(reference: str, resolver: Any) -> Any:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        target = resolver.lookup(reference)
+    except Unresolvable:
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched): put "
+            'what it names under "$defs"'
+        ) from None
+    if not isinstance(target.contents, dict | bool):
+        raise WrongSchema(
+            f"its reference {excerpt(reference)} leads to no schema but {excerpt(target.contents)}"
+        )
+    _check_form(target.contents)  # it may lie where no schema is looked for
+    return target
+
+
+def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
+    """The parts of a schema that look at the same value as it does."""
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        yield from schema.get(keyword, ())
+    for keyword in ("not", "if", "then", "else"):
+        if keyword in schema:
+            yield schema[keyword]
+    yield from schema.get("dependentSchemas", {}).values()
+
+
+def _refuse_circles(again: dict[int, list[int]]) -> None:
+    """Refuse a schema that would look at one value for ever: take away, bit by bit, what ends."""
+    waiting = {place: sum(each in again for each in ahead) for place, ahead in again.items()}
+    before: dict[int, list[int]] = {place: [] for place in again}
+    for place, ahead in again.items():
+        for each in ahead:
+            if each in again:
+                before[each].append(place)
+    ends = [place for place, count in waiting.items() if count == 0]
+    for end in ends:
+        for place in before[end]:
+            waiting[place] -= 1
+            if waiting[place] == 0:
+                ends.append(place)
+    if len(ends) < len(again):
+        raise WrongSchema("a reference in it leads back to itself, and never to an end")

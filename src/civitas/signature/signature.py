@@ -1,0 +1,326 @@
+"""What a function's signature and docstring say to its callers: help, JSON schema, checks.
+
+Types come from the annotations; where a parameter has none, from the docstring. Descriptions come
+from the docstring, unless `Annotated[…]` gives one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Never, NoReturn
+
+from civitas.errors import DefinitionError, InvalidArguments
+from civitas.jsonvalue import NotJSON, copy_json, to_json
+from civitas.signature.annotation import (
+    Form,
+    Mismatch,
+    form_of,
+    injected_class,
+    or_none,
+    read,
+    resolved_annotations,
+    schemas_of,
+    spelled,
+    split_annotated,
+    validator_of,
+)
+from civitas.signature.docstring import Docstring, Entry, read_docstring, read_type
+from civitas.text import error_text, excerpt, printable
+
+__all__ = ["Signature", "check_parameters"]
+
+_MOST_TOLD = 8  # names in one error
+
+_NOTHING: Any = inspect.Parameter.empty
+_Defs = dict[str, Any]
+
+
+def check_parameters(
+    function: Callable[..., Any], bound_to_self: bool, where: str
+) -> list[inspect.Parameter]:
+    """Return a function's parameters, or raise DefinitionError if a caller cannot name them all.
+
+    No annotation is looked at: at the time of definition it may name what is not yet defined.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        raise DefinitionError(
+            f"{where}: Python does not know its signature; wrap it in a function"
+        ) from None
+    if bound_to_self:
+        if not parameters or parameters[0].kind in (
+            inspect.Parameter.KEYWORD_ONLY,
+            inspect.Parameter.VAR_KEYWORD,
+        ):
+            raise DefinitionError(f"{where}: a method needs `self` as its first parameter")
+        if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+            del parameters[0]
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            problem = f"*{name} cannot be given by name; take a list parameter instead"
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            problem = f"**{name} has no names to describe; take a dict parameter instead"
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            problem = f'parameter "{name}" is positional-only; remove the "/"'
+        elif type(parameter.default).__module__ == "pydantic.fields":
+            problem = (
+                f'parameter "{name}" has a Field as its default; '
+                "write it as Annotated[type, Field(…)]"
+            )
+        else:
+            continue
+        raise DefinitionError(f"{where}: {problem}")
+    return parameters
+
+
+class _Parameter(NamedTuple):
+    annotation: Any
+    form: Form
+    default: Any
+    description: str | None
+
+
+class Signature:
+    """What callers must know of a function, which it does not hold, and the check of arguments.
+
+    `injected` are the parameters that the callee's side fills in, by name, with their classes:
+    those whose annotated class has `__civitas_injected__ = True`.
+    """
+
+    injected: Mapping[str, type]
+
+    def __init__(self, function: Callable[..., Any], *, bound_to_self: bool) -> None:
+        source = _source(function)
+        self._name: str = getattr(source, "__qualname__", None) or type(function).__qualname__
+        parameters = check_parameters(function, bound_to_self, self._name)
+        self._docstring = inspect.getdoc(function if isinstance(function, type) else source)
+        self._docs: Docstring | None = None
+        hints = resolved_annotations(source, self._name)
+        self._returns: Any = hints.get("return", _NOTHING)
+
+        injected: dict[str, type] = {}
+        known: dict[str, _Parameter] = {}
+        for parameter in parameters:
+            name = parameter.name
+            hint = hints.get(name, parameter.annotation)
+            if hint is _NOTHING and self._docstring:
+                hint = read_type(self._documented().args.get(name, Entry()).type_name)
+            annotation, description = split_annotated(Any if hint is _NOTHING else hint)
+            if (kind := injected_class(annotation)) is not None:
+                injected[name] = kind
+                continue
+            if parameter.default is None:
+                # The default says that null is fine, whether or not the annotation does.
+                annotation = or_none(annotation)
+            try:
+                form = form_of(annotation)
+            except Exception as error:
+                raise self._no_form(name, hint, error) from error
+            known[name] = _Parameter(hint, form, parameter.default, description)
+        self.injected = types.MappingProxyType(injected)
+        self._parameters = known
+        self._required = tuple(name for name in known if known[name].default is _NOTHING)
+        # A type of which pydantic can check values may still have no schema: better known now.
+        self._schemas = self._schemas_of(cut=False)
+        self._validator: Any = None
+        self._validate: Callable[[dict[str, Any]], dict[str, Any]] = self._first_validate
+        self._help: dict[str, Any] | None = None
+        self._parameters_schema: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
+        """Return the signature of a callable, made once; raises DefinitionError if it has none.
+
+        `bound_to_self` leaves out the first parameter, for a method taken from its class.
+        """
+        cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
+        if cached is not None and cached[0]() is function:
+            return cached[1]
+        if isinstance(function, types.MethodType) and not bound_to_self:
+            # A bound method is a new object each time it is looked up; its function is not.
+            return cls.of(function.__func__, bound_to_self=True)
+        signature = cls(function, bound_to_self=bound_to_self)
+        _remember(function, signature, _METHODS if bound_to_self else _FUNCTIONS)
+        return signature
+
+    # -- what callers may know ---------------------------------------------------------------------
+
+    @property
+    def description(self) -> str:
+        """The docstring's short and long description; empty if there is none."""
+        return self._documented().description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, for a model; each time a new copy."""
+        if self._parameters_schema is None:
+            properties, definitions = self._described(*self._schemas)
+            schema = {
+                "type": "object",
+                "properties": properties,
+                "required": list(self._required),
+                "additionalProperties": False,
+            }
+            if definitions:
+                schema["$defs"] = definitions
+            self._parameters_schema = schema
+        return copy_json(self._parameters_schema)  # type: ignore[no-any-return]
+
+    @property
+    def help(self) -> dict[str, Any]:
+        """What `help` shows: description, args and, if known, returns; each time a new copy."""
+        if self._help is None:
+            schemas = self._schemas
+            if schemas[1]:  # there is a recursive type, which help ends in words
+                schemas = self._schemas_of(cut=True)
+            help = {"description": self.description, "args": self._described(*schemas)[0]}
+            returns = self._returned()
+            if returns:
+                help["returns"] = returns
+            self._help = help
+        return copy_json(self._help)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<Signature of {self._name}({', '.join(self._parameters)})>"
+
+    def _documented(self) -> Docstring:
+        if self._docs is None:
+            self._docs = read_docstring(self._docstring)
+        return self._docs
+
+    def _schemas_of(self, *, cut: bool) -> tuple[dict[str, dict[str, Any]], _Defs]:
+        forms = {name: parameter.form for name, parameter in self._parameters.items()}
+        try:
+            return schemas_of(forms, cut=cut)
+        except Exception as together:
+            for name, form in forms.items():
+                try:
+                    schemas_of({name: form}, cut=cut)
+                except Exception as error:
+                    raise self._no_form(name, self._parameters[name].annotation, error) from error
+            raise DefinitionError(f"{self._name}: {together}") from together
+
+    def _described(
+        self, schemas: dict[str, dict[str, Any]], definitions: _Defs
+    ) -> tuple[dict[str, Any], _Defs]:
+        """Return the parameters' schemas with description and default, and the definitions."""
+        docs = self._documented()
+        described = {}
+        for name, parameter in self._parameters.items():
+            text = parameter.description or docs.args.get(name, Entry()).description
+            described[name] = _annotated_schema(schemas[name], text)
+            if parameter.default is not _NOTHING:
+                # Such as a sentinel object has no JSON form; callers cannot give it anyway.
+                with contextlib.suppress(NotJSON):
+                    described[name]["default"] = to_json(parameter.default)
+        return described, definitions
+
+    def _returned(self) -> dict[str, Any]:
+        entry = self._documented().returns or Entry()
+        hint = self._returns
+        annotation = read_type(entry.type_name) if hint is _NOTHING else hint
+        annotation, description = split_annotated(annotation)
+        if annotation is NoReturn or annotation is Never:
+            return {}
+        schema: dict[str, Any] = {}
+        # What has no JSON form may be returned to Python.
+        with contextlib.suppress(Exception):
+            form = form_of(annotation)
+            schema = schemas_of({"return": form}, returned=True, cut=True)[0]["return"]
+        return _annotated_schema(schema, description or entry.description)
+
+    # -- what callers give -------------------------------------------------------------------------
+
+    def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        """Return arguments, JSON values by name, as the annotated types, or raise InvalidArguments.
+
+        Parameters that are not given are left out: the function has their defaults. `where` is how
+        an error names the function, such as `Calculator.add`.
+        """
+        try:
+            return self._validate(args)
+        except ValueError:
+            return self._read(args, where)
+
+    def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Make the validator, which the first call does without noticing."""
+        forms = {name: parameter.form for name, parameter in self._parameters.items()}
+        self._validator = validator_of(forms, self._required)
+        self._validate = self._validator.validate_python
+        return self._validate(args)
+
+    def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+        """Take whole numbers for integers, or say what is wrong."""
+        named = [
+            _named("missing", [name for name in self._required if name not in args]),
+            _named("unexpected", [name for name in args if name not in self._parameters]),
+        ]
+        if any(named):
+            raise InvalidArguments(f'"{where}" {", ".join(filter(None, named))}')
+        try:
+            return read(self._validator, args)
+        except NotJSON as error:
+            raise InvalidArguments(f'"{where}" argument "{error.path}": {error.reason}') from None
+        except Mismatch as error:
+            problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
+            raise InvalidArguments(f'"{where}" {"; ".join(problems)}') from error.__cause__
+
+    def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
+        return DefinitionError(
+            f'{self._name}: parameter "{name}" is of type {spelled(annotation)}, which has no '
+            "JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
+            f"({error_text(error, 300)})"
+        )
+
+
+# By identity: hashing a callable may run its class's code, and a weak-keyed dict takes several
+# times as long. The reference makes sure that the id still is that function's.
+_Cache = dict[int, tuple[weakref.ref[Any], Signature]]
+_FUNCTIONS: _Cache = {}
+_METHODS: _Cache = {}
+
+
+def _remember(function: Callable[..., Any], signature: Signature, cache: _Cache) -> None:
+    key = id(function)
+    try:
+        reference = weakref.ref(function, lambda _: cache.pop(key, None))
+    except TypeError:  # its class has no room for weak references
+        return
+    cache[key] = (reference, signature)
+
+
+def _source(function: Callable[..., Any]) -> Any:
+    """Return the plain function behind a callable, which has the annotations and the docstring."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if isinstance(function, type):
+        return function.__init__  # type: ignore[misc]
+    if inspect.isroutine(function):
+        return function
+    return inspect.unwrap(type(function).__call__)
+
+
+def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
+    """Return a schema with a description, its own if there is no other, right after the type."""
+    described = {"type": schema["type"]} if "type" in schema else {}
+    text = description or schema.get("description")
+    if text:
+        described["description"] = printable(text)
+    return described | {key: item for key, item in schema.items() if key != "description"}
+
+
+def _named(what: str, names: list[str]) -> str:
+    if not names:
+        return ""
+    told = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
+    more = len(names) - _MOST_TOLD
+    plural = "s" if len(names) > 1 else ""
+    return f"{what} argument{plural} {told}" + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,235 @@
+"""How messages end: the outcome of a request, the answer to a message, in time or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from civitas.errors import AgentStopped, RequestCancelled, RequestError, RequestTimeout, SpaceClosed
+from civitas.message import Envelope
+from civitas.spaces.deadlines import Deadlines
+from civitas.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    CALLBACK,
+    ENDED,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    Delivery,
+)
+from civitas.spaces.handler import Offer, answers, outcome_of, returned, traceback_of
+from civitas.spaces.loop import LoopThread
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.task_pool import Workers
+
+__all__ = ["Outcomes"]
+
+logger = logging.getLogger("civitas.space")
+
+_BIG = 2**63
+
+
+class Outcomes:
+    """Ends each message once. All of it happens on the loop.
+
+    Args:
+        thread: the loop's thread, running
+
+    Attributes:
+        seats: the agents of the space, by the id that they are addressed by
+        ending: whether the space is being closed: nobody comes any more
+        closed: whether it is closed: nothing is delivered any more
+        thread_id: the identifier of the loop's thread
+        start: begins a handler
+    """
+
+    def __init__(self, thread: LoopThread) -> None:
+        self.seats: dict[str, Seat] = {}
+        self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+        self.ending = False
+        self.closed = False
+        self.thread = thread
+        self.thread_id = thread.ident
+        self.loop = thread.loop
+        self.workers = Workers(self.loop, self.ended)
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.workers.start
+        self.deadlines = Deadlines(self.loop, self._expired)
+
+    def post(self, delivery: Delivery) -> None:
+        """Put a message into its receiver's mailbox, or end it."""
+        raise NotImplementedError
+
+    def make_ready(self, seat: Seat) -> None:
+        """Have an agent look at its mailbox in the next turn of the loop."""
+        raise NotImplementedError
+
+    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """A handler has ended."""
+        seat: Any = delivery.seat
+        if delivery.inner or delivery.over is not None or seat.held or seat.arriving is delivery:
+            seat.finish(delivery)
+        else:
+            # The same in short, for what was handled as most is.
+            delivery.state = ENDED
+            del seat.active[delivery]
+            seat.running -= 1
+            if seat.box:
+                self.make_ready(seat)
+        if delivery.answered:
+            return
+        kind = delivery.kind
+        if kind == CALLBACK:
+            self.settle(delivery, value, error)
+        elif error is not None:
+            if kind != REQUEST:
+                # Who sent it is told the text only; the traceback is of use here.
+                logger.warning(
+                    "action %r of agent %r failed on a message of %r\n%s",
+                    delivery.envelope.name,
+                    seat.id,
+                    delivery.envelope.sender,
+                    traceback_of(error),
+                )
+            self.refuse(delivery, outcome_of(delivery, error))
+        elif value is None and kind != REQUEST:
+            delivery.answered = True
+            if delivery.mail is not None:
+                self.concluded(delivery)
+        else:
+            if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
+                try:
+                    value = returned(delivery, value)
+                except Exception as wrong:
+                    self.refuse(delivery, outcome_of(delivery, wrong))
+                    return
+            if kind == REQUEST:
+                self.settle(delivery, value, None)
+            else:
+                delivery.answered = True
+                if kind != ANSWER:
+                    self._answer(delivery, value, None)
+                if delivery.mail is not None:
+                    self.concluded(delivery)
+
+    def refuse(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message with an error: the outcome of a request, else a message to the sender."""
+        if delivery.answered:
+            return
+        if delivery.kind == REQUEST or delivery.kind == CALLBACK:
+            self.settle(delivery, None, error)
+            return
+        delivery.answered = True
+        delivery.error = error
+        if delivery.kind == ANSWER:
+            level = (
+                logging.DEBUG if isinstance(error, AgentStopped | SpaceClosed) else logging.WARNING
+            )
+            logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
+        else:
+            self._answer(delivery, None, error)
+        if delivery.mail is not None:
+            self.concluded(delivery)
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """The outcome of a request, once."""
+        if delivery.answered:
+            return
+        delivery.value = value
+        if error is not None:
+            delivery.error = error
+        if self.observers and delivery.kind == REQUEST:
+            # Before whoever asked goes on: what it does next is to be seen after this.
+            self._show_answer(delivery, value, error)
+        delivery.answered = True
+        if delivery.tick:
+            self.deadlines.discard(delivery)
+        waiter = delivery.waiter
+        if waiter is not None:
+            delivery.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        if delivery.callbacks is not None:
+            for callback in list(delivery.callbacks):
+                callback()
+
+    # -- what came over a broker: for the spaces that have one ------------------------------------
+
+    def begins(self, delivery: Delivery, offer: Offer) -> bool:
+        """Whether a message that came over a broker may be begun now."""
+        raise NotImplementedError
+
+    def set_aside(self, delivery: Delivery) -> None:
+        """A message that came over a broker is to be approved, which may take long."""
+        raise NotImplementedError
+
+    def permitted(self, delivery: Delivery) -> None:
+        """A message that came over a broker was approved."""
+        raise NotImplementedError
+
+    def concluded(self, delivery: Delivery) -> None:
+        """A message that came over a broker has ended, and its answer, if any, is known."""
+        raise NotImplementedError
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early: an `async` action at its next await, a waiting one never starts."""
+        if not delivery.answered:
+            self.refuse(delivery, error)
+        elif delivery.state != RUNNING:
+            return
+        if delivery.state == QUEUED:
+            delivery.state = ENDED
+            if delivery.seat is not None:
+                delivery.seat.forget(delivery)
+        elif delivery.state == ASKING:
+            delivery.state = ENDED
+            if delivery.task is not None:
+                delivery.task.cancel()
+        elif delivery.state == RUNNING and not delivery.cancelling:
+            # Once: a second cancellation would interrupt what the first has it clean up.
+            delivery.cancelling = True
+            self.workers.cancel(delivery)
+
+    def gone(self) -> SpaceClosed:
+        """Why a message ends that a closed space had still to deliver."""
+        return SpaceClosed("the space was closed")
+
+    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+        answer = answers(delivery, value, error)
+        if answer is None or self.closed:
+            return
+        envelope, original_id = answer
+        if envelope.to not in self.seats:
+            if self.observers:
+                self._show(envelope)
+            logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)
+            return
+        reply = Delivery(envelope, ANSWER)
+        reply.original_id = original_id
+        self.post(reply)
+
+    def _dropped(self, delivery: Delivery) -> None:
+        if not delivery.answered:
+            self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+
+    def _expired(self, delivery: Delivery) -> None:
+        self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
+
+    def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
+        if answer is not None:
+            self._show(answer[0])
+
+    def _show_once(self, delivery: Delivery) -> None:
+        if not delivery.shown:
+            delivery.shown = True
+            self._show(delivery.envelope)
+
+    def _show(self, envelope: Envelope) -> None:
+        for callback in self.observers:
+            try:
+                callback(envelope.to_dict())
+            except BaseException:
+                logger.exception("observer %r failed and is called no more", callback)
+                self.observers = tuple(c for c in self.observers if c is not callback)

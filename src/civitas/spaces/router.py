@@ -1,0 +1,275 @@
+"""The post office of a space: how messages travel, wait, are begun, and end."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from threading import get_ident
+from typing import Any
+
+from civitas.agent import CURRENT
+from civitas.errors import (
+    AgentNotFound,
+    DefinitionError,
+    HopLimitExceeded,
+    InvalidMessage,
+    MailboxFull,
+)
+from civitas.message import BROADCAST as EVERYONE
+from civitas.message import Envelope
+from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from civitas.spaces.loop import LoopThread
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.outcomes import Outcomes
+from civitas.spaces.request import Request
+
+__all__ = ["PostOffice"]
+
+logger = logging.getLogger("civitas.space")
+
+_AT_ONCE = 32
+"""How many requests are handled on the spot before the loop has its turn."""
+
+
+class PostOffice(Outcomes):
+    """Takes messages in, in any thread; all else happens on the loop.
+
+    Args:
+        thread: the loop's thread, running
+        mailbox: how many messages may wait for one agent
+
+    Attributes:
+        dispatch: sends a request of an agent here on its way; on the loop
+        mailbox: how many messages may wait for one agent
+    """
+
+    def __init__(self, thread: LoopThread, mailbox: int) -> None:
+        super().__init__(thread)
+        self.mailbox = mailbox
+        self._ready: deque[Seat] = deque()
+        self._fresh: list[Delivery] = []
+        self._pumping = False
+        self._credit = 0
+        # What the loop itself does belongs to no handler, whoever had it done.
+        self._nobody = Context()
+        self._expected: dict[str, deque[Delivery]] = {}
+        self.dispatch: Callable[[Delivery], None] = self.post
+
+    # -- messages, from any thread -----------------------------------------------------------------
+
+    def send(self, envelope: Envelope, seat: Seat) -> None:
+        """Send a message of the agent in `seat`."""
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if seat.outside:
+                self.catch_up(seat)
+            self.route(envelope, seat)
+        else:
+            thread.submit(self.route, envelope, seat)
+            seat.outside = True
+
+    def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
+        """Send a message of the agent in `seat` whose value is wanted."""
+        if envelope.to == EVERYONE:
+            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
+        ):
+            raise DefinitionError(f"timeout= is a number of seconds or None, not {timeout!r}")
+        handling: Any = CURRENT.get()
+        delivery = Delivery(envelope, REQUEST, handling, timeout)
+        if wait:
+            delivery.wait = True
+        thread = self.thread
+        if get_ident() == self.thread_id:
+            if seat.outside:
+                self.catch_up(seat)
+            self.dispatch(delivery)
+        else:
+            thread.submit(self.dispatch, delivery)
+            seat.outside = True
+        return Request(delivery, self)
+
+    def catch_up(self, seat: Seat) -> None:
+        """Take in what an agent sent from threads: it comes before what it sends on the loop."""
+        seat.outside = False  # before that: a thread sets it after it has sent
+        self.thread.drain()
+
+    def enter(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function on the loop: here if this is its thread, else in turn."""
+        if get_ident() == self.thread_id:
+            function(*args)
+        else:
+            self.thread.enter(function, *args)
+
+    def drop(self, delivery: Delivery) -> None:
+        """Nobody holds the request any more. Called by a finalizer: it takes no lock."""
+        self.thread.enter(self._dropped, delivery)
+
+    # -- delivery, on the loop ---------------------------------------------------------------------
+
+    def route(self, envelope: Envelope, seat: Seat | None) -> None:
+        """Send a message to whom it is addressed."""
+        if self.closed:
+            return
+        to = envelope.to
+        if to != EVERYONE:
+            if to in self.seats:
+                self.post(Delivery(envelope, SEND))
+            elif self.observers:
+                self._show(envelope)
+            return
+        if self.observers:
+            self._show(envelope)
+        own = seat is None or seat.agent.receive_own_broadcasts
+        mailbox = self.mailbox
+        ready = self._ready
+        for receiver in list(self.seats.values()):  # agents come in any thread
+            if not receiver.here or (receiver is seat and not own):
+                continue  # one that is just coming came after this was sent
+            delivery = Delivery(envelope, BROADCAST)
+            delivery.seat = receiver
+            box = receiver.box
+            if len(box) < receiver.limit:
+                box.append(delivery)
+            elif receiver.waiting() < mailbox:
+                receiver.accept(delivery)
+            else:
+                self.refuse(delivery, self._full(receiver))
+                continue
+            if not receiver.ready:
+                receiver.ready = True
+                ready.append(receiver)
+        self._schedule()
+
+    def post(self, delivery: Delivery) -> None:
+        """Put a message into its receiver's mailbox, or end it."""
+        if delivery.answered:  # cancelled on its way here
+            return
+        seat = self.seats.get(delivery.envelope.to)
+        if self.observers:
+            self._show_once(delivery)
+        if seat is None:
+            if self.closed:
+                self.refuse(delivery, self.gone())
+            elif delivery.wait:
+                self._expect(delivery)
+            else:
+                self.refuse(
+                    delivery, AgentNotFound(f'no agent "{delivery.envelope.to}" in this space')
+                )
+            return
+        if self._expected and seat.id in self._expected:
+            self.here(seat)  # it has come in another thread: those who waited are first
+        self.put(delivery, seat)
+
+    def put(self, delivery: Delivery, seat: Seat) -> None:
+        """Put a message into a mailbox, unless it has come too far or the mailbox is full."""
+        if delivery.hops > MAX_HOPS:
+            delivery.seat = seat
+            self.refuse(
+                delivery,
+                HopLimitExceeded(
+                    f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
+                    f"{MAX_HOPS} are the limit"
+                ),
+            )
+            return
+        if len(seat.box) >= seat.limit and seat.waiting() >= self.mailbox:
+            delivery.seat = seat
+            self.refuse(delivery, self._full(seat))
+            return
+        seat.accept(delivery)
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+        if not seat.ready:
+            seat.ready = True
+            self._ready.append(seat)
+        if not self._pumping:
+            self._schedule()
+
+    def _expect(self, delivery: Delivery) -> None:
+        """Keep a request until its receiver comes, or its deadline."""
+        self._expected.setdefault(delivery.envelope.to, deque()).append(delivery)
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+            self._schedule()
+
+    def here(self, seat: Seat) -> None:
+        """An agent has come: what waited for it is put into its mailbox."""
+        seat.here = True
+        for delivery in self._expected.pop(seat.id, ()):
+            if not delivery.answered:
+                self.put(delivery, seat)
+
+    def leave(self) -> None:
+        """The space is closed: what waits for somebody who is not here ends."""
+        for expected in self._expected.values():
+            for delivery in expected:
+                self.refuse(delivery, self.gone())
+        self._expected.clear()
+
+    def try_now(self, delivery: Delivery) -> None:
+        """Handle a request on the spot, if it is its turn: the one who asked is waiting for it."""
+        if self._credit <= 0 or delivery.state != QUEUED:
+            return
+        seat = delivery.seat
+        if seat is None:
+            return
+        box = seat.box
+        if seat.running < seat.concurrency and box and box[0] is delivery and not seat.leaving:
+            self._credit -= 1
+            box.popleft()
+            seat.begin(delivery)
+        elif seat.held:
+            self._credit -= 1
+            for outer in list(seat.held):
+                seat.let_in(outer)
+
+    def make_ready(self, seat: Seat) -> None:
+        """Have an agent look at its mailbox in the next turn of the loop."""
+        if not seat.ready:
+            seat.ready = True
+            self._ready.append(seat)
+        if not self._pumping:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self.loop.call_soon(self._pump, context=self._nobody)
+
+    def _pump(self) -> None:
+        """One turn: start the deadlines of what is still under way, and begin what may begin."""
+        self._pumping = False
+        self._credit = _AT_ONCE
+        fresh = self._fresh
+        if fresh:
+            self._fresh = []
+            for delivery in fresh:
+                if not delivery.answered and delivery.timeout is not None:
+                    self.deadlines.add(delivery, delivery.timeout)
+        ready = self._ready
+        workers = self.workers
+        for _ in range(len(ready)):
+            seat = ready.popleft()
+            seat.ready = False
+            if not seat.open:
+                continue
+            workers.in_no_task = True
+            try:
+                seat.kick()
+            except BaseException:
+                logger.exception("a defect in civitas: the turn of agent %r failed", seat.id)
+            finally:
+                workers.in_no_task = False
+
+    @property
+    def pending(self) -> int:
+        """How many requests have a deadline running."""
+        return len(self.deadlines) + sum(not delivery.answered for delivery in self._fresh)
+
+    def _full(self, seat: Seat) -> MailboxFull:
+        return MailboxFull(f'the mailbox of "{seat.id}" is full: {self.mailbox} messages wait')

@@ -1,0 +1,101 @@
+"""Text for people: cut short, on one line, escaped; what an exception says, where a value is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = [
+    "error_text",
+    "escaped",
+    "escaped_json",
+    "excerpt",
+    "json_type",
+    "one_line",
+    "printable",
+    "render_path",
+    "shorten",
+]
+
+
+def shorten(text: str, width: int = 80) -> str:
+    """Return `text` cut to `width` characters, with an ellipsis where it was cut."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def one_line(text: str, width: int) -> str:
+    """Return `text` on one line of at most `width` characters, without what does not print."""
+    text = text[: 8 * width]  # a text of megabytes is not walked for the line shown of it
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shorten(" ".join(shown.split()), width)
+
+
+def printable(text: str) -> str:
+    """Return `text` with lone surrogates, which UTF-8 cannot carry, escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def escaped(text: str) -> str:
+    """Return `text` on one line, with nothing in it that a terminal obeys."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escaped_json(value: Any) -> str:
+    """Return a JSON value on one line, with nothing in it that a terminal obeys."""
+    return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def error_text(error: BaseException, width: int = 200) -> str:
+    """Return an exception's class and message on one line, even if its `__str__` fails."""
+    kind = type(error).__name__
+    try:
+        message = str(error)
+    except Exception as failed:
+        return f"{kind} (its text cannot be read: {type(failed).__name__})"
+    return one_line(f"{kind}: {message}" if message else kind, width)
+
+
+def json_type(value: object) -> str:
+    """Return the JSON-schema name of a value's type, or its class's name if it is not JSON."""
+    for kind, name in _JSON_TYPES.items():
+        if isinstance(value, kind):
+            return name
+    return type(value).__name__
+
+
+_JSON_TYPES: dict[type, str] = {  # bool first: it is an int, too
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def excerpt(value: object) -> str:
+    """Return a scalar as short JSON text for an error; for anything larger only its type."""
+    if isinstance(value, str):
+        # Cut first: a text of megabytes is not to be escaped for the 80 characters shown of it.
+        return printable(json.dumps(shorten(value, 78), ensure_ascii=False))
+    if value is None or isinstance(value, (bool, float)):
+        return json.dumps(value)
+    if type(value) is int and abs(value) < 10**80:
+        return str(value)
+    return json_type(value)
+
+
+def render_path(steps: list[str | int], start: str = "") -> str:
+    """Return steps into a value as text: `["a", 2]` is `a[2]`; a long way is cut in its middle."""
+    if len(steps) > 16:
+        return render_path(steps[:8], start) + "…" + render_path(steps[-8:])
+    text = start
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif not step.isidentifier():
+            text += f"[{excerpt(step)}]"
+        else:
+            text += f".{shorten(step)}" if text else shorten(step)
+    return text

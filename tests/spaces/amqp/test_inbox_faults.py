@@ -1,0 +1,154 @@
+"""An inbox that cannot be read or written for a while: what waits meanwhile, and in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from civitas import Agent
+from conformance.conftest import Log, Recorder, message
+from conformance.gate import Holder
+from spaces.amqp.conftest import WAIT_S, MakeSpace, until
+from spaces.amqp.worker import Approving, Notes, Worker
+
+LARGE = "x" * 200_000
+"""What lies on pages of its own in the file."""
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    return tmp_path / "inbox.db"
+
+
+@contextmanager
+def full_disk(inbox: Path) -> Iterator[None]:
+    """What the file may grow to stands for what the disk has left."""
+    size = Path(f"{inbox}-wal").stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def unreadable(inbox: Path) -> Iterator[None]:
+    """The disk gives nothing back: its file's descriptor stands for something else."""
+    (number,) = (
+        int(each.name)
+        for each in Path("/proc/self/fd").iterdir()
+        if each.is_symlink() and os.readlink(each) == str(inbox)
+    )
+    kept = os.dup(number)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, number)
+    try:
+        yield
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+        os.close(nothing)
+
+
+def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    space = make_space(inbox=inbox)
+    holder = space.add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    held = me.ask("holder", "hold", name="first")
+    holder.begun.wait_for(1)
+    names = [str(number) for number in range(3)]
+    asked = [me.ask("holder", "note", name=name) for name in names]
+    until(lambda: space.statistics()["agents"]["holder"]["waiting"] == 3)
+    with full_disk(inbox):
+        holder.gate("first").open()
+        log.wait_for("agent 'holder' begins nothing until its inbox can be written")
+        assert not held.done()
+    assert held.result(timeout=WAIT_S) == "first"
+    assert [request.result(timeout=WAIT_S) for request in asked] == names
+    assert holder.begun == ["first", *names]
+
+
+def test_an_answer_is_sent_when_there_is_room_though_nothing_else_comes(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    holder = make_space(inbox=inbox).add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    held = me.ask("holder", "hold", name="only")
+    holder.begun.wait_for(1)
+    with full_disk(inbox):
+        holder.gate("only").open()
+        log.wait_for("answers are held back until the inbox can be written")
+        assert not held.done()
+    assert held.result(timeout=WAIT_S) == "only"
+
+
+@pytest.fixture
+def post(channel: BlockingChannel, exchange: str) -> Callable[..., None]:
+    """Send a message under a key."""
+
+    def publish(key: str, action: str, **args: Any) -> None:
+        body = {"id": key, "from": "me", **message("there", action, **args)}
+        properties = pika.BasicProperties(message_id=key, type="send")
+        channel.basic_publish(exchange, "agent.there", json.dumps(body).encode(), properties)
+
+    return publish
+
+
+def test_nothing_overtakes_what_came_while_the_inbox_cannot_be_read(
+    make_space: MakeSpace,
+    post: Callable[..., None],
+    inbox: Path,
+    notes: Notes,
+    log: Log,
+    waiting: Callable[[str], int],
+) -> None:
+    me = make_space().add(Recorder("me"))
+    space = make_space(inbox=inbox)
+    space.add(Worker("there", notes))
+    post("old", "echo", value=LARGE)
+    me.wait_for(1)
+    space.close()
+    space = make_space(inbox=inbox)
+    space.add(Worker("there", notes))
+    other = space.add(Agent("other"))
+    post("new", "note", text="new")
+    me.wait_for(2)
+    with unreadable(inbox):
+        post("old", "echo", value=LARGE)
+        post("next", "note", text="next")
+        log.wait_for("agent 'there' is brought nothing until its inbox can be read")
+        until(lambda: waiting("there") == 0)
+        other.ask("me", "help").result(timeout=WAIT_S)  # what was brought before this is here
+        assert notes.lines() == ["done new"]
+    me.wait_for(3)
+    assert notes.lines() == ["done new", "done next"]
+
+
+def test_what_had_been_accepted_goes_on_when_the_inbox_can_be_read(
+    make_space: MakeSpace, inbox: Path, notes: Notes, log: Log
+) -> None:
+    me = make_space().add(Agent("me"))
+    space = make_space(inbox=inbox, approver=Approving(notes, False))
+    space.add(Worker("there", notes))
+    asked = me.request(message("there", "hold_approved", text=LARGE), wait=True)
+    until(notes.lines)
+    space.close()
+    space = make_space(inbox=inbox, approver=Approving(notes, True))
+    space.add(Agent("other"))
+    with unreadable(inbox):
+        space.add(Worker("there", notes))
+        log.wait_for("what agent 'there' had accepted cannot be read")
+        assert not asked.done()
+    assert asked.result(timeout=WAIT_S) == f"{LARGE} by there"

@@ -1,0 +1,191 @@
+"""What is written down of a message: it has begun, it has ended, its answer is with the broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
+
+from civitas import Agent, AMQPOptions, InDoubt, action
+from conformance.conftest import Kept, Recorder, message
+from conformance.gate import Holder
+from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
+from spaces.amqp.worker import Notes
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> str:
+    return str(tmp_path / "inbox.db")
+
+
+class Silent(Agent):
+    """Returns nothing."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.begun: Kept[str] = Kept()
+
+    @action
+    async def note(self, name: str) -> None:
+        self.begun.add(name)
+
+
+@pytest.mark.parametrize("durable", (False, True))
+def test_one_that_returns_nothing_has_ended(
+    durable: bool, make_space: MakeSpace, inbox: str, dead: Dead
+) -> None:
+    """Else the broker would bring no more, and the next process would find it in doubt."""
+    options: dict[str, Any] = {"mailbox": 10, **({"inbox": inbox} if durable else {})}
+    there = make_space(**options)
+    silent = there.add(Silent("silent"))
+    me = make_space().add(Recorder("me"))
+    names = [str(number) for number in range(150)]  # more than a mailbox of that size is brought
+    for begin in range(0, len(names), 10):
+        for name in names[begin : begin + 10]:
+            me.send(message("silent", "note", name=name))
+        silent.begun.wait_for(begin + 10)
+    there.close()
+    again = make_space(**options).add(Silent("silent"))
+    assert me.ask("silent", "note", name="last").result(timeout=WAIT_S) is None
+    assert (silent.begun, again.begun) == (names, ["last"])
+    assert (me.messages, dead.count()) == ([], 0)
+
+
+def test_one_has_not_ended_until_the_broker_has_what_it_sent(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    broker: Broker,
+    tmp_path: Path,
+) -> None:
+    """Its process is killed before that: it is in doubt, and its sender is not told of success."""
+    me = make_space().add(Recorder("me"))
+    go = tmp_path / "go"
+    with Proxy(broker.port) as proxy:
+        process = start(port=proxy.port, inbox=inbox)
+        process.add("there")
+        asked = me.request(
+            message("there", "tell_when", text="asked", to="me", path=str(go)), wait=True
+        )
+        until(lambda: notes.lines() == ["begun asked"])
+        proxy.stall()
+        go.touch()
+        process.idle("there")
+        process.kill()
+        proxy.cut()
+    start(inbox=inbox).add("there")
+    with pytest.raises(InDoubt):
+        asked.result(timeout=WAIT_S)
+    assert me.messages == []
+
+
+def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    inbox: str,
+    broker: Broker,
+    tmp_path: Path,
+    unacknowledged: Callable[[], int],
+) -> None:
+    me = make_space().add(Agent("me"))
+    go = tmp_path / "go"
+    with Proxy(broker.port) as proxy:
+        process = start(port=proxy.port, inbox=inbox)
+        process.add("there")
+        wanted = message("there", "wait_for_detached", text="asked", path=str(go))
+        asked = me.request(wanted, wait=True)
+        until(lambda: notes.lines() == ["begun asked"])
+        until(lambda: unacknowledged() == 0)
+        proxy.stall()
+        go.touch()
+        process.idle("there")
+        process.kill()
+        proxy.cut()
+    start(inbox=inbox).add("there")
+    assert asked.result(timeout=WAIT_S) == "asked by there"
+    assert notes.lines() == ["begun asked", "done asked"]
+
+
+def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
+    make_space: MakeSpace,
+    start: StartProcess,
+    inbox: str,
+    channel: BlockingChannel,
+    exchange: str,
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there")
+    me = make_space().add(Recorder("me"))
+    copies = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(copies, exchange, "agent.me")
+    me.send(message("there", "hold_detached", text="sent"))
+    assert me.told(1) == [("response", {"data": "sent by there", "original_message_id": None})]
+    process.do("close")
+    start(inbox=inbox).add("there")
+    assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
+    assert channel.queue_declare(copies, passive=True).method.message_count == 1
+
+
+@pytest.mark.long
+def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Any
+) -> None:
+    """The process that has the id now was brought it too."""
+    here = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port, heartbeat=2),
+        on_connection=lambda what, _: events.add(what),
+    )
+    mine = here.add(Holder("wanted"))
+    me = make_space().add(Agent("me"))
+    asked = me.request(message("wanted", "hold", name="a"), wait=True)
+    mine.begun.wait_for(1)
+    proxy.refuse()
+    proxy.cut()
+    events.wait_for(lambda found: "lost" in found)
+    there = make_space()
+
+    def taken() -> Any:
+        try:
+            return there.add(Holder("wanted"))
+        except ValueError:
+            return None  # the broker has still to see that the other is gone
+
+    other = until(taken)
+    other.begun.wait_for(1)
+    proxy.accept()
+    log.lines.wait_for(lambda lines: any("was replaced by" in line for line in lines), 30)
+    mine.ended.wait_for(1)
+    here.close()
+    assert not asked.done()
+    other.gate("a").open()
+    assert asked.result(timeout=WAIT_S) == "a"
+
+
+def test_one_that_is_removed_without_a_connection_does_not_wait_for_it(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str]
+) -> None:
+    """What was on its way to it was never confirmed."""
+    space = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    space.add(Holder("holder"))
+    me = space.add(Agent("me"))
+    proxy.stall()
+    me.send(message("holder", "note", name="a"))
+    leaving = threading.Thread(target=space.remove, args=("holder",))
+    leaving.start()
+    until(lambda: "holder" not in space.ids())
+    proxy.refuse()
+    proxy.cut()
+    events.wait_for(lambda found: "lost" in found)
+    leaving.join(WAIT_S)
+    assert not leaving.is_alive()
