@@ -519,7 +519,7 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
     (
         (("r", "--repeat", "--skip"), 2, "all calls that are left: give one of --repeat, --skip"),
         (("r", "--repeat", "2", "--done", "2=1"), 2, "call 2: give one of --repeat, --skip"),
-        (("r", "--repeat=x"), 2, "must be the number of a call in doubt, got 'x'"),
+        (("r", "--repeat=x"), 2, "N must be the number of a call in doubt"),
         (("r", "--skip", "x"), 2, "Got unexpected extra argument (x)"),
         (("r", "--done", "paid"), 2, "must be N=RESULT, got 'paid'"),
         (("--repeat", "2"), 2, "Missing argument 'ID'"),

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,56 +62,24 @@ class _Command(click.Command):
         return super().parse_args(ctx, made)
 
 
-class _Number(click.ParamType):
-    """The number of a call in doubt, or all that are left: 0."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if value == _ALL:
-            return 0
-        if not _NUMBER.fullmatch(str(value)):
-            self.fail(f"must be the number of a call in doubt, got {value!r}", param, ctx)
-        return int(value)
-
-
-class _Result(click.ParamType):
-    """The number of a call in doubt with its result: JSON, or a text that is not JSON."""
-
-    name = "N=RESULT"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number, equals, result = str(value).partition("=")
-        if not equals:
-            self.fail(f"must be N=RESULT, got {value!r:.80}", param, ctx)
-        try:
-            made = json.loads(result)
-        except (ValueError, RecursionError):
-            made = result
-        return (_Number().convert(number or "0", param, ctx), Done(made))
-
-
 @click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @journal_option("The journal.")
 @click.option(
     "--repeat",
     metavar="[N]",
-    type=_Number(),
     multiple=True,
     help="Run call N again, or all that are left.",
 )
 @click.option(
     "--skip",
     metavar="[N]",
-    type=_Number(),
     multiple=True,
     help="Skip call N, or all that are left; the model is told so.",
 )
 @click.option(
     "--done",
     metavar="N=RESULT",
-    type=_Result(),
     multiple=True,
     help="Call N took effect: its result, as JSON or text.",
 )
@@ -127,9 +95,9 @@ class _Result(click.ParamType):
 def command(
     run_id: str,
     journal: str | None,
-    repeat: tuple[int, ...],
-    skip: tuple[int, ...],
-    done: tuple[tuple[int, Done], ...],
+    repeat: tuple[str, ...],
+    skip: tuple[str, ...],
+    done: tuple[str, ...],
     force: bool,
     max_seconds: float | None,
     max_tokens: int | None,
@@ -314,28 +282,45 @@ def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
 
 
 def _decisions(
-    repeat: Sequence[int], skip: Sequence[int], done: Sequence[tuple[int, Done]]
+    repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
 ) -> dict[int, Decision]:
-    """What is decided about each call by its number; 0 is for all that are left."""
+    """What is decided about each call by its number; 0 is for all that are left.
+
+    Raises:
+        click.UsageError: there is no such number, or two decisions for one
+    """
+    said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
+    said += [(each, "skip") for each in skip]
+    for each in done:
+        number, equals, result = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
+        try:
+            said.append((number, Done(json.loads(result))))
+        except (ValueError, RecursionError):
+            said.append((number, Done(result)))
     made: dict[int, Decision] = {}
-    said: list[tuple[int, Decision]] = [*((n, "repeat") for n in repeat)]
-    said += [*((n, "skip") for n in skip), *done]
     for number, decision in said:
-        if made.setdefault(number, decision) != decision:
-            which = f"call {number}" if number else "all calls that are left"
+        if number != _ALL and not _NUMBER.fullmatch(number):
+            raise click.UsageError(
+                f"N must be the number of a call in doubt, as `civitas runs ID` shows it, got "
+                f"{number!r:.80}"
+            )
+        if made.setdefault(0 if number == _ALL else int(number), decision) != decision:
+            which = "all calls that are left" if number == _ALL else f"call {number}"
             raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
     return made
 
 
 def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Write down what a person decides; False if there was nothing to decide."""
-    run_id = recorded.run_id
-    wanted: dict[int, Decision] | Decision = {n: each for n, each in decisions.items() if n}
-    if rest := decisions.get(0):
-        left = [each.number for each in journal.in_doubt(run_id)]
-        # Where all are decided and none has a number, it is all of them that are decided anew.
-        wanted = {**dict.fromkeys(left, rest), **wanted} if left or wanted else rest
-    doubts = journal.decide(run_id, wanted)
+    rest = decisions.pop(0, None)
+    wanted: dict[int, Decision] | Decision = decisions
+    if rest is not None:
+        left = [each.number for each in journal.in_doubt(recorded.run_id)]
+        # Where all are decided, and none has a number now, all of them are decided anew.
+        wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
+    doubts = journal.decide(recorded.run_id, wanted)
     for doubt in doubts:
         decision = decisions.get(doubt.number, rest)
         words = _WORDS[decision] if isinstance(decision, str) else "took effect"
