@@ -254,8 +254,6 @@ EXTRA_MODULES = frozenset(
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (
-                "arrivals",
-                "burials",
                 "channels",
                 "connection",
                 "dead_letter",
@@ -265,6 +263,8 @@ EXTRA_MODULES = frozenset(
                 "observing",
                 "office",
                 "outbox",
+                "receiver",
+                "recorder",
                 "registrar",
                 "residents",
                 "whereabouts",
