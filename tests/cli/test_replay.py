@@ -6,10 +6,12 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from civitas import Journal
+from civitas import DualActAgent, DualActConfig, Journal, ReActAgent, ScriptedModel
+from civitas.reasoning.events import Event
 from civitas.reasoning.record import APPENDED, recorded
 from cli.journal_programs import (
     COMMAND,
@@ -132,3 +134,34 @@ def test_a_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path)
         asyncio.run(count(journal))
     told = json.loads(replayed(folder))
     assert (told["state"], told["over"]) == ({"done": [1, 2]}, {"reason": "done", "text": "two"})
+
+
+def test_a_dual_act_in_a_dual_act_is_told_as_it_was(folder: Path) -> None:
+    def scripted(id: str, *script: Any, **options: Any) -> ReActAgent:
+        return ReActAgent(id, ScriptedModel(list(script)), **options)
+
+    def look(at: str) -> str:
+        """Look."""
+        return "seen"
+
+    worker = scripted("w", {"name": "look", "args": {"at": "sea"}}, "Sea.", actions=[look])
+    judge = scripted("h", decides("CONTINUE", "Look"), decides("TERMINATE"))
+    inner = DualActAgent(DualActConfig(human=judge, reactive=worker), "inner")
+    chief = scripted("H", decides("TERMINATE"))
+    outer = DualActAgent(DualActConfig(human=chief, reactive=inner, first="reactive"))
+    shown: list[Event] = []
+
+    async def watch() -> None:
+        async with outer.stream("Go.", run_id="r") as events:
+            shown.extend([event async for event in events])
+
+    with Journal(folder / JOURNAL) as journal:
+        outer.journal = journal
+        asyncio.run(watch())
+    told = [json.loads(line) for line in replayed(folder, "--json").splitlines()]
+    kinds = ("call_started", "call_ended", "conclusion", "decision")
+    assert [
+        (each["kind"], each["agent"], each.get("loop")) for each in told if each["kind"] in kinds
+    ] == [
+        (each.kind, each.agent, getattr(each, "loop", None)) for each in shown if each.kind in kinds
+    ]
