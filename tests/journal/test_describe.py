@@ -84,7 +84,12 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             {"key": "get", "kept": "ab" * 32},
             "step get ended: a value, kept as abababababab",
         ),
-        ("ended", {"key": "told.B.1", "result": None}, "step told.B.1 ended"),
+        ("ended", {"key": "told.B.1", "result": {"content": "Hi"}}, "step told.B.1 ended: Hi"),
+        (
+            "ended",
+            {"key": "T1", "result": {"stop_reason": "done", "text": "Hi"}},
+            "step T1 ended: Hi",
+        ),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
         (
@@ -93,7 +98,11 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             "decided by a person, step 1.0: it took effect, result: 5",
         ),
         ("heard", {"content": "Hurry."}, "interrupted by the user: Hurry."),
-        ("state", {"state": {}, "appended": {"utterances": [1]}}, "turn finished (1 utterance)"),
+        (
+            "state",
+            {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "done": [1]}},
+            "turn finished (1 utterance, 2 pages, 1 in done)",
+        ),
         ("new", {"a": "\x07"}, r'new {"a": "\u0007"}'),
         ("over", {}, "over {}"),
     ),

@@ -74,8 +74,8 @@ def _ended(data: dict[str, Any]) -> str:
         return _answer(data["key"], result)
     if "kept" in data:
         result = f"a value, kept as {data['kept'][:12]}"
-    elif isinstance(result, dict) and "stop_reason" in result:  # a reply
-        result = result["text"]
+    elif isinstance(result, dict):  # a reply, or a message that was passed on
+        result = result.get("text" if "stop_reason" in result else "content", result)
     return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
 
 
@@ -130,7 +130,7 @@ def _heard(data: Any) -> str:
 
 def _state(data: dict[str, Any]) -> str:
     state, grown = data["state"], data["appended"]
-    counts = [_counted(len(items), name[:-1]) for name, items in grown.items() if items]
+    counts = [_grown(name, len(items)) for name, items in grown.items() if items]
     added = f" ({', '.join(counts)})" if counts else ""
     if "iteration" not in state:  # not the loop's
         return f"turn finished{added}"
@@ -142,6 +142,16 @@ def _state(data: dict[str, Any]) -> str:
     if messages and all(each["role"] == "user" for each in messages):
         return f"interrupted by the user: {'; '.join(_text(each['content']) for each in messages)}"
     return f"turn finished{added}"
+
+
+_NOUNS: Final = {"transcript": "utterance"}
+"""What the lists of civitas's own states hold, where that is not their name without its `s`."""
+
+
+def _grown(name: str, count: int) -> str:
+    if name not in _NOUNS and not name.endswith("s"):
+        return f"{count:,} in {name}"  # of a state of the user's own
+    return _counted(count, _NOUNS.get(name, name[:-1]))
 
 
 def _over(data: dict[str, Any]) -> str:
