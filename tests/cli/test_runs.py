@@ -84,7 +84,7 @@ def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
     search = 'search_in_file(file_name="notes.txt", search_term="milk")'
     assert without_times(lines) == [
         "     2  task: Where is milk?",
-        "     3  ready for the first answer (1 message)",
+        "     3  ready for the first turn (1 message)",
         f"     4  model call 1: {model}",
         f"     5  model answer 1: call {search}",
         f"     6  tool call: {search}",

@@ -34,7 +34,7 @@ def test_a_run_of_the_loop(tmp_path: Path) -> None:
         agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
         agent.reply_sync("Go.", run_id="r")
         said = lines(journal)
-    assert said[:2] == ["task: Go.", "ready for the first answer (1 message)"]
+    assert said[:2] == ["task: Go.", "ready for the first turn (1 message)"]
     assert said[3] == 'model answer 1: call look(at="sea"); call look(at="void")'
     assert sorted(said[4:8]) == [
         'tool call: look(at="sea")',
@@ -84,6 +84,7 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             {"key": "get", "kept": "ab" * 32},
             "step get ended: a value, kept as abababababab",
         ),
+        ("ended", {"key": "choose.1", "result": {"ids": ["A", "B"]}}, "next to speak: A, B"),
         ("ended", {"key": "told.B.1", "result": {"content": "Hi"}}, "step told.B.1 ended: Hi"),
         (
             "ended",

@@ -75,6 +75,8 @@ def _ended(data: dict[str, Any]) -> str:
     if "kept" in data:
         result = f"a value, kept as {data['kept'][:12]}"
     elif isinstance(result, dict):  # a reply, or a message that was passed on
+        if "ids" in result:
+            return f"next to speak: {', '.join(result['ids'])}"
         result = result.get("text" if "stop_reason" in result else "content", result)
     return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
 
@@ -132,14 +134,12 @@ def _state(data: dict[str, Any]) -> str:
     state, grown = data["state"], data["appended"]
     counts = [_grown(name, len(items)) for name, items in grown.items() if items]
     added = f" ({', '.join(counts)})" if counts else ""
-    if "iteration" not in state:  # not the loop's
-        return f"turn finished{added}"
+    if not state.get("iteration", state.get("turns", 1)):
+        return f"ready for the first turn{added}"
     messages = grown.get("messages", ())
-    if not state["iteration"]:
-        return f"ready for the first answer{added}"
-    if state["faults"]:
+    if state.get("faults"):
         return f"turn finished; the answer was unusable: {state['faults']}"
-    if messages and all(each["role"] == "user" for each in messages):
+    if messages and all(each["role"] == "user" for each in messages):  # not what the model said
         return f"interrupted by the user: {'; '.join(_text(each['content']) for each in messages)}"
     return f"turn finished{added}"
 
