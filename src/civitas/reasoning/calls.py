@@ -17,11 +17,11 @@ from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, HookError, InvalidArguments, JournalError, NotPermitted
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import expect, expect_args
+from civitas.reasoning.hooks import Hooks, expect, expect_args
 from civitas.reasoning.jsonform import Codec, as_json
 from civitas.reasoning.parsing import Wanted
 from civitas.reasoning.prompts import cut, json_text
-from civitas.reasoning.record import NULL_STEP, NullRecord, Past, Record, Step
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import log_failure
 from civitas.threads import WORKERS
 
@@ -175,7 +175,7 @@ class Call:
         record, chosen = self._record, self._wanted.action
         assert chosen is not None
         known = False
-        if isinstance(record, NullRecord):
+        if record is NULL_RECORD:
             result = await self._execute(NULL_STEP)
         else:
             known = record.has_ended(self.key)
@@ -190,8 +190,8 @@ class Call:
             )
         hooks = self._agent._hooks
         if hooks is not None and not self._refused and hooks.has("post_acting"):
-            result = await self._after(result)
-        if not known:
+            result = await self._after(hooks, result)
+        if not known and self._asked.emit is not None:
             self.tell_end(result)
         return result
 
@@ -210,7 +210,7 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": as_json(self._wanted.args), "result": as_json(result)}
+        data = {"args": self._wanted.args, "result": as_json(result)}
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +230,8 @@ class Call:
 
     async def _execute(self, step: Step) -> dict[str, Any]:
         agent, wanted, asked = self._agent, self._wanted, self._asked
-        if agent._hooks is not None:
+        hooks = agent._hooks
+        if hooks is not None and hooks.has("pre_acting"):
             refused = await self._before()
             if refused is not None:
                 self._refused = True
@@ -260,9 +261,7 @@ class Call:
         agent, wanted = self._agent, self._wanted
         assert agent._hooks is not None
         try:
-            made = await agent._hooks.run(
-                "pre_acting", agent, self._told, lambda made: expect_args(made["args"])
-            )
+            made = await agent._hooks.run("pre_acting", agent, self._told, _expect_args)
             _change(wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
@@ -276,23 +275,29 @@ class Call:
             return failed(error)
         return None
 
-    async def _after(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _after(self, hooks: Hooks, result: dict[str, Any]) -> dict[str, Any]:
         """What the `post_acting` hooks make of a result."""
-        agent, hooks = self._agent, self._agent._hooks
 
         async def call(step: Step) -> dict[str, Any]:
-            assert hooks is not None
             told = {**self._told, "result": result}
-            made = await hooks.run(
-                "post_acting", agent, told, lambda made: expect(made["result"], dict)
-            )
+            made = await hooks.run("post_acting", self._agent, told, _expect_result)
             return made["result"]  # type: ignore[no-any-return]
 
         try:
+            if self._record is NULL_RECORD:
+                return await call(NULL_STEP)
             return await self._record.step(f"post_acting.{self.key}", call, beside=self._beside)
         except HookError as error:
             self._broken.append(error)
             return result
+
+
+def _expect_args(made: dict[str, Any]) -> None:
+    expect_args(made["args"])
+
+
+def _expect_result(made: dict[str, Any]) -> None:
+    expect(made["result"], dict)
 
 
 async def execute(
@@ -318,7 +323,7 @@ async def execute(
         ):
             return failed(NotPermitted(f'"{call.name}" not permitted'))
         if step is not NULL_STEP:
-            await step.begins(as_json(call.args))
+            await step.begins(call.args)
         kwargs = _injected(agent, chosen, call.kwargs, asked)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # an environment of the user's own, with only the sync form

@@ -261,7 +261,8 @@ class Run:
             return self.end("done", value=value, detail=cut)
         contents = await self.act(answer)
         reply = None if self._told else self._after(answer, contents)
-        self.save()
+        if self.record is not NULL_RECORD:
+            self.save()
         return reply
 
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
@@ -498,7 +499,7 @@ class Run:
         whatever happens meanwhile.
         """
         state, record = self.state, self.record
-        if doubts := doubts_of(record, state.iteration):
+        if record is not NULL_RECORD and (doubts := doubts_of(record, state.iteration)):
             raise _Stop("in_doubt", doubts)
         results: list[dict[str, Any] | None] = [None] * len(answer.calls)
         try:
@@ -606,7 +607,8 @@ class Run:
         self.state.messages.append(message)
         if self.record is NULL_RECORD:
             self.memory.add_memory(message)
-            self._tell_message(message)
+            if self.emit is not None:
+                self._tell_message(message)
 
     def save(self) -> None:
         """Record how far the run has come; what it says is remembered once it is in the file.
