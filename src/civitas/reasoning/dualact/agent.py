@@ -14,19 +14,18 @@ from civitas.errors import (
     StateError,
 )
 from civitas.journal.journal import Journal, as_journal
-from civitas.reasoning.asked import Asked, thread_id
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
+from civitas.reasoning.group import in_thread, members_without_threads, share_budget
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply_request import AnswerSchema, Asked, thread_id
 from civitas.reasoning.resume import ended
-from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import in_thread, members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
 

@@ -10,17 +10,17 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.fingerprint import of_group
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, dumped, loaded
+from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import ENDED, begin, ended, members_of, not_ended
-from civitas.reasoning.schema import AnswerSchema
 
 if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.journal.replay import RecordedPart
-    from civitas.reasoning.asked import Asked
     from civitas.reasoning.dualact.agent import DualActAgent
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["begun", "over", "program_of", "recall", "replayed"]
 

@@ -20,7 +20,6 @@ from civitas.errors import (
 )
 from civitas.models.protocol import Usage
 from civitas.reasoning import record
-from civitas.reasoning.asked import Asked
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -35,14 +34,15 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.recording import over
 from civitas.reasoning.dualact.review import ReviewRule, Situation
 from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.group import in_thread, is_spent_for_all, options_for, takes
 from civitas.reasoning.hooks import expect
-from civitas.reasoning.jsonform import REPLY
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.record import NullRecord, Record
 from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason, log_failure
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.replying import joined
 from civitas.reasoning.resume import guarded
-from civitas.reasoning.sharing import in_thread, is_spent_for_all, options_for, takes
+from civitas.reasoning.state import REPLY
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from civitas.environment import Environment
 from civitas.errors import DefinitionError, StateError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
-from civitas.reasoning.asked import Asked
-from civitas.reasoning.calls import as_action
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.names import Shown
-from civitas.reasoning.parts import check_part
+from civitas.reasoning.group import check_part
+from civitas.reasoning.loop.answer import Shown
+from civitas.reasoning.loop.calls import as_action
+from civitas.reasoning.loop.recording import KIND, LoopState, begun, catch_up, program_of
+from civitas.reasoning.loop.run import Run
 from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
 from civitas.reasoning.record import Record
-from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.run import Run
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
 from civitas.reasoning.thread import Thread, Threads, has_threads, memory_of_thread
 
@@ -324,7 +324,7 @@ class ReActAgent(ConversationalAgent):
 
     async def _discover(self, thread: Thread) -> None:
         """Find what other agents offer, for a reply of a thread."""
-        from civitas.reasoning.discovery import discover
+        from civitas.reasoning.loop.discovery import discover
 
         assert self.discover is not None
         found = await discover(self, self.discover)

@@ -18,16 +18,16 @@ from civitas.errors import DefinitionError, HookError, InvalidArguments, Journal
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.hooks import expect, expect_args
-from civitas.reasoning.jsonform import Codec, as_json
-from civitas.reasoning.parsing import Wanted
+from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.prompts import cut, json_text
 from civitas.reasoning.record import NULL_STEP, NullRecord, Past, Record, Step
 from civitas.reasoning.reply import log_failure
+from civitas.reasoning.state import Codec, as_json
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.loop.react import ReActAgent
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["CUT_OFF", "Call", "as_action", "doubts_of", "error_of", "execute"]
 

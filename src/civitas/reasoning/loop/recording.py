@@ -12,21 +12,20 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import fingerprint
-from civitas.reasoning.marks import Marks
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step
-from civitas.reasoning.resume import begin, not_ended, overlap
-from civitas.reasoning.schema import AnswerSchema
+from civitas.reasoning.reply_request import AnswerSchema
+from civitas.reasoning.resume import Marks, begin, not_ended, overlap
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry, Part
     from civitas.journal.replay import RecordedPart
     from civitas.memory.memory import Memory
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.loop.react import ReActAgent
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = [
     "KIND",

@@ -19,11 +19,19 @@ from civitas.errors import (
 from civitas.memory.memory import Memory
 from civitas.models.base import streamed
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.calls import CUT_OFF, Call, as_action, doubts_of, error_of, execute
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
-from civitas.reasoning.jsonform import ANSWER, as_json
-from civitas.reasoning.parsing import Answer, Unreadable, Wanted, read_answer
+from civitas.reasoning.loop.answer import Answer, Unreadable, Wanted, read_answer
+from civitas.reasoning.loop.calls import CUT_OFF, Call, as_action, doubts_of, error_of, execute
+from civitas.reasoning.loop.recording import (
+    LoopState,
+    as_it_ended,
+    catch_up,
+    note_known,
+    over,
+    past_events,
+    remember,
+)
 from civitas.reasoning.prompts import (
     MAX_RESULT_CHARS,
     NOT_RUN,
@@ -33,25 +41,16 @@ from civitas.reasoning.prompts import (
 )
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record
 from civitas.reasoning.record import Step as RecordStep
-from civitas.reasoning.recording import (
-    LoopState,
-    as_it_ended,
-    catch_up,
-    note_known,
-    over,
-    past_events,
-    remember,
-)
 from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
 from civitas.reasoning.resume import ended, guarded
+from civitas.reasoning.state import ANSWER, as_json
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.models.protocol import Model
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.names import Shown
-    from civitas.reasoning.react import ReActAgent
-    from civitas.reasoning.schema import AnswerSchema
+    from civitas.reasoning.loop.answer import Shown
+    from civitas.reasoning.loop.react import ReActAgent
+    from civitas.reasoning.reply_request import AnswerSchema, Asked
 
 __all__ = ["SAME_CALLS", "Run"]
 
@@ -144,7 +143,7 @@ class Run:
             self.model = BudgetedModel(model, self.budget)
         self.schema: AnswerSchema | None = None
         if asked.schema is not None:
-            from civitas.reasoning.schema import AnswerSchema
+            from civitas.reasoning.reply_request import AnswerSchema
 
             self.schema = AnswerSchema(asked.schema)
         self.state = LoopState()
