@@ -12,7 +12,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from civitas.action import Action
 from civitas.errors import InvalidArguments
@@ -27,6 +29,7 @@ __all__ = [
     "Shown",
     "Unreadable",
     "Wanted",
+    "as_action",
     "is_safe",
     "read_answer",
     "read_json",
@@ -326,3 +329,48 @@ def _constant(text: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+
+
+_FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
+"""Actions as models are shown them, where they are not as they were given."""
+
+
+def as_action(given: Any) -> Action:
+    """An action of whatever class as one of civitas's, the same each time.
+
+    A registry of a user's own may have actions of its own class, with `name`, `function`,
+    `description`, `parameters` and `terminal` as in the paper that civitas follows.
+    """
+    if isinstance(given, Action):
+        function = given.function
+        if type(function) is not MethodType or function.__name__ != "say":
+            return given
+        return _without_thread(given)
+    made = _FOREIGN.get(given)
+    if made is None:
+        parts = (given.name, given.function, given.description, given.parameters)
+        made = _FOREIGN[given] = Action(*parts, getattr(given, "terminal", False))
+    return made
+
+
+def _without_thread(say: Action) -> Action:
+    """An agent's `say` without the thread, which is not the model's to name."""
+    parameters = say.parameters
+    properties = parameters.get("properties", {})
+    if "thread" not in properties:
+        return say
+    made = _FOREIGN.get(say)
+    if made is None:
+        shown = {name: each for name, each in properties.items() if name != "thread"}
+        made = _FOREIGN[say] = Action._described(
+            say.name,
+            say.function,
+            say.description,
+            {**parameters, "properties": shown},
+            terminal=say.terminal,
+            access_policy=say.access_policy,
+            idempotent=say.idempotent,
+            timeout=say.timeout,
+            help=say.help,
+        )
+    return made

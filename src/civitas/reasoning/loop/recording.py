@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from civitas.journal import Entry, Part
     from civitas.journal.replay import RecordedPart
     from civitas.memory.memory import Memory
-    from civitas.reasoning.loop.react import ReActAgent
+    from civitas.reasoning.loop.parts import LoopAgent
     from civitas.reasoning.reply_request import Asked
 
 __all__ = [
@@ -69,7 +69,7 @@ class LoopState:
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 
 
-def begun(agent: ReActAgent, part: Part, asked: Asked) -> Record[LoopState]:
+def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
     """The record of a run of the loop, begun or gone on with.
 
     Raises:
@@ -100,7 +100,7 @@ def as_it_ended(record: Record[LoopState], schema: AnswerSchema | None) -> Reply
     return _reply(record, value)
 
 
-def program_of(agent: ReActAgent) -> dict[str, Any]:
+def program_of(agent: LoopAgent) -> dict[str, Any]:
     """What an agent does, whatever it is asked."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
@@ -122,7 +122,7 @@ def program_of(agent: ReActAgent) -> dict[str, Any]:
 
 
 def catch_up(
-    agent: ReActAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
+    agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
     """Have this process know what was recorded: its memory, its model, its budget.
 

@@ -1,0 +1,287 @@
+"""What an agent of the loop is made of: its model, actions, memory and goals, each checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from civitas.action import ACCESS_DENIED, Action, ActionRegistry
+from civitas.agent import Agent
+from civitas.environment import Environment
+from civitas.errors import DefinitionError
+from civitas.goal import Goal
+from civitas.memory.memory import Memory
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.group import check_part
+from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.prompts import MAX_RESULT_CHARS
+from civitas.reasoning.thread import Thread, has_threads, memory_of_thread
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.journal import Journal
+    from civitas.models.protocol import Model
+
+__all__ = ["MAX_ITERATIONS", "LoopAgent"]
+
+MAX_ITERATIONS = 10
+"""How many answers a model may give for one reply."""
+
+_ENVIRONMENT = Environment()
+
+
+class LoopAgent(ConversationalAgent):
+    """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
+
+    system_prompt: str | None = None
+    max_iterations: int = MAX_ITERATIONS
+    max_result_chars: int = MAX_RESULT_CHARS
+    environment: Environment = _ENVIRONMENT
+    discover: str | tuple[str | int, ...] | None = None
+    _memory: Memory | Callable[[str | None], Memory] | None = None
+    _goals: list[Goal] | None = None
+    _shown: tuple[list[Any], Shown] | None = None
+    _journal: Journal | None = None
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str,
+        *,
+        actions: ActionRegistry | Iterable[Any] | None = None,
+        goals: Iterable[Goal] | None = None,
+        memory: Memory | Callable[[str | None], Memory] | None = None,
+        environment: Environment | None = None,
+        system_prompt: str | None = None,
+        max_iterations: int = MAX_ITERATIONS,
+        discover: str | Iterable[str | int] | None = None,
+        max_result_chars: int = MAX_RESULT_CHARS,
+        budget: Budget | None = None,
+        journal: Journal | str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, **options)
+        if not isinstance(model, str):
+            check_part(model, ("complete",), "model", id)
+        # Only what differs from the class is stored: a society holds very many agents.
+        self._model = model
+        self.actions = _registry(actions)
+        if goals is not None:
+            self.goals = goals
+        if memory is not None:
+            if not _makes_memories(memory):
+                check_part(memory, ("add_memory", "get_memories"), "memory", id)
+            self._memory = memory
+        if environment is not None:
+            check_part(environment, ("execute_action",), "environment", id)
+            self.environment = environment
+        if system_prompt is not None:
+            if not isinstance(system_prompt, str):
+                raise DefinitionError(
+                    f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
+                )
+            self.system_prompt = system_prompt
+        if max_iterations != MAX_ITERATIONS:
+            self.max_iterations = _positive(max_iterations, "max_iterations", id)
+        if max_result_chars != MAX_RESULT_CHARS:
+            self.max_result_chars = _positive(max_result_chars, "max_result_chars", id)
+        if discover is not None:
+            self.discover = _which(discover, id)
+        if budget is not None:
+            check_part(budget, ("reserve", "deadline"), "budget", id)
+            self.budget = budget
+        if journal is not None:
+            self.journal = journal
+
+    # -- its parts ---------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The model; one given by name is made when it is first used."""
+        model = self._model
+        if isinstance(model, str):
+            from civitas.models.names import model as by_name
+
+            model = self._model = by_name(model)
+        return model
+
+    @model.setter
+    def model(self, model: Model | str) -> None:
+        self._model = model
+
+    @property
+    def memory(self) -> Memory:
+        """What it remembers in its own thread."""
+        return self._memory_of(self._kept.default)
+
+    @memory.setter
+    def memory(self, memory: Memory | Callable[[str | None], Memory]) -> None:
+        self._memory = memory
+        if self._threads is not None:
+            for thread in (self._threads.default, *self._threads):
+                thread.memory = None
+
+    def _memory_of(self, thread: Thread) -> Memory:
+        """What is remembered in a thread.
+
+        Raises:
+            DefinitionError: the memory has no threads, or the function made none
+        """
+        memory = thread.memory
+        if memory is None:
+            memory = thread.memory = self._made_for(thread.id)
+        return memory
+
+    def _memory_in(self, thread: str | None) -> Memory:
+        """The same, by the thread's id."""
+        return self._memory_of(self._kept.get(thread))
+
+    def _made_for(self, thread: str | None) -> Memory:
+        given = self._memory
+        if given is None:
+            return self._bounded()
+        if _makes_memories(given):
+            made: Memory = given(thread)  # type: ignore[operator]
+            check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
+            return made
+        whole: Memory = given  # type: ignore[assignment]
+        return whole if thread is None else memory_of_thread(whole, thread, self.id)
+
+    def _one_thread_only(self) -> str | None:
+        given = self._memory
+        if given is None or _makes_memories(given) or has_threads(given):
+            return None
+        return f"its memory, a {type(given).__name__}, has no thread(id)"
+
+    def _bounded(self) -> Memory:
+        """A memory for an agent that was given none."""
+        from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
+
+        model = self.model
+        room = getattr(model, "context_tokens", None)
+        # The other half is for the system part, the actions' descriptions and the answer.
+        bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
+        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
+
+    @property
+    def goals(self) -> list[Goal]:
+        """What it is to achieve."""
+        if self._goals is None:
+            self._goals = []
+        return self._goals
+
+    @goals.setter
+    def goals(self, goals: Iterable[Goal]) -> None:
+        self._goals = _checked_goals(goals, self.id)
+
+    @property
+    def discovered(self) -> dict[str, Action]:
+        """The actions of other agents, found at the last reply of its own thread, by name."""
+        return self._kept.default.discovered or {}
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where its replies are recorded, or None."""
+        return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        from civitas.journal.journal import as_journal
+
+        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
+
+    def _show(self, thread: Thread) -> Shown:
+        """The actions as the model is to see them now, without those that nobody may use."""
+        given = self.actions.get_actions()
+        # As they are now: an action may be registered, or denied, between two answers.
+        now = [(each, getattr(each, "access_policy", None)) for each in given]
+        # Threads in which nothing was discovered are shown the same.
+        kept = thread.shown if thread.discovered else self._shown
+        if kept is not None and kept[0] == now:
+            return kept[1]
+        visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
+        if thread.discovered:
+            names = {each.name for each in given}
+            visible += [a for name, a in thread.discovered.items() if name not in names]
+        shown = Shown(visible)
+        if thread.discovered:
+            thread.shown = (now, shown)
+        else:
+            self._shown = (now, shown)
+        return shown
+
+
+def _makes_memories(memory: Any) -> bool:
+    """Whether it is a function of a thread's id, and no memory."""
+    return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
+
+
+def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
+    if actions is None:
+        return ActionRegistry()
+    if isinstance(actions, ActionRegistry) or (
+        hasattr(actions, "get_action") and hasattr(actions, "get_actions")
+    ):
+        return actions  # type: ignore[return-value]
+    registry = ActionRegistry()
+    if isinstance(actions, Action | str) or not isinstance(actions, Iterable):
+        raise DefinitionError(
+            f"actions= is a registry, or a list of actions, functions and agents, not {actions!r}"
+        )
+    for source in actions:
+        known = len(registry.actions)
+        if getattr(source, "__name__", "") == "<lambda>":
+            raise DefinitionError(
+                "actions= has a lambda, which has no name for a model to call: "
+                "give it one by Action(name, function)"
+            )
+        registry.register(source)
+        if len(registry.actions) == known and not isinstance(source, Agent):
+            raise DefinitionError(
+                f"actions= has two of one name, the second being {source!r}: give one another name"
+            )
+    return registry
+
+
+def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
+    """Goals as a list.
+
+    Raises:
+        DefinitionError: they are none, or one that cannot be ordered is among them
+    """
+    if isinstance(goals, str) or not isinstance(goals, Iterable):
+        wanted = "goals= is a list of goals"
+        given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
+        raise DefinitionError(f"agent {id!r}: {wanted}, not {given}")
+    checked = list(goals)
+    for goal in checked:
+        check_part(goal, ("priority", "name", "description"), "goals", id)
+        _rank(goal, id)
+    return checked
+
+
+def _rank(goal: Goal, id: str | int) -> None:
+    """Refuse a priority that cannot be ordered with others: every reply would fail by it."""
+    given: Any = goal.priority
+    # Only what is no number, such as NaN, differs from itself.
+    if not isinstance(given, Real) or isinstance(given, bool) or given != given:
+        raise DefinitionError(
+            f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the most "
+            f"important, not {given!r:.80}"
+        )
+
+
+def _positive(number: int, what: str, id: str | int) -> int:
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"agent {id!r}: {what}= is 1 or more, not {number!r}")
+    return number
+
+
+def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str | int, ...]:
+    if discover == "*":
+        return "*"
+    if isinstance(discover, str) or not isinstance(discover, Iterable):
+        raise DefinitionError(f'agent {id!r}: discover= is "*" or a list of ids, not {discover!r}')
+    return tuple(discover)
