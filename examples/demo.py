@@ -39,7 +39,7 @@ from civitas.agents import ChattyAI, Host, file_actions
 from civitas.approval import Rule, RuleApprover, escaped
 from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
 from civitas.models import LocalModel, Model, model
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,7 @@ agent: Agent Context
 agents.chatty: ChattyAI
 agents.function: OpenAIFunctionAgent
 agents.host: Host
-agents.person: Person
+agents.person: Person ask_person
 agents.remote: RemoteAgent
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
@@ -66,8 +66,7 @@ reasoning.dualact.config: DualActConfig
 reasoning.dualact.progress: DualActReply
 reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
 reasoning.events: CallEnded CallStarted ConclusionReached DecisionMade Done MessageAdded
-reasoning.person: ask_person
-reasoning.react: ReActAgent
+reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step
 reasoning.stream: ReplyStream
 slash: format_slash parse_slash

@@ -14,6 +14,7 @@ from civitas.agents.chatty import ChattyAI as ChattyAI
 from civitas.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
 from civitas.agents.host import Host as Host
 from civitas.agents.person import Person as Person
+from civitas.agents.person import ask_person as ask_person
 from civitas.agents.remote import RemoteAgent as RemoteAgent
 from civitas.agents.user import User as User
 from civitas.approval import ApprovalRequest as ApprovalRequest
@@ -89,8 +90,7 @@ from civitas.reasoning.events import ConclusionReached as ConclusionReached
 from civitas.reasoning.events import DecisionMade as DecisionMade
 from civitas.reasoning.events import Done as Done
 from civitas.reasoning.events import MessageAdded as MessageAdded
-from civitas.reasoning.person import ask_person as ask_person
-from civitas.reasoning.react import ReActAgent as ReActAgent
+from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.stream import ReplyStream as ReplyStream

@@ -10,7 +10,7 @@ import pytest
 from civitas.action import Action, action
 from civitas.memory.memory import Memory
 from civitas.models.protocol import Call, ModelReply
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
 

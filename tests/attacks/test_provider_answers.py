@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from civitas.errors import ModelError
 from civitas.models import ModelReply, OpenAIModel, ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 from models.openai_server import (
     DONE,
     Answer,

@@ -18,7 +18,7 @@ from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver
 from civitas.reasoning.conversation.termination import MaxTokens, MaxTurns, Said
 from civitas.reasoning.conversation.transcript import TurnEnded
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 
 
 class Counts:

@@ -8,7 +8,7 @@ from typing import Any
 from civitas.models.protocol import Usage
 from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.participants import GO_ON
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 
 

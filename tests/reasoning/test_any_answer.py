@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.names import MAX_NAME, is_safe, safe_names
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.answer import MAX_NAME, is_safe, safe_names
+from civitas.reasoning.loop.react import ReActAgent
 from reasoning.answers import Answers, say, use
 
 anything = st.recursive(

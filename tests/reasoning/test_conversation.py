@@ -39,7 +39,7 @@ from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
 from civitas.reasoning.conversation.transcript import TurnEnded, TurnStarted
 from civitas.reasoning.events import Done
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import say, use
 from reasoning.talkers import Gated, Talker, agent, answer, heard

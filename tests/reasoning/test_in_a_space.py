@@ -19,8 +19,8 @@ from civitas.approval import Rule, RuleApprover
 from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
 from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.discovery import discovered_actions
-from civitas.reasoning.react import ReActAgent
+from civitas.reasoning.loop.discovery import discovered_actions
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
 

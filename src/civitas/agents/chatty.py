@@ -12,9 +12,9 @@ from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.base import streamed
 from civitas.models.protocol import ModelReply
+from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Threaded
-from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model

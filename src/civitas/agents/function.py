@@ -10,8 +10,8 @@ from civitas.action import action
 from civitas.approval import escaped
 from civitas.errors import DefinitionError, InvalidId, ModelError
 from civitas.message import address
+from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.prompts import cut, json_text, marked
-from civitas.reasoning.react import ReActAgent
 from civitas.reasoning.thread import Thread
 
 if TYPE_CHECKING:

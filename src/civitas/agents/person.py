@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
+from civitas.agent import Context
 from civitas.agents.terminal import Terminal
 from civitas.errors import NobodyToAsk
 from civitas.models.protocol import Usage
-from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.schema import AnswerSchema
+from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.thread import Thread
 
-__all__ = ["Person"]
+__all__ = ["Person", "ask_person"]
 
 _CHOICES = (
     "accept, or: continue INSTRUCTION, redirect INSTRUCTION (a, c …, r …)",
@@ -115,3 +115,15 @@ def _decision(line: str) -> HumanDecision | None:
     if not instruction.strip():
         return None
     return HumanDecision(action, instruction.strip(), "decided by a person")
+
+
+async def ask_person(question: str, context: Context[Any]) -> str:
+    """Ask the person you work for, when only they can know or decide.
+
+    Args:
+        question: what you want to know, in one sentence
+
+    Returns:
+        what the person answers
+    """
+    return await context.ask_person(question)

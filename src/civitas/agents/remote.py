@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from civitas.agent import Agent
 from civitas.models.protocol import Usage
-from civitas.reasoning.asked import Asked
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.thread import Thread
 
 __all__ = ["RemoteAgent"]

@@ -13,7 +13,7 @@ __all__ = ["RecordedPart", "reply_of"]
 # By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
 # build on the journal and come after it, so they are only named.
 _TOLD_BY: Final = {
-    "ReActAgent": "civitas.reasoning.recording",
+    "ReActAgent": "civitas.reasoning.loop.recording",
     "DualActAgent": "civitas.reasoning.dualact.recording",
     "Conversation": "civitas.reasoning.conversation.recording",
 }

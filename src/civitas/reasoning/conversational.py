@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from civitas.action import action
 from civitas.agent import CURRENT, Agent, leads_to
 from civitas.errors import DefinitionError, HopLimitExceeded
-from civitas.reasoning.asked import Asked, as_memory, marked_with, thread_id
+from civitas.reasoning.group import check_reply_budget
 from civitas.reasoning.hooks import Hooked, reply_with_hooks
-from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
+from civitas.reasoning.reply_request import Asked, as_memory, marked_with, thread_id
 from civitas.reasoning.replying import (
     JOINED,
     ONCE,
@@ -26,10 +26,9 @@ from civitas.reasoning.replying import (
     Replying,
     observing,
 )
-from civitas.reasoning.sharing import check_reply_budget
-from civitas.reasoning.thread import Thread, Underway
+from civitas.reasoning.stream import Watched
+from civitas.reasoning.thread import Interruption, Thread, Underway
 from civitas.reasoning.threaded import Threaded
-from civitas.reasoning.watched import Watched
 
 if TYPE_CHECKING:
     from civitas.approval import Approver

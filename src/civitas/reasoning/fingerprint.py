@@ -9,7 +9,7 @@ from typing import Any
 
 from civitas.errors import RunMismatch
 from civitas.jsonvalue import shorten
-from civitas.reasoning.jsonform import as_json
+from civitas.reasoning.state import as_json
 
 __all__ = ["check", "check_kind", "fingerprint", "of_group"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
-from civitas.reasoning.asked import Asked, check_changed, checked_content
 from civitas.reasoning.reply import Reply, StopReason, log_failure
+from civitas.reasoning.reply_request import Asked, check_changed, checked_content
 
 if TYPE_CHECKING:
     from civitas.budget import Budget

@@ -16,9 +16,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
-from civitas.reasoning.jsonform import Codec, as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import APPENDED, LIVE, dumped, loaded
+from civitas.reasoning.state import APPENDED, LIVE, Codec, as_json, deep_json, dumped, loaded
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:

@@ -6,11 +6,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, InDoubt, ModelError
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.prompts import cut
 
-__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "StopReason", "log_failure"]
+__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "Stop", "StopReason", "log_failure"]
+
+_LOGGER = logging.getLogger("civitas.reasoning")
 
 StopReason: TypeAlias = Literal[
     "done",
@@ -139,3 +141,27 @@ def log_failure(logger: logging.Logger, what: str, error: BaseException) -> None
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     logger.error("%s: %s", what, told)
     logger.debug("%s", what, exc_info=error)
+
+
+class Stop(Exception):
+    """Why a run ends in the middle of a turn."""
+
+    def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
+        super().__init__(detail)
+        self.reason: StopReason = reason
+        self.detail = detail
+        self.error = error
+
+    @classmethod
+    def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
+        """At a limit of the run's budget."""
+        reason: StopReason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
+        return cls(reason, str(error) if detail is None else detail)
+
+    @classmethod
+    def on_hook(cls, agent: str | int, error: HookError) -> Stop:
+        """On a hook of an agent that failed, which is logged."""
+        log_failure(
+            logging.getLogger("civitas.reasoning"), f"a hook of agent {agent!r} failed", error
+        )
+        return cls("error", str(error), error)

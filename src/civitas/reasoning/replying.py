@@ -12,7 +12,7 @@ from civitas.reasoning.thread import thread_of_sender
 if TYPE_CHECKING:
     from civitas.agent import Agent
     from civitas.journal import Record
-    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.reply_request import Asked
     from civitas.reasoning.thread import Turns
 
 __all__ = [

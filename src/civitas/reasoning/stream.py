@@ -1,18 +1,26 @@
-"""A reply as a stream of events."""
+"""What happens while an agent replies: a stream of events, and callbacks that watch."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from civitas.errors import DefinitionError
 from civitas.reasoning.events import Done, Event
 from civitas.reasoning.reply import Reply
 
-__all__ = ["Line", "ReplyStream"]
+if TYPE_CHECKING:
+    from civitas.reasoning.reply_request import Asked
+
+__all__ = ["Line", "ReplyStream", "Watched"]
+
+logger = logging.getLogger("civitas.reasoning")
 
 
 class Line:
@@ -189,3 +197,60 @@ class ReplyStream:
                 task.get_loop().call_soon_threadsafe(task.cancel)
             except RuntimeError:
                 pass  # its loop has ended
+
+
+class Watched:
+    """An agent's part that shows what happens while it answers, whoever asked."""
+
+    _watchers: tuple[Callable[[Event], Any], ...] = ()
+
+    def watch(self, callback: Callable[[Event], Any]) -> None:
+        """Have the events of every answer shown to `callback(event)`: those that `stream` gives.
+
+        It is called in the task that answers, where the agent's `_current_message` is the message
+        that is answered, or None. It may not block; if it raises, that is logged and it is called
+        no more.
+
+        Raises:
+            DefinitionError: it is no plain function
+        """
+        if not callable(callback) or inspect.iscoroutinefunction(callback):
+            raise DefinitionError(f"watch takes a plain function, not {callback!r:.80}")
+        self._watchers = (*self._watchers, callback)
+
+    def unwatch(self, callback: Callable[[Event], Any]) -> None:
+        """Show it no more.
+
+        Raises:
+            KeyError: it is shown nothing
+        """
+        if callback not in self._watchers:
+            raise KeyError(f"{callback!r:.80} watches nothing")
+        self._watchers = tuple(each for each in self._watchers if each != callback)
+
+    def _tell(self, event: Event) -> None:
+        for callback in self._watchers:
+            try:
+                callback(event)
+            except Exception:
+                logger.exception("%r failed as it watched, and is called no more", callback)
+                self._watchers = tuple(each for each in self._watchers if each != callback)
+
+    async def _answered(
+        self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
+    ) -> Reply:
+        """Reply, and tell who watches."""
+        asked.emit = self._shown_too(asked.emit)
+        reply = await answer(asked)
+        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
+        return reply
+
+    def _shown_too(self, emit: Callable[[Event], Any] | None) -> Callable[[Event], Any]:
+        """Where events go, so that who watches is shown them too."""
+
+        def both(event: Event) -> None:
+            if emit is not None:
+                emit(event)
+            self._tell(event)
+
+        return both

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_THREADS",
+    "Interruption",
     "Thread",
     "Threads",
     "Turns",
@@ -308,3 +310,26 @@ def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
         )
     selected: Memory = select(thread)
     return selected
+
+
+class Interruption:
+    """What was said to an agent that may be replying.
+
+    True where a reply was under way. Awaited, it waits until that has heard it.
+    """
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: concurrent.futures.Future[None] | None) -> None:
+        self._heard = heard
+
+    def __bool__(self) -> bool:
+        return self._heard is not None
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        if self._heard is not None:
+            yield from asyncio.wrap_future(self._heard).__await__()
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return f"<Interruption of {'a reply' if self else 'nothing'}>"

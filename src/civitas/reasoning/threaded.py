@@ -7,7 +7,7 @@ from typing import Any
 
 from civitas.agent import CURRENT, Agent
 from civitas.errors import DefinitionError, MailboxFull
-from civitas.reasoning.asked import thread_id
+from civitas.reasoning.reply_request import thread_id
 from civitas.reasoning.replying import own_reply, thread_of_caller
 from civitas.reasoning.thread import Thread, Threads, thread_of_sender
 

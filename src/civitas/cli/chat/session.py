@@ -21,7 +21,7 @@ from civitas.cli.chat.console import Console
 from civitas.cli.chat.lines import has_colours, message_head, shown_message
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
-from civitas.reasoning.watched import Watched
+from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
 from civitas.spaces.space import Space
 

@@ -255,7 +255,7 @@ def made(
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.permission import Permission
-    from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.loop.react import ReActAgent
 
     small = is_small(order.model)
     actions = _actions(order, small)
@@ -332,7 +332,7 @@ def _actions(order: Order, small: bool) -> list[Action]:
 def _reviewer(name: str, key: str | None) -> Any:
     from civitas.agents.person import Person
     from civitas.cli.run.permission import keyboard
-    from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.loop.react import ReActAgent
 
     if name != "me":
         return ReActAgent("reviewer", made_model(name, key), system_prompt=_REVIEWER)

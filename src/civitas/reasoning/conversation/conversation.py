@@ -19,7 +19,6 @@ from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.message import address
 from civitas.models.protocol import Usage
-from civitas.reasoning.asked import Asked, checked_content, thread_id
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order, as_order
 from civitas.reasoning.conversation.participants import Participants
@@ -27,15 +26,14 @@ from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.interruption import Interruption
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.group import members_without_threads, share_budget
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply_request import AnswerSchema, Asked, checked_content, thread_id
 from civitas.reasoning.resume import ENDED
-from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
-from civitas.reasoning.thread import Thread, Threads
+from civitas.reasoning.thread import Interruption, Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget

@@ -19,10 +19,10 @@ from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
-    from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
     from civitas.reasoning.conversation.recording import ConversationRecording
     from civitas.reasoning.conversation.state import ConversationState
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["MAX_STEPS", "Exchange"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from civitas.errors import MailboxFull
 from civitas.reasoning.conversation.transcript import Content, Utterance
+from civitas.reasoning.group import in_thread
 from civitas.reasoning.reply import log_failure
-from civitas.reasoning.sharing import in_thread
 
 if TYPE_CHECKING:
     from civitas.reasoning.conversation.conversation import Conversation

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from civitas.errors import JournalError, ModelError, RunMismatch
 from civitas.reasoning.conversation.transcript import Content, TurnStarted, Utterance
 from civitas.reasoning.events import Done
+from civitas.reasoning.group import in_thread, options_for
 from civitas.reasoning.prompts import cut
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import told_once
-from civitas.reasoning.sharing import in_thread, options_for
 
 if TYPE_CHECKING:
-    from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
     from civitas.reasoning.conversation.recording import ConversationRecording
     from civitas.reasoning.conversation.state import ConversationState
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["GO_ON", "Emit", "Participants", "Turn", "own", "told"]
 

@@ -10,9 +10,9 @@ from civitas.journal import Entry
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Utterance
-from civitas.reasoning.jsonform import reply_of_json
 from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.resume import ENDED
+from civitas.reasoning.state import reply_of_json
 
 __all__ = ["ConversationPast"]
 

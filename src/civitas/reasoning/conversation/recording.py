@@ -17,18 +17,17 @@ from civitas.reasoning.conversation.past import ConversationPast
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.transcript import Content, TurnEnded, TurnStarted, Utterance
 from civitas.reasoning.fingerprint import check, fingerprint, of_group
-from civitas.reasoning.jsonform import as_json, reply_json, reply_of_json, step_json, usage_json
-from civitas.reasoning.marks import Marks
+from civitas.reasoning.group import in_thread
 from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.replying import joined, told_once
-from civitas.reasoning.resume import ENDED
-from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import in_thread
+from civitas.reasoning.resume import ENDED, Marks
+from civitas.reasoning.state import as_json, reply_json, reply_of_json, step_json, usage_json
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.reasoning.asked import Asked
     from civitas.reasoning.conversation.conversation import Conversation
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["ConversationRecording", "program_of", "recall", "replayed"]
 

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from civitas.errors import (
     BudgetExceeded,
     ConfigError,
-    DeadlineExceeded,
     DefinitionError,
     StateError,
 )
 from civitas.journal.journal import Journal, as_journal
-from civitas.reasoning.asked import Asked, thread_id
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.dualact import recording
 from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
+from civitas.reasoning.group import in_thread, members_without_threads, share_budget
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, Stop
+from civitas.reasoning.reply_request import AnswerSchema, Asked, thread_id
 from civitas.reasoning.resume import ended
-from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import in_thread, members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
 
@@ -275,14 +274,10 @@ class DualActAgent(ConversationalAgent):
             )
 
     def _program(self) -> dict[str, Any]:
-        from civitas.reasoning.dualact.recording import program_of
-
-        return program_of(self)
+        return recording.program_of(self)
 
     async def _recall(self, part: Part) -> None:
-        from civitas.reasoning.dualact.recording import recall
-
-        await recall(self, part)
+        await recording.recall(self, part)
 
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
@@ -302,8 +297,6 @@ class DualActAgent(ConversationalAgent):
                 record.close()
 
     async def _work_recorded(self, asked: Asked, part: Part) -> Reply:
-        from civitas.reasoning.dualact import recording
-
         record = recording.begun(self, part, asked)
         progress = record.state
         if progress is not None and asked.emit is not None:
@@ -314,9 +307,8 @@ class DualActAgent(ConversationalAgent):
         except BudgetExceeded as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)
-                progress.over(
-                    "deadline" if isinstance(error, DeadlineExceeded) else "budget", str(error)
-                )
+                stop = Stop.at_limit(error)
+                progress.over(stop.reason, stop.detail)
                 return progress.reply([], None)
         if progress is not None:
             if over:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json, json_type, to_json
-from civitas.reasoning.parsing import Unreadable, read_json
+from civitas.reasoning.loop.answer import Unreadable, read_json
 from civitas.reasoning.prompts import cut, json_text, readable
 from civitas.reasoning.reply import ANSWERED, Reply, Step
 

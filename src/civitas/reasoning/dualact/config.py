@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from civitas.errors import ConfigError
-from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES
+from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES, Briefing
 from civitas.reasoning.dualact.review import ReviewRule, every, review_rule
 from civitas.reasoning.dualact.templates import Template
 
-__all__ = ["MAX_HR_LOOPS", "DualActConfig"]
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.reasoning.hooks import Hooks
+
+__all__ = ["MAX_HR_LOOPS", "DualActConfig", "Pair"]
 
 MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
@@ -97,3 +101,22 @@ def _check_agent(agent: Any, what: str) -> None:
         raise ConfigError(
             f"{what}= needs an agent that replies, such as ReActAgent, not {agent!r:.80}"
         )
+
+
+class Pair(Protocol):
+    """A dual act, as far as its turns and its record know of it."""
+
+    id: str | int
+    config: DualActConfig
+    _briefing: Briefing
+    _decide_by: Any
+    _extract_by: Any
+    _hooks: Hooks | None
+
+    @property
+    def budget(self) -> Budget | None:
+        """What the two may spend together, or None."""
+        ...
+
+    @property
+    def _agents(self) -> list[Any]: ...

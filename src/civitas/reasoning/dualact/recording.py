@@ -10,24 +10,24 @@ from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.fingerprint import of_group
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, dumped, loaded
+from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import ENDED, begin, ended, members_of, not_ended
-from civitas.reasoning.schema import AnswerSchema
 
 if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.journal.replay import RecordedPart
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.dualact.agent import DualActAgent
+    from civitas.reasoning.dualact.config import Pair
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = ["begun", "over", "program_of", "recall", "replayed"]
 
 KIND = "DualActAgent"
 
 
-def begun(agent: DualActAgent, part: Part, asked: Asked) -> Record[Progress]:
+def begun(agent: Pair, part: Part, asked: Asked) -> Record[Progress]:
     """The record of a dual act, begun or gone on with.
 
     Raises:
@@ -60,7 +60,7 @@ def over(record: Record[Progress], progress: Progress, reply: DualActReply) -> d
     return about if reply.stop_reason in ENDED else {**about, "progress": dumped(progress)}
 
 
-def emit_past(agent: DualActAgent, progress: Progress, emit: Callable[[Any], Any]) -> None:
+def emit_past(agent: Pair, progress: Progress, emit: Callable[[Any], Any]) -> None:
     """Tell whoever looks on what was decided and concluded in the process before."""
     id, of = str(agent.id), (progress.run_id, progress.thread)
     rounds: list[list[Any]] = [
@@ -78,7 +78,7 @@ def emit_past(agent: DualActAgent, progress: Progress, emit: Callable[[Any], Any
                 emit(each[number])
 
 
-def program_of(agent: DualActAgent) -> dict[str, Any]:
+def program_of(agent: Pair) -> dict[str, Any]:
     """What a dual act and its members do, whatever they are asked."""
     config = agent.config
     return of_group(
@@ -95,7 +95,7 @@ def program_of(agent: DualActAgent) -> dict[str, Any]:
     )
 
 
-async def recall(agent: DualActAgent, part: Part) -> None:
+async def recall(agent: Pair, part: Part) -> None:
     """Have the members of a dual act know what they did in it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One budget for several agents."""
+"""Several agents in one: what each is made of, and one budget for all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from civitas.agent import Agent
-from civitas.errors import BudgetExceeded, ConfigError
-from civitas.reasoning.parts import check_part
+from civitas.errors import BudgetExceeded, ConfigError, DefinitionError
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.reasoning.asked import Asked
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = [
+    "check_part",
     "check_reply_budget",
     "in_thread",
     "is_spent_for_all",
@@ -23,6 +23,26 @@ __all__ = [
     "share_budget",
     "takes",
 ]
+
+
+def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
+    """Refuse what is no model, memory, … : it would only fail in the middle of a reply.
+
+    Args:
+        part: what was given
+        names: what it has
+        what: the argument
+        id: whose it is to be
+
+    Raises:
+        DefinitionError: it has not all of these, or is a class
+    """
+    missing = [name for name in names if not hasattr(part, name)]
+    if missing or isinstance(part, type):
+        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        raise DefinitionError(
+            f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
+        )
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:

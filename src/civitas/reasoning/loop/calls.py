@@ -1,87 +1,37 @@
-"""One call of a model's answer: permitted, recorded, executed, with hooks around it."""
+"""The calls of a model's answer: recorded and executed at once, with hooks around each."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable
-from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
-from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
-from civitas.agent import CURRENT, Context
-from civitas.approval import ApprovalRequest
-from civitas.environment import execute_in_thread, failed
-from civitas.errors import DefinitionError, HookError, InvalidArguments, JournalError, NotPermitted
+from civitas.environment import failed
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InvalidArguments
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.hooks import Hooks, expect, expect_args
-from civitas.reasoning.jsonform import Codec, as_json
-from civitas.reasoning.parsing import Wanted
+from civitas.reasoning.loop.answer import Wanted
+from civitas.reasoning.loop.execute import execute
+from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.prompts import cut, json_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
-from civitas.reasoning.reply import log_failure
-from civitas.threads import WORKERS
+from civitas.reasoning.reply import Stop
+from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.state import Codec, as_json
 
 if TYPE_CHECKING:
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.react import ReActAgent
+    from civitas.budget import Budget
 
-__all__ = ["CUT_OFF", "Call", "as_action", "doubts_of", "error_of", "execute"]
+__all__ = ["Call", "Calls", "doubts_of", "error_of"]
 
 logger = logging.getLogger("civitas.reasoning")
 
-CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
+_CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
 )
-
-_FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
-"""Actions as models are shown them, where they are not as they were given."""
-
-
-def as_action(given: Any) -> Action:
-    """An action of whatever class as one of civitas's, the same each time.
-
-    A registry of a user's own may have actions of its own class, with `name`, `function`,
-    `description`, `parameters` and `terminal` as in the paper that civitas follows.
-    """
-    if isinstance(given, Action):
-        function = given.function
-        if type(function) is not MethodType or function.__name__ != "say":
-            return given
-        return _without_thread(given)
-    made = _FOREIGN.get(given)
-    if made is None:
-        parts = (given.name, given.function, given.description, given.parameters)
-        made = _FOREIGN[given] = Action(*parts, getattr(given, "terminal", False))
-    return made
-
-
-def _without_thread(say: Action) -> Action:
-    """An agent's `say` without the thread, which is not the model's to name."""
-    parameters = say.parameters
-    properties = parameters.get("properties", {})
-    if "thread" not in properties:
-        return say
-    made = _FOREIGN.get(say)
-    if made is None:
-        shown = {name: each for name, each in properties.items() if name != "thread"}
-        made = _FOREIGN[say] = Action._described(
-            say.name,
-            say.function,
-            say.description,
-            {**parameters, "properties": shown},
-            terminal=say.terminal,
-            access_policy=say.access_policy,
-            idempotent=say.idempotent,
-            timeout=say.timeout,
-            help=say.help,
-        )
-    return made
 
 
 def error_of(result: dict[str, Any]) -> str | None:
@@ -135,7 +85,7 @@ class Call:
 
     def __init__(
         self,
-        agent: ReActAgent,
+        agent: LoopAgent,
         wanted: Wanted,
         asked: Asked,
         record: Record[Any],
@@ -300,51 +250,102 @@ def _expect_result(made: dict[str, Any]) -> None:
     expect(made["result"], dict)
 
 
-async def execute(
-    agent: ReActAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
-) -> dict[str, Any]:
-    """Execute a call, as far as it is permitted, and give its result.
+class Calls:
+    """The calls of one answer, executed at once.
 
-    Args:
-        agent: on whose behalf
-        call: the call
-        asked: what the run is asked
-        step: is told when it begins, and knows what was permitted
-
-    Raises:
-        JournalError: it cannot be written; it was not executed
+    Attributes:
+        results: what came of each, in their order; None while nothing has
     """
-    chosen = call.action
-    assert chosen is not None
-    environment = agent.environment
-    try:
-        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(
-            agent, call, asked, step
-        ):
-            return failed(NotPermitted(f'"{call.name}" not permitted'))
-        if step is not NULL_STEP:
-            await step.begins(call.args)
-        kwargs = _injected(agent, chosen, call.kwargs, asked)
-        method = getattr(environment, "aexecute_action", None)
-        if method is None:  # an environment of the user's own, with only the sync form
-            result = await execute_in_thread(environment, chosen, kwargs)
+
+    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_wanted", "results")
+
+    def __init__(
+        self,
+        agent: LoopAgent,
+        wanted: list[Wanted],
+        asked: Asked,
+        record: Record[Any],
+        iteration: int,
+    ) -> None:
+        self._agent = agent
+        self._wanted = wanted
+        self._asked = asked
+        self._record = record
+        self._iteration = iteration
+        self._broken: list[HookError] = []
+        self.results: list[dict[str, Any] | None] = [None] * len(wanted)
+
+    async def execute(self) -> None:
+        """Execute them.
+
+        Raises:
+            Stop: a hook failed
+            JournalError: one cannot be written; it was not executed
+        """
+        agent, count = self._agent, len(self._wanted)
+        plain = self._asked.emit is None and agent._hooks is None and self._record is NULL_RECORD
+        if plain and count == 1:
+            self.results[0] = await execute(agent, self._wanted[0], self._asked)
+            return
+        if count == 1:
+            await self._into(0)
         else:
-            result = await method(chosen, kwargs)
-        if inspect.isawaitable(result):  # an override of the sync form may be async
-            result = await result
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return failed(error)  # something that was awaited was cancelled, not this
-    except JournalError:
-        raise
-    except Exception as error:
-        log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
-        return failed(error)
-    if not isinstance(result, dict):
-        return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
-    return result
+            works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
+            try:
+                await asyncio.gather(*works)
+            except BaseException:  # the journal's, or cancelled: then no other goes on either
+                for work in works:
+                    work.cancel()
+                await asyncio.wait(works)
+                raise
+        if self._broken:
+            raise Stop.on_hook(agent.id, self._broken[0]) from self._broken[0]
+
+    async def execute_within(self, budget: Budget) -> None:
+        """Execute them as far as a budget reaches, and in its time.
+
+        Raises:
+            Stop: it does not reach, or a hook failed
+            JournalError: one cannot be written; it was not executed
+        """
+        places = range(len(self._wanted))
+        ended = [self._record.has_ended(f"{self._iteration}.{place}") for place in places]
+        try:
+            held = budget.reserve(actions=ended.count(False))
+        except BudgetExceeded as error:
+            for place, has_ended in enumerate(ended):
+                call = self._call(place)
+                if has_ended:
+                    self.results[place] = await call.result()
+                else:
+                    result = {"tool_executed": False, "error": f"not executed: {error}"}
+                    self.results[place] = call.end_as(result)
+            raise Stop.at_limit(error) from error
+        limit = asyncio.timeout(budget.remaining_seconds())
+        try:
+            async with limit:
+                await self.execute()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            late = DeadlineExceeded("the time of the run was over while its actions were executed")
+            raise Stop.at_limit(late) from error
+        finally:
+            held.settle()
+
+    def cut_off(self, place: int) -> dict[str, Any]:
+        """The result of a call that was cut off, recorded and told."""
+        call = self._call(place)
+        result = call.end_as({"tool_executed": False, "error": _CUT_OFF})
+        call.tell_end(result)
+        return result
+
+    async def _into(self, place: int) -> None:
+        self.results[place] = await self._call(place).result()
+
+    def _call(self, place: int) -> Call:
+        of = (self._agent, self._wanted[place], self._asked, self._record, self._iteration, place)
+        return Call(*of, len(self._wanted) > 1, self._broken)
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:
@@ -354,55 +355,3 @@ def _change(call: Wanted, args: dict[str, Any]) -> None:
     assert call.action is not None
     call.args = copy_json(args)
     call.kwargs = call.action.check(call.args)
-
-
-def _injected(
-    agent: ReActAgent, chosen: Action, kwargs: dict[str, Any], asked: Asked
-) -> dict[str, Any]:
-    try:
-        injected = chosen.signature.injected
-    except DefinitionError:
-        return kwargs  # its parameters were given by hand: the function says nothing usable
-    if injected:
-        handling = CURRENT.get()
-        message = None if handling is None else handling.message()
-        context: Context[Any] = Context(
-            agent,
-            run_id=asked.run_id,
-            thread=asked.thread,
-            sender=None if message is None else message["from"],
-            budget=agent.budget if asked.budget is None else asked.budget,
-            deps=agent.deps if asked.deps is None else asked.deps,
-        )
-        fill = [name for name, kind in injected.items() if issubclass(kind, Context)]
-        return {**kwargs, **dict.fromkeys(fill, context)}
-    return kwargs
-
-
-async def _permits(agent: ReActAgent, call: Wanted, asked: Asked, step: Step) -> bool:
-    """Whether this very call may be executed; whoever is asked cannot change it."""
-    if call.action is None or call.action.access_policy == ACCESS_DENIED:
-        return False
-    id = str(agent.id)
-    args = copy_json(call.args)
-    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
-
-    async def asks() -> bool:
-        if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
-            await asked.seen()  # the call was shown: nobody is asked about what they do not know of
-        ask: Callable[..., Any] = agent.request_permission
-        if is_async(ask):
-            return await ask(message) is True
-        # An override may be a plain function, and wait for a person.
-        return await WORKERS.run(asyncio.get_running_loop(), ask, message) is True
-
-    try:
-        if step is NULL_STEP:
-            return await asks()
-        return await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
-    except JournalError:
-        raise
-    except Exception as error:
-        about = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
-        log_failure(logger, about, error)
-        return False

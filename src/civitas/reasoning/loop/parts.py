@@ -1,4 +1,4 @@
-"""The loop: a model chooses actions, an environment executes them, memory keeps the results."""
+"""What an agent of the loop is made of: its model, actions, memory and goals, each checked."""
 
 from __future__ import annotations
 
@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Any
 from civitas.action import ACCESS_DENIED, Action, ActionRegistry
 from civitas.agent import Agent
 from civitas.environment import Environment
-from civitas.errors import DefinitionError, StateError
+from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
-from civitas.reasoning.asked import Asked
-from civitas.reasoning.calls import as_action
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.names import Shown
-from civitas.reasoning.parts import check_part
-from civitas.reasoning.prompts import MAX_RESULT_CHARS, json_text
-from civitas.reasoning.record import Record
-from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, program_of
-from civitas.reasoning.reply import Reply
-from civitas.reasoning.run import Run
-from civitas.reasoning.state import memory_state, opened, restore_memory, state
-from civitas.reasoning.thread import Thread, Threads, has_threads, memory_of_thread
+from civitas.reasoning.group import check_part
+from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.prompts import MAX_RESULT_CHARS
+from civitas.reasoning.thread import Thread, has_threads, memory_of_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Journal, Part
+    from civitas.journal import Journal
     from civitas.models.protocol import Model
 
-__all__ = ["MAX_ITERATIONS", "ReActAgent"]
+__all__ = ["MAX_ITERATIONS", "LoopAgent"]
 
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
@@ -39,46 +32,8 @@ MAX_ITERATIONS = 10
 _ENVIRONMENT = Environment()
 
 
-class ReActAgent(ConversationalAgent):
-    """An agent that answers with the help of a model and of actions.
-
-    Asked something, it shows its model the system prompt, its goals and its memories; the model
-    answers, or calls actions, whose results are remembered and shown to it in turn, until it
-    answers or a terminal action succeeds.
-
-    Args:
-        id: its id
-        model: a model, or the name of one such as `local`
-        actions: what its model may call: a registry, or actions, functions, `@action` methods and
-            agents (for all that they offer). Nobody else is offered them.
-        goals: what it is to achieve
-        memory: what it remembers: a memory, of which each thread has its part by `thread(id)`; or a
-            function that makes the memory of a thread, given its id (None for the agent's own).
-            Without one, each thread has as much as fits half of the model's context
-        environment: where actions are executed
-        system_prompt: who it is, in words for the model
-        max_iterations: how many answers the model may give for one reply
-        discover: `*` to let the model call what every other agent of the space offers, or the ids
-            of some; asked before each reply, for its thread
-        max_result_chars: how much of each result the model is shown; less where the results of one
-            answer would take more than about half of its context
-        budget: what its replies together may spend; a reply that would go beyond stops
-        journal: where its replies are recorded, so that they go on after a crash: a `Journal`, or
-            the path of one
-        **options: what every `Agent` takes, and `shared=`: one conversation with all who talk with
-            it, which an agent with a memory without `thread(id)` has to have in a space
-
-    Attributes:
-        actions: the registry of what its model may call
-        discovered: what it found by `discover` at the last reply of its own thread, beside them
-        budget: what its replies together may spend, or None
-        goals: its goals; the list may be changed
-        system_prompt: likewise
-        max_iterations: likewise
-
-    Raises:
-        DefinitionError: an argument is none of what it may be
-    """
+class LoopAgent(ConversationalAgent):
+    """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
 
     system_prompt: str | None = None
     max_iterations: int = MAX_ITERATIONS
@@ -89,7 +44,6 @@ class ReActAgent(ConversationalAgent):
     _goals: list[Goal] | None = None
     _shown: tuple[list[Any], Shown] | None = None
     _journal: Journal | None = None
-    _records = True
 
     def __init__(
         self,
@@ -237,99 +191,6 @@ class ReActAgent(ConversationalAgent):
         from civitas.journal.journal import as_journal
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
-
-    # -- its state ---------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as JSON: to be kept, and loaded into an agent made in the same way.
-
-        Valid between two replies; during one it is what is remembered until then.
-
-        Raises:
-            StateError: something remembered is not JSON
-        """
-        threads = {
-            thread.id: memory_state(thread.memory)
-            for thread in self._threads or ()
-            if thread.memory is not None and self._is_saved(thread.memory)
-        }
-        return state(KIND, memory=memory_state(self.memory), threads=threads)
-
-    def _is_saved(self, memory: Memory) -> bool:
-        """Whether a thread's memory is saved with the agent; one in a file is kept there."""
-        return self._memory is None or not hasattr(memory, "state_dict")
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Remember what the agent did whose state this is, and nothing else.
-
-        Raises:
-            StateError: it is no such state; then nothing has changed, unless the memory is not
-                civitas's own
-        """
-        found = opened(saved, KIND)
-        threads = found.get("threads")
-        if not isinstance(threads, dict):
-            raise StateError(f"agent {self.id!r}: the state of its threads is no object")
-        made = Threads(self.shared)
-        for id, given in threads.items():
-            restore_memory(self._memory_of(made.get(id)), given, self.id)
-        restore_memory(self.memory, found.get("memory"), self.id)
-        made.default.memory = self.memory
-        self._threads = made
-
-    # -- the loop ----------------------------------------------------------------------------------
-
-    async def _respond(self, asked: Asked) -> Reply:
-        memory = self._memory_of(asked.state)
-        if self.discover is not None and self._seat is not None:
-            await self._discover(asked.state)
-        part = asked.record
-        if part is None:
-            if self._journal is None:
-                return await self._run(Run(self, asked, memory, self.model))
-            part = await self._journal.begin(
-                asked.run_id, KIND, str(self.id), json_text(asked.content)
-            )
-        try:
-            record = begun(self, part, asked)
-            return await self._run(Run(self, asked, memory, self.model, record))
-        finally:
-            if asked.record is None:
-                part.close()
-
-    def _program(self) -> dict[str, Any]:
-        """What it does, as the record of a group that it is in has it."""
-        return program_of(self)
-
-    async def _recall(self, part: Part) -> None:
-        """Know what it did in a part of a run that is over."""
-        record = Record(part, LoopState)
-        if record.begun is not None:
-            memory = self._memory_of(self._kept.get(record.begun["thread"]))
-            catch_up(self, record, memory, self.budget)
-
-    async def _run(self, run: Run) -> Reply:
-        if run.thread.underway is None:
-            run.thread.underway = run
-        return await run.reply()
-
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        memory = self._memory_of(thread)
-        once = self._as_once()
-        add_once: Any = None if once is None else getattr(memory, "add_once", None)
-        if once is not None and callable(add_once):
-            add_once(message, *once)
-        else:
-            memory.add_memory(message)
-
-    async def _discover(self, thread: Thread) -> None:
-        """Find what other agents offer, for a reply of a thread."""
-        from civitas.reasoning.discovery import discover
-
-        assert self.discover is not None
-        found = await discover(self, self.discover)
-        thread.discovered = {action.name: action for action in found}
-        thread.shown = None
 
     def _show(self, thread: Thread) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""

@@ -12,21 +12,20 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import fingerprint
-from civitas.reasoning.marks import Marks
-from civitas.reasoning.parsing import Unreadable
+from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step
-from civitas.reasoning.resume import begin, not_ended, overlap
-from civitas.reasoning.schema import AnswerSchema
+from civitas.reasoning.reply_request import AnswerSchema
+from civitas.reasoning.resume import Marks, begin, not_ended, overlap
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry, Part
     from civitas.journal.replay import RecordedPart
     from civitas.memory.memory import Memory
-    from civitas.reasoning.asked import Asked
-    from civitas.reasoning.react import ReActAgent
+    from civitas.reasoning.loop.parts import LoopAgent
+    from civitas.reasoning.reply_request import Asked
 
 __all__ = [
     "KIND",
@@ -70,7 +69,7 @@ class LoopState:
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
 
 
-def begun(agent: ReActAgent, part: Part, asked: Asked) -> Record[LoopState]:
+def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
     """The record of a run of the loop, begun or gone on with.
 
     Raises:
@@ -101,7 +100,7 @@ def as_it_ended(record: Record[LoopState], schema: AnswerSchema | None) -> Reply
     return _reply(record, value)
 
 
-def program_of(agent: ReActAgent) -> dict[str, Any]:
+def program_of(agent: LoopAgent) -> dict[str, Any]:
     """What an agent does, whatever it is asked."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
@@ -123,7 +122,7 @@ def program_of(agent: ReActAgent) -> dict[str, Any]:
 
 
 def catch_up(
-    agent: ReActAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
+    agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
     """Have this process know what was recorded: its memory, its model, its budget.
 
