@@ -23,7 +23,7 @@ from civitas.reasoning.state import Codec, as_json
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = ["Call", "Calls", "doubts_of", "error_of"]
+__all__ = ["Call", "Calls", "cut_off", "doubts_of", "error_of"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -38,6 +38,11 @@ def error_of(result: dict[str, Any]) -> str | None:
     """What went wrong, as a result says it; None if nothing did."""
     error = result.get("error")
     return None if error is None else str(error)
+
+
+def cut_off() -> dict[str, Any]:
+    """The result of a call that this run has cut off."""
+    return {"tool_executed": False, "error": _CUT_OFF}
 
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
@@ -251,13 +256,9 @@ def _expect_result(made: dict[str, Any]) -> None:
 
 
 class Calls:
-    """The calls of one answer, executed at once.
+    """The calls of one answer, executed at once, each result put in its place of `results`."""
 
-    Attributes:
-        results: what came of each, in their order; None while nothing has
-    """
-
-    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_wanted", "results")
+    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_results", "_wanted")
 
     def __init__(
         self,
@@ -266,14 +267,15 @@ class Calls:
         asked: Asked,
         record: Record[Any],
         iteration: int,
+        results: list[dict[str, Any] | None],
     ) -> None:
         self._agent = agent
         self._wanted = wanted
         self._asked = asked
         self._record = record
         self._iteration = iteration
+        self._results = results
         self._broken: list[HookError] = []
-        self.results: list[dict[str, Any] | None] = [None] * len(wanted)
 
     async def execute(self) -> None:
         """Execute them.
@@ -282,11 +284,7 @@ class Calls:
             Stop: a hook failed
             JournalError: one cannot be written; it was not executed
         """
-        agent, count = self._agent, len(self._wanted)
-        plain = self._asked.emit is None and agent._hooks is None and self._record is NULL_RECORD
-        if plain and count == 1:
-            self.results[0] = await execute(agent, self._wanted[0], self._asked)
-            return
+        count = len(self._wanted)
         if count == 1:
             await self._into(0)
         else:
@@ -299,9 +297,9 @@ class Calls:
                 await asyncio.wait(works)
                 raise
         if self._broken:
-            raise Stop.on_hook(agent.id, self._broken[0]) from self._broken[0]
+            raise Stop.on_hook(self._agent.id, self._broken[0]) from self._broken[0]
 
-    async def execute_within(self, budget: Budget) -> None:
+    async def within(self, budget: Budget) -> None:
         """Execute them as far as a budget reaches, and in its time.
 
         Raises:
@@ -316,10 +314,10 @@ class Calls:
             for place, has_ended in enumerate(ended):
                 call = self._call(place)
                 if has_ended:
-                    self.results[place] = await call.result()
+                    self._results[place] = await call.result()
                 else:
                     result = {"tool_executed": False, "error": f"not executed: {error}"}
-                    self.results[place] = call.end_as(result)
+                    self._results[place] = call.end_as(result)
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:
@@ -336,12 +334,12 @@ class Calls:
     def cut_off(self, place: int) -> dict[str, Any]:
         """The result of a call that was cut off, recorded and told."""
         call = self._call(place)
-        result = call.end_as({"tool_executed": False, "error": _CUT_OFF})
+        result = call.end_as(cut_off())
         call.tell_end(result)
         return result
 
     async def _into(self, place: int) -> None:
-        self.results[place] = await self._call(place).result()
+        self._results[place] = await self._call(place).result()
 
     def _call(self, place: int) -> Call:
         of = (self._agent, self._wanted[place], self._asked, self._record, self._iteration, place)
