@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,10 +11,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from civitas.action import action
-from civitas.agent import CURRENT, Agent, leads_to
+from civitas.agent import CURRENT, leads_to
 from civitas.errors import DefinitionError, HopLimitExceeded
 from civitas.reasoning.group import check_reply_budget
-from civitas.reasoning.hooks import Hooked, reply_with_hooks
+from civitas.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
 from civitas.reasoning.reply_request import Asked, as_memory, marked_with, thread_id
@@ -24,10 +23,11 @@ from civitas.reasoning.replying import (
     ONCE,
     REPLYING,
     Replying,
+    approver_of_group,
     observing,
 )
 from civitas.reasoning.stream import Watched
-from civitas.reasoning.thread import Interruption, Thread, Underway
+from civitas.reasoning.thread import Interruption, Thread, Underway, steer
 from civitas.reasoning.threaded import Threaded
 
 if TYPE_CHECKING:
@@ -308,34 +308,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """
         if not isinstance(text, str):
             raise TypeError(f"interrupt takes a text, not {type(text).__name__}")
-        text = readable(text)
-        chosen = self._thread_to_steer(thread)
-        underway = chosen.underway
-        if underway is None:
-            self._keep(text, chosen)
-            return Interruption(None)
-        heard: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-        def tell() -> None:
-            if chosen.underway is underway:
-                underway.interrupt(text)
-            else:  # it has ended meanwhile
-                self._keep(text, chosen)
-            heard.set_result(None)
-
-        try:
-            here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
-        if here is underway.loop:
-            tell()
-        else:
-            try:
-                underway.loop.call_soon_threadsafe(tell)
-            except RuntimeError:  # its loop has ended
-                self._keep(text, chosen)
-                return Interruption(None)
-        return Interruption(heard)
+        return steer(self._thread_to_steer(thread), readable(text), self._keep)
 
     # -- how it comes about ------------------------------------------------------------------------
 
@@ -357,12 +330,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         return await self._in_turn(asked, outer)
 
     async def _in_turn(self, asked: Asked, outer: tuple[Replying, ...]) -> Reply:
-        """Reply when it is the thread's turn.
-
-        Args:
-            asked: what it is asked
-            outer: the replies that this one lies in
-        """
+        """Reply when it is the thread's turn; `outer` are the replies that this one lies in."""
         if len(outer) >= _NESTED:
             raise HopLimitExceeded(
                 f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
@@ -411,47 +379,19 @@ class ConversationalAgent(Hooked, Watched, Threaded):
     def _approver(self) -> Approver | None:
         """Its own approver or its space's, or that of what it is a member of and replies for."""
         approver = super()._approver()
-        if approver is not None:
-            return approver
-        replying = [each.agent for each in REPLYING.get()]
-        while replying and replying[-1] is not self:
-            replying.pop()
-        member: Agent = self
-        for agent in reversed(replying):
-            # Whoever merely called it, by a tool, does not answer for it.
-            if isinstance(agent, ConversationalAgent) and any(
-                each is member for each in agent._member_agents
-            ):
-                approver = Agent._approver(agent)
-                if approver is not None:
-                    return approver
-                member = agent
-        return None
+        return approver_of_group(self) if approver is None else approver
 
     async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
         threads = self._kept
         state = threads.take(thread)
         try:
-            hooks = self._hooks
-            if hooks is None:
+            if self._hooks is None:
                 await self._remember(item, state)
-                return
-            about = {"message": item, "run_id": None, "thread": thread}
-            with observing(None):  # what a hook has others observe is no part of that
-                made = await hooks.run(
-                    "pre_observe", self, about, lambda made: self._as_observed(made["message"])
-                )
-                item = self._as_observed(made["message"])
-            await self._remember(item, state)
-            with observing(None):
-                await hooks.run("post_observe", self, {**about, "message": item})
+            else:
+                await observe_with_hooks(self, item, state)
         finally:
             threads.release(state)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
-        """What a hook made of a message, as it is remembered.
-
-        Raises:
-            TypeError, ValueError: it cannot be
-        """
+        """What a hook made of a message, as it is remembered; raises where it cannot be."""
         return as_memory(message)

@@ -14,9 +14,11 @@ from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
 from civitas.reasoning.reply import Reply, StopReason, log_failure
 from civitas.reasoning.reply_request import Asked, check_changed, checked_content
+from civitas.reasoning.replying import observing
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
+    from civitas.reasoning.thread import Thread
 
 __all__ = [
     "HOOK_TYPES",
@@ -27,6 +29,7 @@ __all__ = [
     "expect_answer",
     "expect_args",
     "expect_messages",
+    "observe_with_hooks",
     "reply_with_hooks",
 ]
 
@@ -304,6 +307,20 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
     except HookError as error:
         log_failure(logger, f"a hook of agent {agent.id!r} failed", error)
         return _ended(reply, asked, "error", str(error), error)
+
+
+async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
+    """Have an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
+    hooks: Hooks = agent._hooks
+    about = {"message": item, "run_id": None, "thread": thread.id}
+    with observing(None):  # what a hook has others observe is no part of that
+        made = await hooks.run(
+            "pre_observe", agent, about, lambda made: agent._as_observed(made["message"])
+        )
+        item = agent._as_observed(made["message"])
+    await agent._remember(item, thread)
+    with observing(None):
+        await hooks.run("post_observe", agent, {**about, "message": item})
 
 
 def _ended(

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from civitas.agent import Agent
 from civitas.reasoning.thread import thread_of_sender
 
 if TYPE_CHECKING:
-    from civitas.agent import Agent
+    from civitas.approval import Approver
     from civitas.journal import Record
     from civitas.reasoning.reply_request import Asked
     from civitas.reasoning.thread import Turns
@@ -20,6 +21,7 @@ __all__ = [
     "ONCE",
     "REPLYING",
     "Replying",
+    "approver_of_group",
     "joined",
     "observing",
     "own_reply",
@@ -117,3 +119,19 @@ def observing(once: tuple[str, int] | None) -> Iterator[None]:
         yield
     finally:
         ONCE.reset(token)
+
+
+def approver_of_group(agent: Agent) -> Approver | None:
+    """The approver of what an agent is a member of and replies for."""
+    replying = [each.agent for each in REPLYING.get()]
+    while replying and replying[-1] is not agent:
+        replying.pop()
+    member = agent
+    for group in reversed(replying):
+        # Whoever merely called it, by a tool, does not answer for it.
+        if any(each is member for each in getattr(group, "_member_agents", ())):
+            approver = Agent._approver(group)
+            if approver is not None:
+                return approver
+            member = group
+    return None

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -25,6 +25,7 @@ __all__ = [
     "Underway",
     "has_threads",
     "memory_of_thread",
+    "steer",
     "thread_of_sender",
 ]
 
@@ -333,3 +334,33 @@ class Interruption:
 
     def __repr__(self) -> str:
         return f"<Interruption of {'a reply' if self else 'nothing'}>"
+
+
+def steer(thread: Thread, text: str, keep: Callable[[str, Thread], None]) -> Interruption:
+    """Tell the reply that is under way in a thread; without one, `keep` has the next hear it."""
+    underway = thread.underway
+    if underway is None:
+        keep(text, thread)
+        return Interruption(None)
+    heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def tell() -> None:
+        if thread.underway is underway:
+            underway.interrupt(text)
+        else:  # it has ended meanwhile
+            keep(text, thread)
+        heard.set_result(None)
+
+    try:
+        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is underway.loop:
+        tell()
+    else:
+        try:
+            underway.loop.call_soon_threadsafe(tell)
+        except RuntimeError:  # its loop has ended
+            keep(text, thread)
+            return Interruption(None)
+    return Interruption(heard)
