@@ -118,15 +118,15 @@ if TYPE_CHECKING:
     from civitas.reasoning.conversation.hand_over import HandOver as HandOver
     from civitas.reasoning.conversation.order import RoundRobin as RoundRobin
     from civitas.reasoning.conversation.state import ConversationState as ConversationState
+    from civitas.reasoning.conversation.state import TurnEnded as TurnEnded
+    from civitas.reasoning.conversation.state import TurnStarted as TurnStarted
+    from civitas.reasoning.conversation.state import Utterance as Utterance
     from civitas.reasoning.conversation.termination import Condition as Condition
     from civitas.reasoning.conversation.termination import Elapsed as Elapsed
     from civitas.reasoning.conversation.termination import MaxTokens as MaxTokens
     from civitas.reasoning.conversation.termination import MaxTurns as MaxTurns
     from civitas.reasoning.conversation.termination import Said as Said
     from civitas.reasoning.conversation.termination import StoppedBy as StoppedBy
-    from civitas.reasoning.conversation.transcript import TurnEnded as TurnEnded
-    from civitas.reasoning.conversation.transcript import TurnStarted as TurnStarted
-    from civitas.reasoning.conversation.transcript import Utterance as Utterance
     from civitas.reasoning.conversational import Conversational as Conversational
     from civitas.reasoning.conversational import ConversationalAgent as ConversationalAgent
     from civitas.reasoning.dualact.agent import DualActAgent as DualActAgent
@@ -280,7 +280,12 @@ _HOMES = {
     "civitas.reasoning.conversation.conversation": ("Conversation",),
     "civitas.reasoning.conversation.hand_over": ("HandOver",),
     "civitas.reasoning.conversation.order": ("RoundRobin",),
-    "civitas.reasoning.conversation.state": ("ConversationState",),
+    "civitas.reasoning.conversation.state": (
+        "ConversationState",
+        "TurnEnded",
+        "TurnStarted",
+        "Utterance",
+    ),
     "civitas.reasoning.conversation.termination": (
         "Condition",
         "Elapsed",
@@ -288,11 +293,6 @@ _HOMES = {
         "MaxTurns",
         "Said",
         "StoppedBy",
-    ),
-    "civitas.reasoning.conversation.transcript": (
-        "TurnEnded",
-        "TurnStarted",
-        "Utterance",
     ),
     "civitas.reasoning.conversational": (
         "Conversational",

@@ -5,33 +5,35 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import (
-    BudgetExceeded,
-    DeadlineExceeded,
-    DefinitionError,
-    NotPermitted,
-    StateError,
-)
+from civitas.errors import BudgetExceeded, DefinitionError, NotPermitted, StateError
 from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.message import address
 from civitas.models.protocol import Usage
 from civitas.reasoning.asked import Asked, checked_content, thread_id
-from civitas.reasoning.conversation.exchange import Exchange
+from civitas.reasoning.conversation.exchange import Exchange, reason_of
 from civitas.reasoning.conversation.order import Order, as_order
 from civitas.reasoning.conversation.participants import Participants
-from civitas.reasoning.conversation.state import ConversationState
+from civitas.reasoning.conversation.record import (
+    KIND,
+    Setup,
+    as_it_ended,
+    begun,
+    emit_past,
+    program_of,
+    recall,
+    stands,
+)
+from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, Saved
 from civitas.reasoning.conversation.termination import Condition, as_condition
-from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.interruption import Interruption
-from civitas.reasoning.parsing import Unreadable
 from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import ENDED
+from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
@@ -39,8 +41,7 @@ from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Record
-    from civitas.reasoning.conversation.recording import ConversationRecording
+    from civitas.journal import Part
     from civitas.reasoning.stream import Line
 
 __all__ = ["MAX_TURNS", "Conversation"]
@@ -48,8 +49,6 @@ __all__ = ["MAX_TURNS", "Conversation"]
 MAX_TURNS: Final = 20
 """How many turns one reply may have, if neither `max_turns` nor `until` says it."""
 _RULES: Final = ("all", "any", "none")
-
-_KIND = "Conversation"
 
 
 class _Talk:
@@ -162,7 +161,9 @@ class Conversation(ConversationalAgent):
         self.max_turns: Final = max_turns
         self.max_kept: Final = max_kept
         self.stop_if_failed: Final = stop_if_failed
-        self._own_budget: Budget | None = None
+        self._setup = Setup(
+            str(self.id), self.agents, self.next, self.until, max_turns, max_kept, stop_if_failed
+        )
         self._journal = (
             None if journal is None else as_journal(journal, f"conversation {self.id!r}")
         )
@@ -172,12 +173,12 @@ class Conversation(ConversationalAgent):
     @property
     def budget(self) -> Budget | None:
         """What the participants may spend together, or None."""
-        return self._own_budget
+        return self._setup.budget
 
     @budget.setter
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, list(self.agents.values()), budget)
-        self._own_budget = budget
+        self._setup.budget = budget
 
     @property
     def journal(self) -> Journal | None:
@@ -266,10 +267,9 @@ class Conversation(ConversationalAgent):
         return await self._carried(asked)
 
     def _show_on(self, line: Line, asked: Asked) -> None:
-        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`; of
-        # several that speak at once, they are in the order of their list. A conversation goes no
-        # further than its reader: when `TurnEnded` is looked at, it stands between two turns, and
-        # its state can be saved.
+        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`. A
+        # conversation goes no further than its reader: when `TurnEnded` is looked at, it stands
+        # between two turns, and its state can be saved.
         asked.emit = line.pass_on
 
     def _shown_too(self, emit: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
@@ -304,7 +304,7 @@ class Conversation(ConversationalAgent):
             chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
             exchange = self._talk(chosen).exchange
         if exchange is not None:
-            if exchange.meanwhile.interrupt(content):
+            if exchange.interrupt(content):
                 heard: concurrent.futures.Future[None] = concurrent.futures.Future()
                 heard.set_result(None)
                 return Interruption(heard)
@@ -325,7 +325,7 @@ class Conversation(ConversationalAgent):
         """
         content = checked_content(message.get("content"), "observe")
         talk = self._talk(thread)
-        if talk.exchange is not None and talk.exchange.meanwhile.observe(content):
+        if talk.exchange is not None and talk.exchange.observe(content):
             return
         async with self._turn_of(thread):
             now = talk.state
@@ -334,10 +334,9 @@ class Conversation(ConversationalAgent):
                 # Heard when that run goes on, or in the next: what waits for it stands there.
                 talk.since.append(content)
                 return
-            participants = Participants(self, now, thread.id)
-            for id in now.agents:
-                # The next speaker of a reply to be gone on with is asked the last.
-                await participants.deliver(id, leave=1 if now.open else 0)
+            participants = Participants(self._setup, now, thread.id, once=self._as_once())
+            # The next speaker of a reply that is resumed is asked the last.
+            await participants.deliver(now.agents, leave=1 if now.open else 0)
 
     async def _respond(self, asked: Asked) -> Reply:
         talk = self._talk(asked.state)
@@ -358,76 +357,62 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
                 "begun"
             )
-        record = asked.record
-        if record is None:
+        part = asked.record
+        if part is None:
             if self._journal is None:
                 self._begin(asked)
-                return await self._exchanged(asked)
+                return await self._exchanged(asked, NULL_RECORD)
             if asked.resumed and talk.run is not None:
                 asked.run_id = talk.run[1]
             task = json_text(asked.content)
-            record = await self._journal.begin(asked.run_id, _KIND, str(self.id), task)
+            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
-            return await self._recorded(asked, record)
+            return await self._recorded(asked, part)
         finally:
             if asked.record is None:
-                record.close()
+                part.close()
 
-    async def _recorded(self, asked: Asked, record: Record) -> Reply:
+    async def _recorded(self, asked: Asked, part: Part) -> Reply:
         """Reply, and record it; or go on with what was recorded."""
-        from civitas.reasoning.conversation.recording import ConversationRecording
-
         talk = self._talk(asked.state)
-        recording = ConversationRecording(self, record, asked)
-        past = recording.past
-        if past.begun is None:
+        record = begun(self._setup, part, asked)
+        if record.state is None:
             self._begin(asked)
-            recording.begin(talk.state)
         else:
+            budget = self.budget if asked.budget is None else asked.budget
             try:
-                await recording.recall()
+                await recall(self._setup, record, budget)
             except BudgetExceeded as error:
-                reason: Any = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
-                return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
-            stands = recording.state()
-            if past.ended:
-                _be_at(talk, stands)
-                return self._as_it_ended(past.reply(), asked.schema)
+                if not ended(record):
+                    reason = reason_of(error)
+                    return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
+            await emit_past(self._setup, record, asked)
+            state = stands(record, self._setup)
+            if ended(record):
+                _be_at(talk, state)
+                return as_it_ended(record, asked.schema)
             since = talk.since if talk.run is not None and talk.run[0] == record.key else []
-            talk.state = stands
+            talk.state = state
             for content in (*since, *asked.state.hear()):
-                stands.add(None, content)
-                recording.heard(content, ())
+                state.add(None, content)
+                record.hear({"content": content, "known_to": []})
         talk.run, talk.since = (record.key, record.run_id), []
-        reply = await self._exchanged(asked, recording)
+        reply = await self._exchanged(asked, record)
         if reply.stop_reason in ENDED:
             talk.run = None
         return reply
 
-    def _as_it_ended(self, reply: Reply, schema: Any) -> Reply:
-        if schema is None or reply.stop_reason != "done":
-            return reply
-        try:  # as the type that was asked for
-            return replace(reply, value=AnswerSchema(schema).read(reply.text))
-        except Unreadable:
-            return reply  # a terminal action gave it
-
     def _program(self) -> dict[str, Any]:
-        from civitas.reasoning.conversation.recording import program_of
+        return program_of(self._setup)
 
-        return program_of(self)
-
-    async def _recall(self, record: Record) -> None:
-        """Know what was said in a part of a run that is over, as the participants do."""
-        from civitas.reasoning.conversation.past import ConversationPast
-        from civitas.reasoning.conversation.recording import recall
-
-        past = ConversationPast(record.run_id, record.past)
-        if past.begun is not None:
-            await recall(self, record, past)
-            talk = self._talk(self._kept.get(past.begun["thread"]))
-            talk.run = None if past.ended else (record.key, record.run_id)
-            _be_at(talk, past.state(self.agents, self.max_kept, last=True))
+    async def _recall(self, part: Part) -> None:
+        """Know what was said in a part of a run, as the participants do."""
+        record: Record[Saved] = Record(part, Saved)
+        if record.begun is not None and record.state is not None:
+            await recall(self._setup, record, self.budget)
+            talk = self._talk(self._kept.get(record.begun["thread"]))
+            talk.run = None if ended(record) else (record.key, record.run_id)
+            _be_at(talk, stands(record, self._setup, last=True))
 
     def _begin(self, asked: Asked) -> None:
         """Begin a reply, unless one goes on."""
@@ -438,24 +423,15 @@ class Conversation(ConversationalAgent):
                 now.add(None, told)
             now.add(None, asked.content)
 
-    async def _exchanged(
-        self, asked: Asked, recording: ConversationRecording | None = None
-    ) -> Reply:
+    async def _exchanged(self, asked: Asked, record: Record[Saved]) -> Reply:
         talk = self._talk(asked.state)
         if self.until is not None:
             self.until.begin(talk.state.kept, "u")
-        exchange = Exchange(self, talk.state, asked, recording)
-        talk.exchange = exchange
+        talk.exchange = Exchange(self._setup, talk.state, asked, record)
         try:
-            return await exchange.go()
-        except BaseException as error:
-            exchange.meanwhile.hear(last=True)
-            if recording is not None:
-                recording.broken_off(exchange.cut_off(error))
-            raise
+            return await talk.exchange.go()
         finally:
-            exchange.meanwhile.hear(last=True)
-            talk.exchange = None
+            talk.exchange, talk.state.record = None, NULL_RECORD
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -475,7 +451,7 @@ class Conversation(ConversationalAgent):
                 "such as at a TurnEnded of its stream"
             )
         if exchange is not None:
-            exchange.meanwhile.hear()
+            exchange.hear()
         participants: dict[str, Any] = {}
         for id, agent in self.agents.items():
             if hasattr(agent, "state_dict"):
@@ -486,11 +462,12 @@ class Conversation(ConversationalAgent):
                         f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
                     ) from None
         threads = {
-            thread.id: thread.own.state.to_json() for thread in self._kept if thread.own is not None
+            thread.id: dumped(thread.own.state.saved())
+            for thread in self._kept
+            if thread.own is not None
         }
-        return state(
-            _KIND, conversation=self.state.to_json(), threads=threads, participants=participants
-        )
+        mine = dumped(self.state.saved())
+        return state(KIND, conversation=mine, threads=threads, participants=participants)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take what `state_dict` gave in place of what was said so far.
@@ -504,35 +481,29 @@ class Conversation(ConversationalAgent):
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, _KIND)
-        try:
-            mine = ConversationState.from_json(
-                data.get("conversation"), tuple(self.agents), self.max_kept
-            )
-            given = data.get("threads", {})
-            if not isinstance(given, dict):
-                raise ValueError("threads is no object")
-            threads = {
-                id: ConversationState.from_json(each, tuple(self.agents), self.max_kept)
-                for id, each in given.items()
-            }
-            theirs = data.get("participants")
-            if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
-                raise ValueError("participants names others than the participants")
-            for id in theirs:
-                if not hasattr(self.agents[id], "load_state_dict"):
-                    raise ValueError(f"participant {id!r} has no load_state_dict")
-        except ValueError as error:
-            raise StateError(
-                f"conversation {self.id!r} cannot go on from this state: {error}"
-            ) from None
+        data = opened(saved, KIND)
+        whose = f"conversation {self.id!r} cannot go on from this state"
+        mine = self._loaded(data.get("conversation"), whose)
+        threads, theirs = data.get("threads", {}), data.get("participants")
+        if not isinstance(threads, dict):
+            raise StateError(f"{whose}: threads must be an object")
+        others = {id: self._loaded(each, whose) for id, each in threads.items()}
+        if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
+            raise StateError(f"{whose}: participants names others than the participants")
+        for id in theirs:
+            if not hasattr(self.agents[id], "load_state_dict"):
+                raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
         for id, its in theirs.items():
             self.agents[id].load_state_dict(its)
         kept = Threads(together=True)
         kept.default.own = _Talk(mine)
-        for id, each in threads.items():
+        for id, each in others.items():
             kept.get(id).own = _Talk(each)
         self._threads = kept
+
+    def _loaded(self, saved: Any, whose: str) -> ConversationState:
+        made = loaded(Saved, saved, whose)
+        return ConversationState.of(made, self.agents, self.max_kept, whose)
 
 
 def _be_at(talk: _Talk, state: ConversationState) -> None:
