@@ -7,33 +7,23 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import BudgetExceeded, DefinitionError, NotPermitted, StateError
+from civitas.errors import DefinitionError, NotPermitted, StateError
 from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.message import address
-from civitas.models.protocol import Usage
 from civitas.reasoning.asked import Asked, checked_content, thread_id
-from civitas.reasoning.conversation.exchange import Exchange, reason_of
-from civitas.reasoning.conversation.order import Order, as_order
+from civitas.reasoning.conversation.exchange import Exchange
+from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import Participants
-from civitas.reasoning.conversation.record import (
-    KIND,
-    Setup,
-    as_it_ended,
-    begun,
-    emit_past,
-    program_of,
-    recall,
-    stands,
-)
+from civitas.reasoning.conversation.record import KIND, program_of
+from civitas.reasoning.conversation.setup import set_up
 from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, Saved
-from civitas.reasoning.conversation.termination import Condition, as_condition
+from civitas.reasoning.conversation.talk import Talk
+from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.interruption import Interruption
 from civitas.reasoning.prompts import json_text
-from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
+from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.schema import AnswerSchema
 from civitas.reasoning.sharing import members_without_threads, share_budget
 from civitas.reasoning.state import opened, state
@@ -44,30 +34,7 @@ if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.reasoning.stream import Line
 
-__all__ = ["MAX_TURNS", "Conversation"]
-
-MAX_TURNS: Final = 20
-"""How many turns one reply may have, if neither `max_turns` nor `until` says it."""
-_RULES: Final = ("all", "any", "none")
-
-
-class _Talk:
-    """One thread of a conversation.
-
-    Attributes:
-        state: where it stands
-        exchange: the reply under way, or None
-        run: the key and the id of a run that is not over, or None
-        since: what was said to it since that was stopped
-    """
-
-    __slots__ = ("exchange", "run", "since", "state")
-
-    def __init__(self, state: ConversationState) -> None:
-        self.state = state
-        self.exchange: Exchange | None = None
-        self.run: tuple[str, str] | None = None
-        self.since: list[Content] = []
+__all__ = ["Conversation"]
 
 
 class Conversation(ConversationalAgent):
@@ -136,34 +103,14 @@ class Conversation(ConversationalAgent):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
-        self.agents: Final = _participants(agents, id)
-        self.next: Final = as_order(next)
-        self.next.check(self.agents)
-        self.until: Final = None if until is None else as_condition(until)
-        if self.until is not None and (unknown := self.until.ids() - self.agents.keys()):
-            raise DefinitionError(
-                f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "
-                "who takes no part"
-            )
-        if max_turns is None:
-            bound = self.until.most_turns() if self.until is not None else None
-            max_turns = MAX_TURNS if bound is None else bound
-        for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
-            if type(number) is not int or number < 1:
-                raise DefinitionError(
-                    f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}"
-                )
-        if stop_if_failed not in _RULES:
-            raise DefinitionError(
-                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
-                f"{stop_if_failed!r:.80}"
-            )
-        self.max_turns: Final = max_turns
-        self.max_kept: Final = max_kept
-        self.stop_if_failed: Final = stop_if_failed
-        self._setup = Setup(
-            str(self.id), self.agents, self.next, self.until, max_turns, max_kept, stop_if_failed
-        )
+        setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
+        self.agents: Final = setup.agents
+        self.next: Final = setup.next
+        self.until: Final = setup.until
+        self.max_turns: Final = setup.max_turns
+        self.max_kept: Final = setup.max_kept
+        self.stop_if_failed: Final = setup.stop_if_failed
+        self._setup = setup
         self._journal = (
             None if journal is None else as_journal(journal, f"conversation {self.id!r}")
         )
@@ -190,10 +137,10 @@ class Conversation(ConversationalAgent):
         """Where its own thread stands: what was said, who spoke last. To be read."""
         return self._talk(self._kept.default).state
 
-    def _talk(self, thread: Thread) -> _Talk:
-        talk: _Talk | None = thread.own
+    def _talk(self, thread: Thread) -> Talk:
+        talk: Talk | None = thread.own
         if talk is None:
-            talk = thread.own = _Talk(ConversationState(self.agents, self.max_kept))
+            talk = thread.own = Talk(self._setup, ConversationState(self.agents, self.max_kept))
         return talk
 
     @property
@@ -360,78 +307,24 @@ class Conversation(ConversationalAgent):
         part = asked.record
         if part is None:
             if self._journal is None:
-                self._begin(asked)
-                return await self._exchanged(asked, NULL_RECORD)
+                return await talk.reply(asked)
             if asked.resumed and talk.run is not None:
                 asked.run_id = talk.run[1]
             task = json_text(asked.content)
             part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
-            return await self._recorded(asked, part)
+            return await talk.reply_recorded(asked, part)
         finally:
             if asked.record is None:
                 part.close()
-
-    async def _recorded(self, asked: Asked, part: Part) -> Reply:
-        """Reply, and record it; or go on with what was recorded."""
-        talk = self._talk(asked.state)
-        record = begun(self._setup, part, asked)
-        if record.state is None:
-            self._begin(asked)
-        else:
-            budget = self.budget if asked.budget is None else asked.budget
-            try:
-                await recall(self._setup, record, budget)
-            except BudgetExceeded as error:
-                if not ended(record):
-                    reason = reason_of(error)
-                    return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
-            await emit_past(self._setup, record, asked)
-            state = stands(record, self._setup)
-            if ended(record):
-                _be_at(talk, state)
-                return as_it_ended(record, asked.schema)
-            since = talk.since if talk.run is not None and talk.run[0] == record.key else []
-            talk.state = state
-            for content in (*since, *asked.state.hear()):
-                state.add(None, content)
-                record.hear({"content": content, "known_to": []})
-        talk.run, talk.since = (record.key, record.run_id), []
-        reply = await self._exchanged(asked, record)
-        if reply.stop_reason in ENDED:
-            talk.run = None
-        return reply
 
     def _program(self) -> dict[str, Any]:
         return program_of(self._setup)
 
     async def _recall(self, part: Part) -> None:
-        """Know what was said in a part of a run, as the participants do."""
         record: Record[Saved] = Record(part, Saved)
         if record.begun is not None and record.state is not None:
-            await recall(self._setup, record, self.budget)
-            talk = self._talk(self._kept.get(record.begun["thread"]))
-            talk.run = None if ended(record) else (record.key, record.run_id)
-            _be_at(talk, stands(record, self._setup, last=True))
-
-    def _begin(self, asked: Asked) -> None:
-        """Begin a reply, unless one goes on."""
-        now = self._talk(asked.state).state
-        if not asked.resumed:
-            now.begin()
-            for told in asked.state.hear():
-                now.add(None, told)
-            now.add(None, asked.content)
-
-    async def _exchanged(self, asked: Asked, record: Record[Saved]) -> Reply:
-        talk = self._talk(asked.state)
-        if self.until is not None:
-            self.until.begin(talk.state.kept, "u")
-        talk.exchange = Exchange(self._setup, talk.state, asked, record)
-        try:
-            return await talk.exchange.go()
-        finally:
-            talk.exchange, talk.state.record = None, NULL_RECORD
+            await self._talk(self._kept.get(record.begun["thread"])).recall(record)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -496,47 +389,11 @@ class Conversation(ConversationalAgent):
         for id, its in theirs.items():
             self.agents[id].load_state_dict(its)
         kept = Threads(together=True)
-        kept.default.own = _Talk(mine)
+        kept.default.own = Talk(self._setup, mine)
         for id, each in others.items():
-            kept.get(id).own = _Talk(each)
+            kept.get(id).own = Talk(self._setup, each)
         self._threads = kept
 
     def _loaded(self, saved: Any, whose: str) -> ConversationState:
         made = loaded(Saved, saved, whose)
         return ConversationState.of(made, self.agents, self.max_kept, whose)
-
-
-def _be_at(talk: _Talk, state: ConversationState) -> None:
-    """Stand where a reply ended, unless the thread has gone further since."""
-    if state.transcript.count > talk.state.transcript.count:
-        talk.state = state
-
-
-def _participants(agents: Iterable[Any], id: str | int) -> dict[str, Any]:
-    """The participants by id.
-
-    Raises:
-        DefinitionError: there are none, one cannot be talked to, or two have one id
-    """
-    if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
-        raise DefinitionError(
-            f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"
-        )
-    found: dict[str, Any] = {}
-    for agent in agents:
-        missing = [n for n in ("id", "reply", "observe") if not hasattr(agent, n)]
-        if missing or isinstance(agent, type):
-            given = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)[:80]
-            raise DefinitionError(
-                f"conversation {id!r}: a participant has id, reply and observe, and {given} has "
-                f"not{' ' + ', '.join(missing) if missing else ''}"
-            )
-        name = address(agent.id)
-        if name in found:
-            raise DefinitionError(
-                f"conversation {id!r}: two participants have the id {name!r}: give each its own"
-            )
-        found[name] = agent
-    if not found:
-        raise DefinitionError(f"conversation {id!r} has no participants")
-    return found

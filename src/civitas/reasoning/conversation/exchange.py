@@ -9,17 +9,12 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import (
-    BudgetExceeded,
-    DeadlineExceeded,
-    JournalError,
-    MailboxFull,
-    ModelError,
-)
+from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
-from civitas.reasoning.conversation.record import Setup, over
+from civitas.reasoning.conversation.record import over
+from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
@@ -125,12 +120,8 @@ class Exchange:
                 if self._budget is not None:
                     self._budget.start()
                     self._budget.check()
-                choice = await self._record.step(
-                    f"choose.{state.turns + 1}", self._choose, of=Choice
-                )
-            except BudgetExceeded as error:
-                self._fail(str(error), error)
-                return
+                key = f"choose.{state.turns + 1}"
+                choice = await self._record.step(key, self._choose, of=Choice)
             except NoChoice as error:
                 state.usage = state.usage + error.usage
                 state.stop = ("unreadable", str(error))
@@ -138,9 +129,7 @@ class Exchange:
             except Exception as error:
                 if isinstance(error, JournalError) and self._record is not NULL_RECORD:
                     raise
-                about = f"who speaks next in {setup.id!r} could not be told"
-                log_failure(logger, about, error)
-                self._fail(f"who speaks next could not be told: {told(error)}", error)
+                self._fail_to_tell("who speaks next", error)
                 return
             state.usage = state.usage + choice.usage
             if not choice.ids:
@@ -250,13 +239,8 @@ class Exchange:
             try:
                 checking = setup.until.check(state, "u")
                 reason = await self._in_time(checking, "whether it is over")
-            except BudgetExceeded as error:
-                self._fail(str(error), error)
-                return
             except Exception as error:
-                about = f"whether {setup.id!r} is over could not be told"
-                log_failure(logger, about, error)
-                self._fail(f"whether it is over could not be told: {told(error)}", error)
+                self._fail_to_tell("whether it is over", error)
                 return
             if reason is not None:
                 state.stop = ("done", reason)
@@ -271,6 +255,13 @@ class Exchange:
                 "max_iterations",
                 f"the conversation was not over after {state.turns} turns",
             )
+
+    def _fail_to_tell(self, what: str, error: Exception) -> None:
+        if isinstance(error, BudgetExceeded):
+            self._fail(str(error), error)
+            return
+        log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
+        self._fail(f"{what} could not be told: {told(error)}", error)
 
     def _fail(self, detail: str, error: BaseException | None) -> None:
         self._error = error
@@ -305,8 +296,8 @@ class Exchange:
     ) -> Reply:
         """The reply as it stands."""
         state, steps = self._state, list(self._steps)
-        told = (reason, detail, error, self._asked.run_id)
-        return Reply(text, value, state.messages, steps, state.usage, *told)
+        end = (reason, detail, error, self._asked.run_id)
+        return Reply(text, value, state.messages, steps, state.usage, *end)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""

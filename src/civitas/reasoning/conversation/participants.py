@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from civitas.errors import JournalError, ModelError, RunMismatch
-from civitas.reasoning.conversation.record import Setup, Told, step_of
+from civitas.reasoning.conversation.record import Told, step_of
+from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     Content,
     ConversationState,
@@ -237,7 +238,9 @@ class Participants:
             await step.begins()
             return await self._asked(agent, question, wanted, options)
 
-        return await record.step(part, ask_once, of=REPLY, question=number)
+        reply = await record.step(part, ask_once, of=REPLY, question=number)
+        await record.commit()  # before anything is made of it
+        return reply
 
     async def _asked(
         self, agent: Any, question: Content, wanted: dict[str, Any], options: dict[str, Any]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from civitas.reasoning.conversation.order import Order
+from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     ConversationState,
@@ -17,7 +16,6 @@ from civitas.reasoning.conversation.state import (
     TurnStarted,
     Utterance,
 )
-from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.fingerprint import of_group
 from civitas.reasoning.marks import Marks
 from civitas.reasoning.parsing import Unreadable
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KIND",
-    "Setup",
     "Told",
     "as_it_ended",
     "begun",
@@ -54,20 +51,6 @@ logger = logging.getLogger("civitas.reasoning")
 
 KIND = "Conversation"
 _MARKS = Marks()
-
-
-@dataclass(slots=True)
-class Setup:
-    """What a conversation is made of, as `Conversation` describes it."""
-
-    id: str
-    agents: dict[str, Any]
-    next: Order
-    until: Condition | None
-    max_turns: int
-    max_kept: int
-    stop_if_failed: str
-    budget: Budget | None = None
 
 
 def begun(setup: Setup, part: Part, asked: Asked) -> Record[Saved]:

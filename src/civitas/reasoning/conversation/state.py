@@ -266,13 +266,14 @@ class ConversationState(Stand):
         after = Saved() if after is None else after
         known = after.transcript[-1].number if after.transcript else 0
         after.transcript.extend(each for each in self.transcript if each.number > known)
+        stand: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Stand)}
         return Saved(
-            *(getattr(self, each.name) for each in fields(Stand)),
-            self.transcript.kept,
-            {id: list(waiting) for id, waiting in self.pending.items()},
-            after.transcript,
-            after.steps,
-            values or {},
+            **stand,
+            max_kept=self.transcript.kept,
+            pending={id: list(waiting) for id, waiting in self.pending.items()},
+            transcript=after.transcript,
+            steps=after.steps,
+            values=values or {},
         )
 
     @classmethod
