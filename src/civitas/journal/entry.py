@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ROOT", "Entry", "Outline"]
+__all__ = ["ROOT", "Entry", "Outline", "copied"]
 
 ROOT = ""
 """The path of a run's own part."""
@@ -57,3 +59,25 @@ class Outline:
     entries: int
     state: str
     forked_from: str | None = None
+
+
+def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
+    """The data of entries as it is in a copy of their run.
+
+    What a part begins with has no fingerprint: it is that of who goes on with the copy. And it says
+    up to where the part is that of the other run, which memories and budgets know.
+    """
+    count: Counter[str] = Counter()
+    messages: Counter[str] = Counter()
+    for entry in entries:
+        count[entry.path] += 1
+        if entry.kind == "state":
+            messages[entry.path] += len(entry.data["appended"].get("messages", ()))
+    for entry in entries:
+        if entry.kind != "begun":
+            yield entry.data
+            continue
+        path = entry.path
+        other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
+        before = entry.data.get("copied", [])
+        yield {**entry.data, "fingerprint": None, "copied": [*before, other]}

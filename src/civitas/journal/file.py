@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from civitas.errors import DefinitionError, JournalError
+from civitas.errors import DefinitionError, JournalError, NoSuchRun
 from civitas.journal.entry import Entry
 from civitas.journal.kept import FILE_BYTES, TEXT_CHARS, KeptFiles, hash_of, restored, set_aside
 from civitas.jsonvalue import to_json
@@ -118,6 +118,26 @@ class JournalFile(SQLitePool[JournalError]):
     def path(self) -> str:
         """The file, whatever the working directory becomes."""
         return str(self._file.path)
+
+    def number(self, db: sqlite3.Connection, run_id: str) -> int:
+        """The number of a run, by which the tables know it; NoSuchRun if there is none."""
+        row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is None:
+            raise self.unknown(run_id, db)
+        number: int = row[0]
+        return number
+
+    def unknown(self, run_id: str, db: sqlite3.Connection | None = None) -> NoSuchRun:
+        """The error for a run that there is not."""
+        if db is None:
+            with self.reading() as db:
+                return self.unknown(run_id, db)
+        last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
+        told = ", ".join(repr(id) for (id,) in last)
+        return NoSuchRun(
+            f"journal {self.name!r} has no run {run_id!r}; "
+            + (f"its last ones are {told}" if told else "it has none at all")
+        )
 
     # -- large values ------------------------------------------------------------------------------
 

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import json
 import os
 import secrets
-import socket
 import sqlite3
-import threading
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from civitas.errors import DefinitionError, NoSuchRun, RunHeld
+from civitas.errors import DefinitionError
 from civitas.journal.commits import Commits
 from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_decide
-from civitas.journal.entry import Entry, Outline
-from civitas.journal.file import JournalFile, Place, as_text
+from civitas.journal.entry import Entry, Outline, copied
+from civitas.journal.file import JournalFile, as_text
 from civitas.journal.follow import follow
-from civitas.journal.lease import Leases
+from civitas.journal.opening import Runs, check_id
 from civitas.journal.replay import reply_of
-from civitas.journal.run import OpenRun, Part, ReadPart
-from civitas.threads import WORKERS
+from civitas.journal.run import Part, ReadPart
 
 __all__ = ["Journal", "as_journal"]
 
@@ -65,11 +57,8 @@ class Journal:
     ) -> None:
         self._file = JournalFile(path, durability, timeout)
         self.durability = durability
-        self._leases = Leases(self._file.path)
         self._commits = Commits(self._file, waits=durability == "power")
-        # Held until a run that nobody wants any more is given back: no other finds it held.
-        self._opening = threading.Lock()
-        self._guard = threading.Lock()  # of the leases
+        self._runs = Runs(self._file, self._commits)
 
     @property
     def path(self) -> str:
@@ -82,8 +71,7 @@ class Journal:
     def close(self) -> None:
         """Close the file, and give back the runs that this journal holds."""
         self._file.close()
-        with self._guard:
-            self._leases.close()
+        self._runs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +106,7 @@ class Journal:
         with self._file.reading() as db:
             row = db.execute(_OUTLINES + " WHERE id = ?", (run_id,)).fetchone()
         if row is None:
-            raise self._unknown(run_id)
+            raise self._file.unknown(run_id)
         return self._outline(row)
 
     def entries(self, run_id: str, after: int = 0) -> list[Entry]:
@@ -133,7 +121,7 @@ class Journal:
             JournalError: the file cannot be read, or is damaged
         """
         with self._file.reading() as db:
-            number = self._number(db, run_id)
+            number = self._file.number(db, run_id)
             return [entry for entry, _ in self._file.read(db, number, run_id, max(after, 0))]
 
     def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
@@ -224,9 +212,7 @@ class Journal:
             if not isinstance(repeat, bool):
                 raise DefinitionError(f"decide: repeat= must be True or False, got {repeat!r:.80}")
             decisions = "repeat" if repeat else "skip"
-        self._file.check()
-        with self._opening:
-            run = self._open(run_id)
+        run = self._runs.open(run_id)
         try:
             entries = sorted(
                 (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
@@ -255,14 +241,14 @@ class Journal:
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
-            _check_id(new_id)
+            check_id(new_id)
         with self._file.reading() as db:  # which keeps nobody waiting, however long the run is
-            number = self._number(db, run_id)
+            number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
             (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
         copies = [
             (entry.path, entry.kind, self._file.encoded(data)[0])
-            for entry, data in zip(entries, _copied(entries, key), strict=True)
+            for entry, data in zip(entries, copied(entries, key), strict=True)
         ]
         with self._file.writing() as db:
             taken = {id for (id,) in db.execute("SELECT id FROM runs")}
@@ -334,115 +320,17 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
-        self._file.check()  # before a lock: in a forked child it may be held
         new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
-        # Not a future of the loop: that may have ended when the run is open.
-        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
-        WORKERS.submit(self._open_for, opening, run_id, new)
-        try:
-            return Part(await asyncio.wrap_future(opening))
-        except BaseException:
-            if not opening.cancel() and opening.exception() is None:
-                opening.result().close()
-            raise
-
-    def _open_for(
-        self,
-        opening: concurrent.futures.Future[OpenRun],
-        run_id: str,
-        new: tuple[str, str, str],
-    ) -> None:
-        """Open a run for whoever waits for it; if that was cancelled meanwhile, close it."""
-        with self._opening:
-            try:
-                run = self._open(run_id, new)
-            except BaseException as error:
-                with suppress(concurrent.futures.InvalidStateError):
-                    opening.set_exception(error)
-                return
-            try:
-                opening.set_result(run)
-            except concurrent.futures.InvalidStateError:
-                run.close()
-
-    def _open(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
-        """Take the lease of a run, and read what it has; begin it, if it may be new."""
-        taken = 0
-        try:
-            with self._file.writing() as db:
-                number, holder = self._found_or_made(db, run_id, new)
-                with self._guard:
-                    if not self._leases.take(number):
-                        raise RunHeld(run_id, holder or "another process")
-                taken = number
-                mine = f"process {os.getpid()} on {socket.gethostname()}"
-                if holder != mine:
-                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
-                (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
-            # Nobody else writes it now. Read without the lock, so that no other run waits for it.
-            past: dict[str, list[Entry]] = {}
-            place: Place = (0, b"")
-            with self._file.reading() as db:
-                for entry, sum in self._file.read(db, number, run_id):
-                    past.setdefault(entry.path, []).append(entry)
-                    place = (entry.sequence, sum)
-        except BaseException:
-            if taken:
-                self._give_back(taken)
-            raise
-        return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
-
-    def _found_or_made(
-        self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
-    ) -> tuple[int, str]:
-        """The number of a run, and who worked on it last."""
-        row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if row is not None:
-            return int(row[0]), str(row[1])
-        if new is None:
-            raise self._unknown(run_id, db)
-        _check_id(run_id)
-        made = db.execute(
-            "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
-            (run_id, *new, time.time(), secrets.token_hex(8)),
-        ).lastrowid
-        assert made is not None
-        return made, ""
-
-    def _give_back(self, number: int) -> None:
-        with self._guard:
-            self._leases.give_back(number)
+        return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
     def _outline(self, row: Sequence[Any]) -> Outline:
         number, id, kind, agent, task, began, changed, entries, state, forked = row
-        if self._is_taken(number):
+        if self._runs.is_taken(number):
             state = "running"
         return Outline(
             id, kind, agent, task, began, changed or began, entries, state or "stopped", forked
-        )
-
-    def _is_taken(self, number: int) -> bool:
-        with self._guard:
-            return self._leases.is_taken(number)
-
-    def _number(self, db: sqlite3.Connection, run_id: str) -> int:
-        row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if row is None:
-            raise self._unknown(run_id, db)
-        number: int = row[0]
-        return number
-
-    def _unknown(self, run_id: str, db: sqlite3.Connection | None = None) -> NoSuchRun:
-        if db is None:
-            with self._file.reading() as db:
-                return self._unknown(run_id, db)
-        last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
-        told = ", ".join(repr(id) for (id,) in last)
-        return NoSuchRun(
-            f"journal {self.path!r} has no run {run_id!r}; "
-            + (f"its last ones are {told}" if told else "it has none at all")
         )
 
 
@@ -465,32 +353,3 @@ def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
     if isinstance(given, str | os.PathLike):
         return Journal(given)
     raise DefinitionError(f"{whose}: journal= is a Journal or the path of one, not {given!r:.80}")
-
-
-def _copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
-    """The data of entries as it is in a copy of their run.
-
-    What a part begins with has no fingerprint: it is that of who goes on with the copy. And it says
-    up to where the part is that of the other run, which memories and budgets know.
-    """
-    count: Counter[str] = Counter()
-    messages: Counter[str] = Counter()
-    for entry in entries:
-        count[entry.path] += 1
-        if entry.kind == "state":
-            messages[entry.path] += len(entry.data["appended"].get("messages", ()))
-    for entry in entries:
-        if entry.kind != "begun":
-            yield entry.data
-            continue
-        path = entry.path
-        other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
-        before = entry.data.get("copied", [])
-        yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
-
-
-def _check_id(run_id: object) -> None:
-    if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
-        raise DefinitionError(
-            f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
-        )

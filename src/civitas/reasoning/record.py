@@ -139,16 +139,13 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
-        self._end(step, result, of)
-        if self.open:
-            await self.commit()  # before those beside it have ended
-        return result
-
-    def _end(self, step: Step, result: Any, of: Any) -> None:
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": _result_json(result, of)})
+        if self.open:
+            await self.commit()  # before those beside it have ended
+        return result
 
     def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Note that something has happened, or that a step was cut off: a step without a call."""
@@ -160,11 +157,7 @@ class Record(ReadRecord[S]):
             return of.load(past.result)
         if past.kept is not None:
             return self._part.kept(past.kept)
-        if of is None or of is Any:
-            return past.result
-        from pydantic import TypeAdapter
-
-        return TypeAdapter(of).validate_python(past.result)
+        return _read(past.result, of)
 
     def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
         if past.decision is None:
@@ -293,19 +286,12 @@ class NullRecord(Record[S]):
         self.heard = []
         self.members = {}
         self.committed = None
+        self._steps = {}
 
     @property
     def key(self) -> str:
         """Nothing."""
         return ""
-
-    def past(self, prefix: str = "") -> list[Past]:
-        """Nothing."""
-        return []
-
-    def has_ended(self, key: str) -> bool:
-        """False."""
-        return False
 
     def begin(self, **about: Any) -> None:
         """Nothing is noted."""
@@ -343,9 +329,6 @@ class NullRecord(Record[S]):
 
     def commit_now(self) -> None:
         """There is nothing to write."""
-
-    async def end(self, reason: str, **about: Any) -> None:
-        """Nothing is noted."""
 
 
 NULL_RECORD: Final[Record[Any]] = NullRecord()
@@ -415,7 +398,7 @@ def _result_json(result: Any, of: Any) -> Any:
 
 
 def _read(value: Any, of: Any) -> Any:
-    if isinstance(of, Codec) or of is None:
+    if isinstance(of, Codec) or of is None or of is Any:
         return value
     from pydantic import TypeAdapter
 

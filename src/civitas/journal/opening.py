@@ -1,0 +1,141 @@
+"""Opening runs: each has one writer at a time, which holds its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import secrets
+import socket
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+
+from civitas.errors import DefinitionError, RunHeld
+from civitas.journal.commits import Commits
+from civitas.journal.entry import Entry
+from civitas.journal.file import JournalFile, Place
+from civitas.journal.lease import Leases
+from civitas.journal.run import OpenRun
+from civitas.threads import WORKERS
+
+__all__ = ["Runs", "check_id"]
+
+_MAX_ID = 255
+
+
+class Runs:
+    """The runs of a journal, those that this process works on held by a lease."""
+
+    def __init__(self, file: JournalFile, commits: Commits) -> None:
+        self._file = file
+        self._commits = commits
+        self._leases = Leases(file.path)
+        # Held until a run that nobody wants any more is given back: no other finds it held.
+        self._opening = threading.Lock()
+        self._guard = threading.Lock()  # of the leases
+
+    def close(self) -> None:
+        """Give back the runs that are held."""
+        with self._guard:
+            self._leases.close()
+
+    def is_taken(self, number: int) -> bool:
+        """Whether somebody works on a run."""
+        with self._guard:
+            return self._leases.is_taken(number)
+
+    async def begin(self, run_id: str, new: tuple[str, str, str]) -> OpenRun:
+        """Open a run in a worker thread; a new one begins with its kind, agent and task."""
+        self._file.check()  # before a lock: in a forked child it may be held
+        # Not a future of the loop: that may have ended when the run is open.
+        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
+        WORKERS.submit(self._open_for, opening, run_id, new)
+        try:
+            return await asyncio.wrap_future(opening)
+        except BaseException:
+            if not opening.cancel() and opening.exception() is None:
+                opening.result().close()
+            raise
+
+    def open(self, run_id: str) -> OpenRun:
+        """Open a run that there is."""
+        self._file.check()
+        with self._opening:
+            return self._opened(run_id)
+
+    def _open_for(
+        self,
+        opening: concurrent.futures.Future[OpenRun],
+        run_id: str,
+        new: tuple[str, str, str],
+    ) -> None:
+        """Open a run for whoever waits for it; if that was cancelled meanwhile, close it."""
+        with self._opening:
+            try:
+                run = self._opened(run_id, new)
+            except BaseException as error:
+                with suppress(concurrent.futures.InvalidStateError):
+                    opening.set_exception(error)
+                return
+            try:
+                opening.set_result(run)
+            except concurrent.futures.InvalidStateError:
+                run.close()
+
+    def _opened(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
+        """Take the lease of a run, and read what it has; begin it, if it may be new."""
+        taken = 0
+        try:
+            with self._file.writing() as db:
+                number, holder = self._found_or_made(db, run_id, new)
+                with self._guard:
+                    if not self._leases.take(number):
+                        raise RunHeld(run_id, holder or "another process")
+                taken = number
+                mine = f"process {os.getpid()} on {socket.gethostname()}"
+                if holder != mine:
+                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
+                (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+            # Nobody else writes it now. Read without the lock, so that no other run waits for it.
+            past: dict[str, list[Entry]] = {}
+            place: Place = (0, b"")
+            with self._file.reading() as db:
+                for entry, sum in self._file.read(db, number, run_id):
+                    past.setdefault(entry.path, []).append(entry)
+                    place = (entry.sequence, sum)
+        except BaseException:
+            if taken:
+                self._give_back(taken)
+            raise
+        return OpenRun(self._commits, self._give_back, number, run_id, key, place, past)
+
+    def _found_or_made(
+        self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
+    ) -> tuple[int, str]:
+        """The number of a run, and who worked on it last."""
+        row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
+        if row is not None:
+            return int(row[0]), str(row[1])
+        if new is None:
+            raise self._file.unknown(run_id, db)
+        check_id(run_id)
+        made = db.execute(
+            "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
+            (run_id, *new, time.time(), secrets.token_hex(8)),
+        ).lastrowid
+        assert made is not None
+        return made, ""
+
+    def _give_back(self, number: int) -> None:
+        with self._guard:
+            self._leases.give_back(number)
+
+
+def check_id(run_id: object) -> None:
+    """Refuse what cannot be the id of a run."""
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
+        raise DefinitionError(
+            f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
+        )
