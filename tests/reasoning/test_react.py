@@ -1131,7 +1131,7 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"max_result_chars": 0}, "max_result_chars= is 1 or more"),
         ({"discover": "Bob"}, 'discover= is "\\*" or a list of ids'),
         ({"discover": 7}, 'discover= is "\\*" or a list of ids'),
-        ({"system_prompt": 5}, "agent 't': system_prompt= must be text, got 5"),
+        ({"system_prompt": 5}, "agent 't': system_prompt= must be a text, got 5"),
     ),
 )
 def test_a_wrong_argument_is_refused_at_once(options: Any, text: str) -> None:

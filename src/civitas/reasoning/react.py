@@ -24,7 +24,7 @@ from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, progra
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
-from civitas.reasoning.thread import Thread, Threads, has_threads, memory_of_thread
+from civitas.reasoning.thread import Thread, Threads, memory_of_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -195,9 +195,13 @@ class ReActAgent(ConversationalAgent):
         whole: Memory = given  # type: ignore[assignment]
         return whole if thread is None else memory_of_thread(whole, thread, self.id)
 
+    def _forget_memory(self, thread: str) -> None:
+        if isinstance(self._memory, Memory):
+            self._memory._forget_thread(thread)
+
     def _one_thread_only(self) -> str | None:
         given = self._memory
-        if given is None or _makes_memories(given) or has_threads(given):
+        if given is None or _makes_memories(given) or callable(getattr(given, "thread", None)):
             return None
         return f"its memory, a {type(given).__name__}, has no thread(id)"
 
@@ -270,6 +274,9 @@ class ReActAgent(ConversationalAgent):
         threads = found.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is no object")
+        for thread in self._threads or ():
+            assert thread.id is not None
+            self._forget_memory(thread.id)
         made = Threads(self.shared)
         for id, given in threads.items():
             restore_memory(self._memory_of(made.get(id)), given, self.id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.wire import Letter
@@ -110,11 +111,7 @@ class Burials:
         """
         known = properties.headers or {}
         headers = {
-            **{
-                name: known[name]
-                for name in ("hops", "trail", "timeout")
-                if isinstance(known.get(name), str | int)
-            },
+            **{name: known[name] for name in wire.BESIDE if isinstance(known.get(name), str | int)},
             "reason": reason[:1000].encode(errors="backslashreplace").decode(),
             "agent": agent,
             "message": str(properties.message_id or ""),

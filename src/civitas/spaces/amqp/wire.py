@@ -32,6 +32,7 @@ from civitas.message import Envelope, address, check_message
 
 __all__ = [
     "ANSWER",
+    "BESIDE",
     "CANCEL",
     "LARGEST",
     "LOST",
@@ -57,6 +58,9 @@ ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # whoever asked wants it no more
 LOST: Final = "lost"  # the sender's queue was deleted: open requests to it are to be sent again
+
+BESIDE: Final = ("hops", "trail", "timeout", "original", "thread")
+"""The headers that belong to a message."""
 
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
 
@@ -206,6 +210,7 @@ def headers(
     trail: tuple[str, ...],
     timeout: float | None = DEFAULT_TIMEOUT_S,
     original_id: str | None = None,
+    thread: str | None = None,
 ) -> dict[str, Any] | None:
     """What travels beside the message; nothing for most."""
     found: dict[str, Any] = {}
@@ -222,6 +227,8 @@ def headers(
         )
     if original_id is not None:
         found["original"] = original_id
+    if thread is not None:
+        found["thread"] = thread
     return found or None
 
 
@@ -251,6 +258,8 @@ def read(properties: Any, body: bytes) -> Arrived:
         return Arrived(
             (properties, body), key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None
         )
+    if "thread" in found:
+        envelope = envelope._replace(thread=_text(found["thread"], "thread"))
     return Arrived(
         (properties, body),
         key,
@@ -315,7 +324,7 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
 
 
 def _keeps(name: str, value: object) -> bool:
-    return name in ("hops", "trail", "timeout", "original") and isinstance(value, str | int)
+    return name in BESIDE and isinstance(value, str | int)
 
 
 def _hops(value: object) -> int:
