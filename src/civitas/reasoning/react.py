@@ -23,6 +23,7 @@ from civitas.reasoning.record import Record
 from civitas.reasoning.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.run import Run
+from civitas.reasoning.sharing import budget_of
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
 from civitas.reasoning.thread import Thread, Threads, memory_of_thread
 
@@ -308,12 +309,12 @@ class ReActAgent(ConversationalAgent):
         """What it does, as the record of a group that it is in has it."""
         return program_of(self)
 
-    async def _recall(self, part: Part) -> None:
-        """Know what it did in a part of a run that is over."""
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        """Know what it did in a part of a run that is over, within the budget of this reply."""
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))
-            catch_up(self, record, memory, self.budget)
+            catch_up(self, record, memory, budget_of(self, budget))
 
     async def _run(self, run: Run) -> Reply:
         if run.thread.underway is None:

@@ -417,14 +417,14 @@ class Conversation(ConversationalAgent):
 
         return program_of(self)
 
-    async def _recall(self, record: Record) -> None:
+    async def _recall(self, record: Record, budget: Budget | None) -> None:
         """Know what was said in a part of a run that is over, as the participants do."""
         from civitas.reasoning.conversation.past import ConversationPast
         from civitas.reasoning.conversation.recording import recall
 
         past = ConversationPast(record.run_id, record.past)
         if past.begun is not None:
-            await recall(self, record, past)
+            await recall(self, record, past, budget)
             talk = self._talk(self._kept.get(past.begun["thread"]))
             talk.run = None if past.ended else (record.key, record.run_id)
             _be_at(talk, past.state(self.agents, self.max_kept, last=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget.bill import Bill
@@ -23,7 +24,7 @@ from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.replying import joined, told_once
 from civitas.reasoning.resume import ENDED
 from civitas.reasoning.schema import AnswerSchema
-from civitas.reasoning.sharing import in_thread
+from civitas.reasoning.sharing import budget_of, in_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -110,7 +111,7 @@ class ConversationRecording:
         Raises:
             BudgetExceeded: the budget does not reach for what the run has spent already
         """
-        await recall(self._conversation, self._record, self.past)
+        await recall(self._conversation, self._record, self.past, self._asked.budget)
         emit: Any = self._asked.emit
         if emit is None:
             return
@@ -188,8 +189,9 @@ class ConversationRecording:
         model = _chooser(self._conversation)
         if model is not None:
             _MARKS.set(model, self.key, self._answers)
-        if self._conversation.budget is not None:
-            _MARKS.set(self._conversation.budget, self.key, self._choices)
+        budget = budget_of(self._conversation, self._asked.budget)
+        for account in () if budget is None else budget._accounts:
+            _MARKS.set(account, self.key, self._choices)
 
     async def telling(self, state: ConversationState, whom: Iterable[tuple[str, int]]) -> None:
         """Write down what participants are about to be told.
@@ -316,7 +318,9 @@ class ConversationRecording:
         return data
 
 
-async def recall(conversation: Conversation, record: Record, past: ConversationPast) -> None:
+async def recall(
+    conversation: Conversation, record: Record, past: ConversationPast, budget: Budget | None
+) -> None:
     """Have the participants of a conversation know what they did and were told in it.
 
     Those that keep no record of their own keep their own counsel.
@@ -343,8 +347,8 @@ async def recall(conversation: Conversation, record: Record, past: ConversationP
                 logger.exception("participant %r of %r failed to observe", id, conversation.id)
         elif entry.data["part"] not in asked:
             asked.add(entry.data["part"])
-            await agent._recall(record.part(entry.data["part"]))
-    _recall_choices(conversation, record.key, past)
+            await agent._recall(record.part(entry.data["part"]), budget)
+    _recall_choices(conversation, record.key, past, budget_of(conversation, budget))
 
 
 async def _tell(
@@ -369,7 +373,9 @@ async def _tell(
             await given
 
 
-def _recall_choices(conversation: Conversation, key: str, past: ConversationPast) -> None:
+def _recall_choices(
+    conversation: Conversation, key: str, past: ConversationPast, budget: Budget | None
+) -> None:
     """Have the model that chooses go on where it was, and count what it has spent."""
     answers = sum(count for count, _, _ in past.answers)
     model = _chooser(conversation)
@@ -380,25 +386,17 @@ def _recall_choices(conversation: Conversation, key: str, past: ConversationPast
     skip = getattr(model, "skip", None)
     if new > 0 and callable(skip):
         skip(new)
-    if conversation.budget is not None:
-        _charge(conversation.budget, model, key, past.answers)
+    if budget is not None:
+        known = partial(_MARKS.get, run=key)
+        charge(budget, model, known, len(past.answers), partial(_spent, past), _MARKS, key)
 
 
-def _charge(
-    budget: Budget,
-    model: Any,
-    key: str,
-    answers: Sequence[tuple[int, Usage, dict[str, Any] | None]],
-) -> None:
-    """Count what choosing has spent in another process."""
-    new = answers[_MARKS.get(budget, key) :]
-    if not new:
-        return
+def _spent(past: ConversationPast, known: int) -> Spending:
+    """What choosing took, but for the first times."""
     spent = Spending()
-    for count, usage, charged in new:
+    for count, usage, charged in past.answers[known:]:
         spent.add(charged, usage, count)
-    _MARKS.set(budget, key, len(answers))  # it counts, also if it is too much
-    charge(budget, model, spent)
+    return spent
 
 
 def _chooser(conversation: Conversation) -> Any:

@@ -279,10 +279,10 @@ class DualActAgent(ConversationalAgent):
 
         return program_of(self)
 
-    async def _recall(self, part: Part) -> None:
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
         from civitas.reasoning.dualact.recording import recall
 
-        await recall(self, part)
+        await recall(self, part, budget)
 
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
@@ -310,7 +310,7 @@ class DualActAgent(ConversationalAgent):
             recording.emit_past(self, progress, asked.emit)
         over = ended(record)
         try:
-            await recording.recall(self, part)
+            await recording.recall(self, part, asked.budget)
         except BudgetExceeded as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)
