@@ -257,8 +257,6 @@ EXTRA_MODULES = frozenset(
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (
-                "arrivals",
-                "burials",
                 "channels",
                 "connection",
                 "dead_letter",
@@ -268,6 +266,8 @@ EXTRA_MODULES = frozenset(
                 "observing",
                 "office",
                 "outbox",
+                "receiver",
+                "recorder",
                 "registrar",
                 "residents",
                 "whereabouts",

@@ -17,7 +17,7 @@ import pytest
 from civitas import Journal, ReActAgent, ScriptedModel
 from civitas.errors import JournalError, RunHeld
 from civitas.models.protocol import Call
-from journal.crash import on_a_loop
+from journal.crash import crash, on_a_loop
 from journal.process import TESTS, Processes
 
 
@@ -163,3 +163,35 @@ async def test_many_runs_at_once_in_one_process(tmp_path: Path, durability: str)
         for number, reply in enumerate(replies):
             assert journal.replay(f"R{number}") == reply
         assert {outline.state for outline in journal.runs()} == {"done"}
+
+
+def test_a_part_that_is_closed_twice_gives_back_one_lease(tmp_path: Path) -> None:
+    async def main() -> None:
+        with Journal(tmp_path / "j") as journal:
+            first = await journal.begin("R", "ReActAgent", "a", "go")
+            first.close()
+            await journal.begin("R", "ReActAgent", "a", "go")
+            first.close()
+            with pytest.raises(RunHeld):
+                await journal.begin("R", "ReActAgent", "a", "go")
+
+    asyncio.run(main())
+
+
+def test_a_run_that_failed_and_was_killed_as_it_went_on_is_stopped(tmp_path: Path) -> None:
+    async def main() -> None:
+        with Journal(tmp_path / "j") as journal:
+            first = await journal.begin("R", "ReActAgent", "a", "go")
+            first.note("over", {"reason": "error"})
+            first.end("error")
+            await first.commit()
+            first.close()
+            assert journal.run("R").state == "error"
+            again = await journal.begin("R", "ReActAgent", "a", "go")
+            again.note("heard", {})
+            await again.commit()
+            crash(journal.path, tmp_path / "after")
+
+    asyncio.run(main())
+    with Journal(tmp_path / "after") as journal:
+        assert journal.run("R").state == "stopped"

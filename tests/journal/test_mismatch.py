@@ -9,6 +9,7 @@ import pytest
 
 from civitas import (
     Budget,
+    Call,
     DualActAgent,
     DualActConfig,
     Goal,
@@ -18,7 +19,8 @@ from civitas import (
     ScriptedModel,
     SQLiteMemory,
 )
-from civitas.errors import RunMismatch
+from civitas.errors import RunMismatch, StateError
+from journal.crash import on_a_loop
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -216,3 +218,37 @@ def test_the_advice_names_all_that_the_command_needs() -> None:
     told = str(RunMismatch("R", ("model",), "another"))
     assert "`civitas resume R --force --journal PATH`" in told
     assert "`--agent MODULE:AGENT` too for an agent of a program's own" in told
+
+
+def test_a_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path) -> None:
+    def act() -> str:
+        """Act."""
+        return "done"
+
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+        script = [Call("c", "act", {}), ValueError("down"), "One.", "Other."]
+        model = ScriptedModel(script)
+
+        def agent() -> ReActAgent:
+            return ReActAgent("a", model, actions=[act], memory=memory, journal=journal)
+
+        assert agent().reply_sync("go", run_id="R").stop_reason == "error"
+        copy = journal.fork("R")
+        assert agent().reply_sync("go", run_id="R").text == "One."
+        assert agent().reply_sync("go", run_id=copy).text == "Other."
+        contents = [message["content"] for message in memory.messages()]
+        assert contents == ["go", "", "done", "One.", "Other."]
+
+
+@on_a_loop
+async def test_what_an_older_civitas_recorded_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        part = await journal.begin("R", "ReActAgent", "a", "go")
+        part.note("begun", {"kind": "ReActAgent"})
+        part.note("remembered", {"messages": [{"role": "user", "content": "go"}]})
+        await part.commit()
+        part.close()
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
+        with pytest.raises(StateError, match="recorded by an older civitas"):
+            await agent.reply("go", run_id="R")
+        assert agent.model.received == []

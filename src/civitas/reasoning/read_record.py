@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadRecord"]
 
+_OLD = frozenset(("answered", "asked", "chosen", "progress", "remembered", "turned"))
+"""What civitas wrote before it had states and steps."""
+
 S = TypeVar("S")
 
 
@@ -41,6 +44,11 @@ class ReadRecord(Generic[S]):
         self.heard: list[Any] = []
         state: dict[str, Any] | None = None
         for entry in part.past:
+            if entry.kind in _OLD:
+                raise StateError(
+                    f"run {part.run_id!r} was recorded by an older civitas, whose record this one "
+                    "cannot resume: resume it with that one, or begin another run"
+                )
             self.over = None
             try:
                 state = self._take(entry, state)

@@ -41,14 +41,17 @@ def full_disk(inbox: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def is_of(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False  # it is not open
+
+
 @contextmanager
 def unreadable(inbox: Path) -> Iterator[None]:
     """The disk gives nothing back: its file's descriptor stands for something else."""
-    (number,) = (
-        int(each.name)
-        for each in Path("/proc/self/fd").iterdir()
-        if each.is_symlink() and os.readlink(each) == str(inbox)
-    )
+    (number,) = (each for each in range(3, 1024) if is_of(each, inbox))
     kept = os.dup(number)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, number)

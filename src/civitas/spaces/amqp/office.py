@@ -24,8 +24,6 @@ from civitas.errors import (
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.arrivals import Arrivals, Mail, handler_of
-from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.channels import Channels
 from civitas.spaces.amqp.inbox import Inbox
@@ -43,6 +41,8 @@ from civitas.spaces.amqp.outbox import (
     UNROUTABLE,
     Outbox,
 )
+from civitas.spaces.amqp.receiver import DeadLetterExchange, Receiver
+from civitas.spaces.amqp.recorder import Mail, Recorder, handler_of
 from civitas.spaces.amqp.registrar import Registrar
 from civitas.spaces.amqp.residents import Residents
 from civitas.spaces.amqp.whereabouts import Whereabouts
@@ -129,21 +129,28 @@ class AMQPOffice(PostOffice):
             keep_s,
         )
         self.publish = self.whereabouts.publish
-        self.arrivals = Arrivals(
+        self.recorder = Recorder(
             self,
             inbox,
             intake=self.intake,
             publish=self.publish,
-            chains=self.chains,
-            burials=Burials(self.intake, names, self.new_key, self.outbox.publish),
-            show=self._show_arrived,
             is_idle=lambda: not self._ready,
             keep_s=keep_s,
+        )
+        self.receiver = Receiver(
+            self,
+            inbox,
+            self.recorder,
+            intake=self.intake,
+            publish=self.publish,
+            chains=self.chains,
+            dead_letters=DeadLetterExchange(self.intake, names, self.new_key, self.outbox.publish),
+            show=self._show_arrived,
         )
         self.residents = Residents(
             self,
             link=self.link,
-            arrivals=self.arrivals,
+            receiver=self.receiver,
             outbox=self.outbox,
             names=names,
             registrar=registrar,
@@ -266,7 +273,7 @@ class AMQPOffice(PostOffice):
             if outcome in (REFUSED, FULL, TOO_LARGE):
                 self._tell(envelope, str(self._too_much(letter, outcome)))
             if mail is not None:
-                self.arrivals.sent(mail)
+                self.recorder.sent(mail)
         elif kind == wire.REQUEST:
             if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(about, self._nobody_there(letter.to))
@@ -275,7 +282,7 @@ class AMQPOffice(PostOffice):
         elif about is not None:
             if outcome != CONFIRMED and letter.kind == wire.ANSWER:
                 logger.warning("an answer to agent %r was %s by the broker", letter.to, outcome)
-            self.arrivals.finish(about)
+            self.recorder.finish(about)
 
     def _tell(self, sent: Envelope, text: str) -> None:
         """Tell an agent here that a message of its own was not taken."""
@@ -329,7 +336,7 @@ class AMQPOffice(PostOffice):
             return
         super().settle(delivery, value, error)
         mail.answer = self._reply(delivery, value, error)
-        self.arrivals.concluded(delivery)
+        self.recorder.concluded(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""
@@ -345,7 +352,7 @@ class AMQPOffice(PostOffice):
         envelope = delivery.envelope
         if envelope.to in self.seats:
             # At once: whoever has seen the request end may let it be begun before word comes.
-            self.arrivals.cancel(delivery.key, envelope.to)
+            self.receiver.cancel(delivery.key, envelope.to)
         cancel = Envelope(envelope.sender, envelope.to, "cancel", {})
         self.publish(
             Letter(
@@ -378,7 +385,7 @@ class AMQPOffice(PostOffice):
 
     def answer_key(self, delivery: Delivery) -> str:
         """The key of a message's answer."""
-        return self.arrivals.answer_key(delivery)
+        return self.recorder.answer_key(delivery)
 
     def _replied(self, tag: Tag, properties: Any, body: bytes) -> None:
         """The outcome of a request of this process came."""
@@ -442,19 +449,19 @@ class AMQPOffice(PostOffice):
 
     def begins(self, delivery: Delivery, offer: Offer) -> bool:
         """Whether a message may be begun: the inbox must say so first."""
-        return self.arrivals.begins(delivery, offer)
+        return self.recorder.begins(delivery, offer)
 
     def set_aside(self, delivery: Delivery) -> None:
         """A message is to be approved."""
-        self.arrivals.set_aside(delivery)
+        self.recorder.set_aside(delivery)
 
     def permitted(self, delivery: Delivery) -> None:
         """A message was approved: that outlives this process."""
-        self.arrivals.permitted(delivery)
+        self.recorder.permitted(delivery)
 
     def concluded(self, delivery: Delivery) -> None:
         """A message that is no request has ended."""
-        self.arrivals.concluded(delivery)
+        self.recorder.concluded(delivery)
 
     def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
         if delivery.mail is None:

@@ -13,11 +13,11 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.arrivals import Arrivals
 from civitas.spaces.amqp.intake import Tag
 from civitas.spaces.amqp.link import Link, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.outbox import Outbox
+from civitas.spaces.amqp.receiver import Receiver
 from civitas.spaces.amqp.registrar import Registrar, Registration
 from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.mailbox import Seat
@@ -39,7 +39,7 @@ class Residents:
     Args:
         office: has the loop's thread, and is ending or not
         link: the connection
-        arrivals: takes what comes
+        receiver: takes what comes
         outbox: knows what is on its way to an agent
         names: what things are called at the broker
         registrar: claims and consumes
@@ -53,7 +53,7 @@ class Residents:
         office: PostOffice,
         *,
         link: Link,
-        arrivals: Arrivals,
+        receiver: Receiver,
         outbox: Outbox,
         names: Names,
         registrar: Registrar,
@@ -66,7 +66,7 @@ class Residents:
         self._loop = office.loop
         self._lost = lost
         self._link = link
-        self._arrivals = arrivals
+        self._receiver = receiver
         self._outbox = outbox
         self._names = names
         self._registrar = registrar
@@ -120,7 +120,7 @@ class Residents:
         if not seat.open:
             return self._left(seat)
         if not registration.backlog:  # else when that is there, with what was cancelled meanwhile
-            self._arrivals.resume(seat)
+            self._receiver.resume(seat)
         return True
 
     def _left(self, seat: Seat) -> bool:
@@ -129,7 +129,7 @@ class Residents:
         return False
 
     async def _enter(self, seat: Seat, registration: Registration) -> None:
-        arrivals = self._arrivals
+        receiver = self._receiver
 
         def deliver(tag: Tag, method: Any, properties: Any, body: bytes) -> None:
             if registration.backlog:
@@ -139,7 +139,7 @@ class Residents:
                 if len(registration.early) >= registration.backlog:
                     begin()
             else:
-                arrivals.take(seat, tag, properties, body, again=method.redelivered)
+                receiver.take(seat, tag, properties, body, again=method.redelivered)
 
         def begin() -> None:
             first = registration.backlog and seat.open
@@ -147,11 +147,11 @@ class Residents:
             early, registration.early = registration.early, []
             for _, _, properties, _ in early:
                 if properties.type == wire.CANCEL:
-                    arrivals.unwanted(properties.correlation_id or "", seat.id)
+                    receiver.unwanted(properties.correlation_id or "", seat.id)
             for tag, method, properties, body in early:
-                arrivals.take(seat, tag, properties, body, again=method.redelivered)
+                receiver.take(seat, tag, properties, body, again=method.redelivered)
             if first:
-                arrivals.resume(seat)
+                receiver.resume(seat)
 
         def cancelled() -> None:
             registration.consumer = ""
@@ -290,7 +290,7 @@ class Residents:
             except DuplicateAgent:
                 if self._loop.time() > until:
                     self._registrations.pop(seat, None)
-                    self._arrivals.disown(seat)
+                    self._receiver.disown(seat)
                     text = f'agent "{seat.id}" was replaced by one of another process'
                     logger.error("%s while this one had no connection", text)
                     self._evict(seat, AgentStopped(text))

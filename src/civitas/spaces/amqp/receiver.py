@@ -1,8 +1,10 @@
-"""Messages that come over the broker: known or new, recorded, handled, answered, acknowledged."""
+"""Messages that come over the broker: known or new, in doubt, unreadable; on to their mailboxes."""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,37 +12,26 @@ from hashlib import sha256
 from typing import Any, Final
 
 from civitas.action import ACCESS_REQUESTED
-from civitas.errors import (
-    ActionError,
-    AgentStopped,
-    InboxError,
-    InDoubt,
-    RequestCancelled,
-    RequestError,
-    SpaceClosed,
-)
+from civitas.errors import AgentStopped, InboxError, InDoubt, RequestCancelled, RequestError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.burials import Burials
 from civitas.spaces.amqp.chains import Chains
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.recorder import Ident, Mail, Recorder
 from civitas.spaces.amqp.wire import Arrived, Letter, Unreadable
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.handler import Offer
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 
-__all__ = ["Arrivals", "Mail"]
+__all__ = ["DeadLetterExchange", "Receiver"]
 
 logger = logging.getLogger("civitas.amqp")
 
 _AGAIN_S: Final = 1.0
-"""Seconds until an inbox that could not be written is tried again."""
-
-_FORGET_EVERY: Final = 1_000
-"""After how many messages the inbox forgets twice as many, at most."""
+"""Seconds until an inbox that could not be read is tried again."""
 
 _KINDS: Final = {
     wire.SEND: kinds.SEND,
@@ -48,111 +39,149 @@ _KINDS: Final = {
     wire.REQUEST: kinds.REQUEST,
 }
 
-_LONGEST_KEY: Final = 200
-"""Of how many bytes a key may be for more to be added to it."""
-
 _CANCELLED_AHEAD: Final = 10_000
 """How many cancellations are kept whose message is still to come."""
 
-Ident = tuple[str, str]
-"""A message's key, and the agent that it came to: a broadcast comes to several."""
+_MOST: Final = 1_000
+"""How many are known that could not be read, in case they come again."""
+_MOST_ALIKE: Final = 100
 
 
 @dataclass(eq=False, slots=True)
-class Mail:
-    """What is to be told to the broker and to the sender when a message has ended.
+class _Unread:
+    """An unreadable message as it was delivered last, and whether it is with the dead letters."""
 
-    Attributes:
-        ident: what the inbox knows it by
-        tag: the delivery to acknowledge; None while there is none to
-        raw: AMQP's properties and body, until it is begun
-        reply_to: where the outcome of a request goes
-        begun: whether the inbox says that it has started
-        stored: whether the inbox has the message itself, and it is acknowledged
-        unconfirmed: how many messages that its handler sent are not confirmed
-        answer: what is to be sent when it has ended
-        over: whether it has ended
-        disowned: whether another process has it by now
+    tag: Tag
+    over: bool = False
+
+
+class DeadLetterExchange:
+    """Sends what cannot be handled where somebody may look at it: each message once.
+
+    What was delivered on a connection that is lost meanwhile comes again on the next. A message
+    that cannot be read has no key that it could be known by, so it is known by all that it says.
+
+    Args:
+        intake: acknowledges
+        names: what things are called at the broker
+        new_key: makes a key, unique among all processes
+        publish: sends a letter
     """
 
-    ident: Ident
-    tag: Tag | None
-    raw: tuple[Any, bytes] | None
-    reply_to: str
-    begun: bool = False
-    stored: bool = False
-    unconfirmed: int = 0
-    answer: Letter | None = None
-    over: bool = False
-    disowned: bool = False
+    def __init__(
+        self,
+        intake: Intake,
+        names: Names,
+        new_key: Callable[[], str],
+        publish: Callable[[Letter], None],
+    ) -> None:
+        self._intake = intake
+        self._names = names
+        self._new_key = new_key
+        self._publish = publish
+        self._known: dict[bytes, deque[_Unread]] = {}
+
+    def refuse(
+        self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str, *, again: bool
+    ) -> None:
+        """Send away what cannot be read, and have the broker forget it."""
+        intake = self._intake
+        said = f"{agent}\n{properties}\n".encode(errors="surrogatepass")
+        alike = self._known.setdefault(sha256(said + body).digest(), deque(maxlen=_MOST_ALIKE))
+        if len(self._known) > _MOST:
+            del self._known[next(iter(self._known))]
+        for message in alike:
+            if again and message.tag[0] != tag[0]:
+                message.tag = tag
+                if message.over:
+                    intake.acknowledge(tag)
+                return
+        message = _Unread(tag)
+        alike.append(message)
+
+        def done() -> None:
+            message.over = True
+            intake.acknowledge(message.tag)
+
+        logger.error("a message to %r goes to the dead letters: %s", agent, reason)
+        self.send(properties, body, reason, agent, done)
+
+    def send(
+        self,
+        properties: Any,
+        body: bytes,
+        reason: str,
+        agent: str,
+        done: Callable[[], Any],
+    ) -> None:
+        """Send a message to the dead letters; `done` is called when the broker has it."""
+        known = properties.headers or {}
+        headers = {
+            **{name: known[name] for name in wire.BESIDE if isinstance(known.get(name), str | int)},
+            "reason": reason[:1000].encode(errors="backslashreplace").decode(),
+            "agent": agent,
+            "message": str(properties.message_id or ""),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        self._publish(
+            Letter(
+                self._new_key(),
+                properties.type if isinstance(properties.type, str) else "",
+                self._names.agent_key(agent),
+                body,
+                mandatory=True,
+                reply_to=properties.reply_to,
+                correlation_id=properties.correlation_id,
+                headers=headers,
+                about=done,
+                exchange=self._names.dead,
+            )
+        )
 
 
-class Arrivals:
+class Receiver:
     """Takes what the broker delivers. Everything happens on the loop.
-
-    The order is what keeps a message from being lost or run twice: *started* is in the inbox before
-    the action is called; what it sends is confirmed before *ended*, with its answer, is in the
-    inbox; the answer is confirmed before the message is acknowledged.
 
     Args:
         office: has the mailboxes, and ends messages
         inbox: what is remembered of messages
+        recorder: knows what is here, and records what becomes of it
         intake: acknowledges
         publish: sends an answer
         chains: knows which handler here waits for a message
-        burials: sends away what cannot be handled
+        dead_letters: takes what cannot be handled
         show: called with a message that came, and its key, for observers
-        is_idle: whether no agent is about to begin anything
-        keep_s: for how many seconds a message may come again
     """
 
     def __init__(
         self,
         office: PostOffice,
         inbox: Inbox,
+        recorder: Recorder,
         *,
         intake: Intake,
         publish: Callable[[Letter], None],
         chains: Chains,
-        burials: Burials,
+        dead_letters: DeadLetterExchange,
         show: Callable[[Delivery, str], None],
-        is_idle: Callable[[], bool],
-        keep_s: float,
     ) -> None:
         self._office = office
         self._inbox = inbox
+        self._recorder = recorder
+        self._known = recorder.known
         self._loop = office.loop
         self._intake = intake
         self._publish = publish
         self._chains = chains
-        self._burials = burials
+        self._dead_letters = dead_letters
         self._show = show
-        self._is_idle = is_idle
-        self._known: dict[Ident, Delivery] = {}
-        self._recorded: list[Mail] = []
-        self._flushing = False
         self._unwanted: dict[Ident, None] = {}
-        self._keep_s = keep_s
-        self._ended = 0
         self._unread: list[tuple[Seat, Tag, Any, bytes]] = []
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    # -- in ----------------------------------------------------------------------------------------
 
     def take(
         self, seat: Seat, tag: Tag, properties: Any, body: bytes, *, again: bool = False
     ) -> None:
-        """A message to the agent in a seat.
-
-        Args:
-            seat: the agent's
-            tag: the delivery
-            properties: AMQP's
-            body: what it says
-            again: whether the broker says that it brings it again
-        """
+        """A message to the agent in a seat; `again` says whether the broker brings it again."""
         try:
             arrived = wire.read(properties, body)
             to = arrived.envelope.to
@@ -161,7 +190,7 @@ class Arrivals:
             if to not in (seat.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {seat.id!r}")
         except Unreadable as error:
-            self._burials.bury(tag, properties, body, str(error), seat.id, again=again)
+            self._dead_letters.refuse(tag, properties, body, str(error), seat.id, again=again)
             return
         if arrived.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", seat.id)
@@ -281,7 +310,7 @@ class Arrivals:
             return
         delivery = self._delivery(seat, arrived, tag)
         if entry.message is not None:
-            self._is_stored(delivery.mail)
+            self._recorder.is_stored(delivery.mail)
             permission = wire.permission(entry.message)
             offer = seat.offers.get(arrived.envelope.name)
             # Another message may have come under the same key, and the policy may have changed.
@@ -306,7 +335,7 @@ class Arrivals:
         where = f"{seat.id}.{delivery.envelope.name}"
         delivery.state = kinds.ENDED
         error = InDoubt(text, where)
-        self._burials.send(
+        self._dead_letters.send(
             *arrived.raw, text, seat.id, lambda: self._office.refuse(delivery, error)
         )
 
@@ -325,164 +354,8 @@ class Arrivals:
         if len(self._unwanted) > _CANCELLED_AHEAD:
             del self._unwanted[next(iter(self._unwanted))]
 
-    # -- handled -----------------------------------------------------------------------------------
-
-    def begins(self, delivery: Delivery, offer: Offer) -> bool:
-        """Record that a message is begun; False if that cannot be done now."""
-        mail: Mail = delivery.mail
-        if mail.begun:
-            return True
-        try:
-            if offer.detached:
-                self._accept(mail)
-            self._inbox.start((mail.ident,))
-        except InboxError as error:
-            self._put_off(delivery, error)
-            return False
-        mail.begun = True
-        mail.raw = None
-        if self._recorded:
-            self._send_recorded()
-        return True
-
-    def set_aside(self, delivery: Delivery) -> None:
-        """It awaits approval, which may take longer than the broker waits."""
-        try:
-            self._accept(delivery.mail)
-        except InboxError as error:
-            logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
-
-    def permitted(self, delivery: Delivery) -> None:
-        """Keep that a message was approved, so that the next process does not ask again."""
-        mail: Mail = delivery.mail
-        if not self._inbox.durable or mail.raw is None:
-            return
-        permission = wire.fingerprint(delivery.envelope, mail.ident[1])
-        try:
-            self._inbox.permit(*mail.ident, wire.stored(*mail.raw, permission))
-        except InboxError as error:
-            logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
-        else:
-            self._is_stored(mail)
-
-    def _accept(self, mail: Mail) -> None:
-        if not self._inbox.durable or mail.stored or mail.raw is None:
-            return
-        self._inbox.accept(*mail.ident, wire.stored(*mail.raw))
-        self._is_stored(mail)
-
-    def _is_stored(self, mail: Mail) -> None:
-        mail.stored = True
-        self._intake.acknowledge(mail.tag)
-        mail.tag = None
-
-    def _put_off(self, delivery: Delivery, error: InboxError) -> None:
-        """The inbox cannot be written: the agent waits, and its messages are not begun."""
-        seat = delivery.seat
-        assert seat is not None
-        logger.error(
-            "agent %r begins nothing until its inbox can be written; it is tried again every "
-            "second: %s",
-            seat.id,
-            error,
-        )
-        if delivery.under is not None:
-            # Others wait for this one, so it cannot wait.
-            self._office.refuse(delivery, ActionError("InboxError", str(error)))
-            return
-        self._loop.call_later(_AGAIN_S, seat.hold_back(delivery))
-
-    def concluded(self, delivery: Delivery) -> None:
-        """It has ended, as the message says that `delivery.mail.answer` is."""
-        mail: Mail = delivery.mail
-        if mail.disowned:
-            self._known.pop(mail.ident, None)
-            return
-        if self._office.ending and not mail.begun and isinstance(delivery.error, SpaceClosed):
-            return  # nothing of it was done: it waits at the broker, or in the inbox, for the next
-        mail.over = True
-        mail.raw = None
-        if not mail.unconfirmed:
-            self._record(mail)
-
-    def sent(self, mail: Mail) -> None:
-        """A message that its handler sent is confirmed."""
-        mail.unconfirmed -= 1
-        if mail.over and not mail.unconfirmed:
-            self._record(mail)
-
-    def _record(self, mail: Mail) -> None:
-        answer = mail.answer
-        self._inbox.end(*mail.ident, None if answer is None else answer.pack())
-        self._recorded.append(mail)
-        self._ended += 1
-        if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
-            self._forget()
-        if not self._inbox.durable or self._is_idle():
-            self._flush()
-        elif not self._flushing:
-            # Others are about to begin, and what they record is written together with this.
-            self._flushing = True
-            self._loop.call_soon(self._flush)
-
-    def _forget(self) -> None:
-        """What ended so long ago that it cannot come again need not be known."""
-        try:
-            self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
-        except InboxError as error:
-            logger.warning("nothing can be forgotten: %s", error)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        try:
-            self._inbox.flush()
-        except InboxError as error:
-            logger.error("answers are held back until the inbox can be written: %s", error)
-            self._flushing = True
-            self._loop.call_later(_AGAIN_S, self._flush)
-            return
-        self._send_recorded()
-
-    def _send_recorded(self) -> None:
-        recorded, self._recorded = self._recorded, []
-        for mail in recorded:
-            if mail.answer is None:
-                self.finish(mail)
-            else:
-                mail.answer.about = mail
-                self._publish(mail.answer)
-                mail.answer = None
-
-    def finish(self, mail: Mail) -> None:
-        """Its answer, if it has one, is confirmed."""
-        self._known.pop(mail.ident, None)
-        if mail.stored:
-            self._inbox.answered(*mail.ident)
-        self._intake.acknowledge(mail.tag)
-
-    # -- its answer --------------------------------------------------------------------------------
-
-    def answer_key(self, delivery: Delivery) -> str:
-        """The key of a message's answer: the same if it is made again."""
-        key, agent = delivery.mail.ident
-        if len(key.encode()) > _LONGEST_KEY:  # a stranger's
-            key = sha256(key.encode()).hexdigest()
-        if delivery.kind != kinds.BROADCAST:
-            return f"{key}/a"
-        return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
-
 
 def _repeats(seat: Seat, action: str) -> bool:
     """Whether an action may be called again, of which nobody knows how far it came."""
     offer = seat.offers.get(action)
     return offer is not None and (offer.idempotent or seat.agent._goes_on(action))
-
-
-def handler_of(handling: Any) -> Mail | None:
-    """The mail that is being handled, where something is sent."""
-    while handling is not None:
-        mail: Mail | None = handling.mail
-        if mail is not None:
-            return mail
-        handling = handling.parent
-    return None
