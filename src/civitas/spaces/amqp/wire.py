@@ -32,7 +32,6 @@ from civitas.message import Envelope, address, check_message
 
 __all__ = [
     "ANSWER",
-    "BESIDE",
     "CANCEL",
     "LARGEST",
     "LOST",
@@ -42,6 +41,7 @@ __all__ = [
     "Arrived",
     "Letter",
     "Unreadable",
+    "beside",
     "error_headers",
     "error_of",
     "read",
@@ -58,9 +58,6 @@ ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # whoever asked wants it no more
 LOST: Final = "lost"  # the sender's queue was deleted: open requests to it are to be sent again
-
-BESIDE: Final = ("hops", "trail", "timeout", "original", "thread")
-"""The headers that belong to a message."""
 
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
 
@@ -289,9 +286,7 @@ def read_json(body: bytes) -> Any:
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """A message that came, as an inbox keeps it, with the permission that it was given."""
-    headers = {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)}
-    if permission is not None:
-        headers[_PERMISSION] = permission
+    headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
     return json.dumps(
         {
             "message_id": properties.message_id,
@@ -323,8 +318,11 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
     return sha256(what.encode()).hexdigest()
 
 
-def _keeps(name: str, value: object) -> bool:
-    return name in BESIDE and isinstance(value, str | int)
+def beside(properties: Any) -> dict[str, Any]:
+    """Of the headers that came, those that belong to the message."""
+    found = properties.headers or {}
+    names = ("hops", "trail", "timeout", "original", "thread")
+    return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
 
 
 def _hops(value: object) -> int:
