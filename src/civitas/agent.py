@@ -80,8 +80,8 @@ class Handling(Protocol):
         ...
 
     @property
-    def original_id(self) -> str | None:
-        """The id of the message that it answers, if it is an answer."""
+    def answered_thread(self) -> str | None:
+        """Of an answer: which thread of the agent sent what it answers; empty for its own."""
         ...
 
     def message(self) -> dict[str, Any] | None:
@@ -376,12 +376,16 @@ class Agent:
         called = None if message is None else message["action"]["name"]
         return handling.came_as if called == action else None
 
-    def _lane(self, message: dict[str, Any]) -> str | None:
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """The lane of a message to this agent, or None; called once when it comes, on the loop.
 
         The messages of one lane are handled one at a time, in order; up to `_lanes` lanes side by
         side, which take turns, message by message, where there are more. What has no lane is
         handled beside them, as `concurrency` says.
+
+        Args:
+            message: the message
+            thread: of an answer, which thread of this agent sent what it answers; empty for its own
         """
         return None
 
@@ -437,7 +441,7 @@ class Agent:
             args = check_args(args)
             if to.isascii() and action.isascii():
                 envelope: Envelope = tuple.__new__(
-                    Envelope, (seat.id, to, action, args, None, None)
+                    Envelope, (seat.id, to, action, args, None, None, None)
                 )
                 return seat.request(envelope, 300)
         message = {"to": to, "action": {"name": action, "args": args}}

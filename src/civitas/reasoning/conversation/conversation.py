@@ -319,10 +319,10 @@ class Conversation(ConversationalAgent):
     def _program(self) -> dict[str, Any]:
         return program_of(self._setup)
 
-    async def _recall(self, part: Part) -> None:
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
         record: Record[Saved] = Record(part, Saved)
         if record.begun is not None and record.state is not None:
-            await self._talk(self._kept.get(record.begun["thread"])).recall(record)
+            await self._talk(self._kept.get(record.begun["thread"])).recall(record, budget)
 
     # -- saved and loaded --------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from civitas.reasoning.conversation.state import (
     Utterance,
 )
 from civitas.reasoning.fingerprint import of_group
-from civitas.reasoning.group import in_thread
+from civitas.reasoning.group import budget_of, in_thread
 from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import Past, Record, dumped, loaded
@@ -147,7 +147,7 @@ async def recall(setup: Setup, record: Record[Saved], budget: Budget | None) -> 
         if not getattr(agent, "_records", False):
             continue
         if name and entry.kind == "started":
-            await agent._recall(record.member(name, data["agent"]))
+            await agent._recall(record.member(name, data["agent"]), budget)
         elif not name and entry.kind == "ended":
             try:
                 await told.tell(agent, data["key"], data["result"])
@@ -155,7 +155,7 @@ async def recall(setup: Setup, record: Record[Saved], budget: Budget | None) -> 
                 logger.exception("participant %r of %r failed to observe", agent.id, setup.id)
     model = getattr(setup.next, "model", None)
     if model is not None:
-        catch_up_models(record, model, model, budget)
+        catch_up_models(record, model, model, budget_of(setup, budget))
 
 
 class Told:

@@ -15,6 +15,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED, ended
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
 
@@ -64,9 +65,8 @@ class Talk:
         setup = self._setup
         record = begun(setup, part, asked)
         if record.state is not None:
-            budget = setup.budget if asked.budget is None else asked.budget
             try:
-                await recall(setup, record, budget)
+                await recall(setup, record, asked.budget)
             except BudgetExceeded as error:
                 if not ended(record):
                     reason = reason_of(error)
@@ -87,13 +87,13 @@ class Talk:
             self.run = None
         return reply
 
-    async def recall(self, record: Record[Saved]) -> None:
+    async def recall(self, record: Record[Saved], budget: Budget | None) -> None:
         """Know what was said in a part of a run, as the participants do.
 
         Raises:
             BudgetExceeded: their budget does not reach for what they have spent
         """
-        await recall(self._setup, record, self._setup.budget)
+        await recall(self._setup, record, budget)
         self.run = None if ended(record) else (record.key, record.run_id)
         self._be_at(stands(record, self._setup, last=True))
 

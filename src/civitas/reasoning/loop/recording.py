@@ -152,17 +152,23 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     _MARKS.set(known, record.key, len(entries))
     if answers and callable(skip):
         skip(answers)
-    new = [] if budget is None else entries[_known(budget, record) :]
-    if budget is not None and new:
-        _MARKS.set(budget, record.key, len(entries))
-        charge(budget, model, spending(new))
+    if budget is not None:
+        charge(
+            budget,
+            model,
+            lambda account: _known(account, record),
+            len(entries),
+            lambda known: spending(entries[known:]),
+            _MARKS,
+            record.key,
+        )
 
 
-def note_known(record: Record[Any], *known: Any) -> None:
+def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
     """Have a model and a budget of this process know what it has recorded itself."""
-    for each in known:
-        if each is not None:
-            _MARKS.set(each, record.key, record.count)
+    accounts = () if budget is None else budget._accounts
+    for each in (model, *accounts):
+        _MARKS.set(each, record.key, record.count)
 
 
 def remember(
