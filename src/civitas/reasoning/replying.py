@@ -26,7 +26,6 @@ __all__ = [
     "observing",
     "own_reply",
     "thread_of_caller",
-    "told_once",
 ]
 
 
@@ -100,20 +99,14 @@ def joined(agent: Any, record: Record | None) -> Iterator[None]:
 
 
 @contextmanager
-def told_once(run: str, number: int) -> Iterator[None]:
-    """Have what agents observe in here be remembered once, however often they are told it.
+def observing(once: tuple[str, int] | None) -> Iterator[None]:
+    """Have what agents observe in here be this message of a run, or of none.
+
+    It is remembered once, however often they are told it.
 
     Args:
-        run: what the run that it belongs to is known by
-        number: which message of that it is, from 0
+        once: what the run that it belongs to is known by, and which message of that it is, from 0
     """
-    with observing((run, number)):
-        yield
-
-
-@contextmanager
-def observing(once: tuple[str, int] | None) -> Iterator[None]:
-    """Have what agents observe in here be this message of a run, or of none."""
     token = ONCE.set(once)
     try:
         yield

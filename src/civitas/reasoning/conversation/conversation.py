@@ -15,7 +15,7 @@ from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import Participants
 from civitas.reasoning.conversation.record import KIND, program_of
 from civitas.reasoning.conversation.setup import set_up
-from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, Saved
+from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, SavedTalk
 from civitas.reasoning.conversation.talk import Talk
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
@@ -320,7 +320,7 @@ class Conversation(ConversationalAgent):
         return program_of(self._setup)
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        record: Record[Saved] = Record(part, Saved)
+        record: Record[SavedTalk] = Record(part, SavedTalk)
         if record.begun is not None and record.state is not None:
             await self._talk(self._kept.get(record.begun["thread"])).recall(record, budget)
 
@@ -393,5 +393,5 @@ class Conversation(ConversationalAgent):
         self._threads = kept
 
     def _loaded(self, saved: Any, whose: str) -> ConversationState:
-        made = loaded(Saved, saved, whose)
+        made = loaded(SavedTalk, saved, whose)
         return ConversationState.of(made, self.agents, self.max_kept, whose)

@@ -19,7 +19,7 @@ from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
     ConversationState,
-    Saved,
+    SavedTalk,
     TurnEnded,
     Utterance,
     shown,
@@ -54,7 +54,7 @@ class Exchange:
     """
 
     def __init__(
-        self, setup: Setup, state: ConversationState, asked: Asked, record: Record[Saved]
+        self, setup: Setup, state: ConversationState, asked: Asked, record: Record[SavedTalk]
     ) -> None:
         self.thread = asked.state
         self.between = True
@@ -67,7 +67,7 @@ class Exchange:
         self._emit: Emit | None = asked.emit
         self._participants = Participants(setup, state, asked.thread, asked)
         self._error: BaseException | None = None
-        self._saved = record.state or Saved()  # what was recorded last
+        self._saved = record.state or SavedTalk()  # what was recorded last
         self._steps: deque[Step] = deque(self._saved.steps, maxlen=MAX_STEPS)
         self._values = self._saved.values
         if record.state is None:

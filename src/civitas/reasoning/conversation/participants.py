@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from civitas.errors import JournalError, ModelError, RunMismatch
-from civitas.reasoning.conversation.record import Told, step_of
+from civitas.reasoning.conversation.record import Told, step_of, tell
 from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     Content,
@@ -19,11 +19,11 @@ from civitas.reasoning.conversation.state import (
     Utterance,
 )
 from civitas.reasoning.events import Done
-from civitas.reasoning.group import in_thread, options_for
+from civitas.reasoning.group import options_for
 from civitas.reasoning.prompts import cut
 from civitas.reasoning.record import NULL_RECORD, Step
 from civitas.reasoning.reply import ANSWERED, Reply
-from civitas.reasoning.replying import joined, observing
+from civitas.reasoning.replying import joined
 from civitas.reasoning.state import REPLY
 
 if TYPE_CHECKING:
@@ -111,8 +111,15 @@ class Participants:
             while len(waiting) > leave:
                 # Gone before it is told: what breaks off in the middle is not told twice.
                 utterance = waiting.popleft()
+                message = utterance.message(state.agents)
+                once = self._once
+                if told_before is not None:
+                    if (once := told_before.due(id, utterance)) is None:
+                        continue
+                elif once is not None:  # one of several, of what was told as one
+                    once = (f"{once[0]}/{utterance.number}", once[1])
                 try:
-                    await own(self._tell(id, utterance, utterance.message(state.agents)))
+                    await own(tell(self._setup.agents[id], message, self._thread, once))
                 except Exception as error:
                     logger.warning(
                         "participant %r of %r failed to observe what was said: %s",
@@ -120,18 +127,6 @@ class Participants:
                         self._setup.id,
                         told(error),
                     )
-
-    async def _tell(self, id: str, utterance: Utterance, message: dict[str, Any]) -> None:
-        if self._told is not None:
-            await self._told.tell_new(id, utterance, message)
-            return
-        observe = self._setup.agents[id].observe
-        # One of several, of what was told as one.
-        once = self._once and (f"{self._once[0]}/{utterance.number}", self._once[1])
-        with observing(once):
-            given = observe(message, **in_thread(observe, self._thread))
-            if inspect.isawaitable(given):
-                await given
 
     async def speak(self, ids: tuple[str, ...], before: int) -> list[Turn]:
         """Have participants speak, at once if there are several.

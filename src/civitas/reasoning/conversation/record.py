@@ -11,7 +11,7 @@ from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     ConversationState,
-    Saved,
+    SavedTalk,
     TurnEnded,
     TurnStarted,
     Utterance,
@@ -23,7 +23,7 @@ from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import Past, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.replying import told_once
+from civitas.reasoning.replying import observing
 from civitas.reasoning.resume import ENDED, Marks, begin, not_ended
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ __all__ = [
     "replayed",
     "stands",
     "step_of",
+    "tell",
 ]
 
 logger = logging.getLogger("civitas.reasoning")
@@ -52,14 +53,14 @@ KIND = "Conversation"
 _MARKS = Marks()
 
 
-def begun(setup: Setup, part: Part, asked: Asked) -> Record[Saved]:
+def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
     """The record of a conversation, begun or resumed.
 
     Raises:
         RunMismatch: another program began it
         StateError: what was recorded is not what this civitas writes
     """
-    record = Record(part, Saved)
+    record = Record(part, SavedTalk)
     schema = None if asked.schema is None else AnswerSchema(asked.schema).json
     if schema is None and asked.resumed and record.begun is not None:
         schema = record.begun["schema"]  # `resume` need not name it again
@@ -84,7 +85,7 @@ def program_of(setup: Setup) -> dict[str, Any]:
     )
 
 
-def over(record: Record[Saved], saved: Saved, reply: Reply) -> dict[str, Any]:
+def over(record: Record[SavedTalk], saved: SavedTalk, reply: Reply) -> dict[str, Any]:
     """What is recorded of the end.
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
@@ -105,14 +106,14 @@ def step_of(record: Record[Any], key: str) -> Past | None:
 # -- going on --------------------------------------------------------------------------------------
 
 
-def _at_end(record: Record[Saved]) -> Saved:
+def _at_end(record: Record[SavedTalk]) -> SavedTalk:
     """What was saved at the end of a run; where it was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
-        return loaded(Saved, record.over["saved"], f"run {record.run_id!r}")
-    return record.state or Saved()
+        return loaded(SavedTalk, record.over["saved"], f"run {record.run_id!r}")
+    return record.state or SavedTalk()
 
 
-def stands(record: Record[Saved], setup: Setup, *, last: bool = False) -> ConversationState:
+def stands(record: Record[SavedTalk], setup: Setup, *, last: bool = False) -> ConversationState:
     """Where a conversation resumes: after its last turn.
 
     Args:
@@ -123,7 +124,7 @@ def stands(record: Record[Saved], setup: Setup, *, last: bool = False) -> Conver
     Raises:
         StateError: what was recorded is no state of these participants
     """
-    saved = _at_end(record) if last else record.state or Saved()
+    saved = _at_end(record) if last else record.state or SavedTalk()
     state = ConversationState.of(saved, setup.agents, setup.max_kept, f"run {record.run_id!r}")
     if saved is record.state:
         for each in record.heard:
@@ -131,7 +132,7 @@ def stands(record: Record[Saved], setup: Setup, *, last: bool = False) -> Conver
     return state
 
 
-async def recall(setup: Setup, record: Record[Saved], budget: Budget | None) -> None:
+async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None) -> None:
     """Have the participants, and the model that chooses, know what they did and were told.
 
     Participants that keep no record are told nothing.
@@ -140,6 +141,7 @@ async def recall(setup: Setup, record: Record[Saved], budget: Budget | None) -> 
         BudgetExceeded: the budget does not reach for what the run has spent already
     """
     told = Told(record, setup)
+    thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
         data = entry.data
         name = data.get("part")
@@ -149,8 +151,10 @@ async def recall(setup: Setup, record: Record[Saved], budget: Budget | None) -> 
         if name and entry.kind == "started":
             await agent._recall(record.member(name, data["agent"]), budget)
         elif not name and entry.kind == "ended":
+            once = told.untold(agent, data["key"])
             try:
-                await told.tell(agent, data["key"], data["result"])
+                if once is not None:
+                    await tell(agent, data["result"], thread, once)
             except Exception:
                 logger.exception("participant %r of %r failed to observe", agent.id, setup.id)
     model = getattr(setup.next, "model", None)
@@ -165,12 +169,11 @@ class Told:
     again what their memories may lack.
     """
 
-    def __init__(self, record: Record[Saved], setup: Setup) -> None:
+    def __init__(self, record: Record[SavedTalk], setup: Setup) -> None:
         self._record = record
         self._agents = setup.agents
         self._places: dict[str, tuple[str, str, int]] = {}  # whom, by what key, which of them
         self._counts: Counter[str] = Counter()
-        self._thread = None if record.begun is None else record.begun["thread"]
         self._new: set[str] = set()  # recorded, and not yet told
         copied = (record.begun or {}).get("copied", ())
         for number, entry in enumerate(record.entries()):
@@ -204,27 +207,35 @@ class Told:
         if self._new:
             await self._record.commit()
 
-    async def tell_new(self, id: str, utterance: Utterance, message: dict[str, Any]) -> None:
-        """Have a participant observe what was noted in this process."""
+    def due(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
+        """As which message of which run a participant is to observe something; None if it did."""
         key = f"told.{utterance.number}.{id}"
-        if key in self._new:
-            self._new.discard(key)
-            await self.tell(self._agents[id], key, message)
+        if key not in self._new:
+            return None
+        self._new.discard(key)
+        return self.untold(self._agents[id], key)
 
-    async def tell(self, agent: Any, key: str, message: dict[str, Any]) -> None:
-        """Have a participant observe something, unless it has in this process."""
+    def untold(self, agent: Any, key: str) -> tuple[str, int] | None:
+        """The same, of what is recorded under a key."""
         _, run, place = self._places[key]
         if _MARKS.get(agent, run) > place:
-            return
+            return None
         # Before it is told: what breaks off in the middle is not told twice.
         _MARKS.set(agent, run, place + 1)
-        with told_once(run, place):
-            given = agent.observe(message, **in_thread(agent.observe, self._thread))
-            if inspect.isawaitable(given):
-                await given
+        return run, place
 
 
-async def emit_past(setup: Setup, record: Record[Saved], asked: Asked) -> None:
+async def tell(
+    agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
+) -> None:
+    """Have a participant observe a message, as this one of a run if it is of one."""
+    with observing(once):
+        given = agent.observe(message, **in_thread(agent.observe, thread))
+        if inspect.isawaitable(given):
+            await given
+
+
+async def emit_past(setup: Setup, record: Record[SavedTalk], asked: Asked) -> None:
     """Give whoever watches the turns of the process before."""
     emit: Any = asked.emit
     if emit is None:
@@ -234,7 +245,7 @@ async def emit_past(setup: Setup, record: Record[Saved], asked: Asked) -> None:
     for entry in record.entries():
         if entry.kind != "state":
             continue
-        state = loaded(Saved, entry.data["state"], f"run {record.run_id!r}")
+        state = loaded(SavedTalk, entry.data["state"], f"run {record.run_id!r}")
         new = [each for each in state.said if emitted is not None and each.number > emitted]
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
@@ -246,7 +257,7 @@ async def emit_past(setup: Setup, record: Record[Saved], asked: Asked) -> None:
 # -- what was recorded -----------------------------------------------------------------------------
 
 
-def as_it_ended(record: Record[Saved], schema: Any = None) -> Reply:
+def as_it_ended(record: Record[SavedTalk], schema: Any = None) -> Reply:
     """The reply that a run ended with, its value as the type that is asked for."""
     assert record.over is not None
     saved, end = _at_end(record), record.over
@@ -276,7 +287,7 @@ def replayed(part: RecordedPart) -> Reply:
     Raises:
         StateError: it has not ended
     """
-    record: Record[Saved] = Record(part, Saved)  # type: ignore[arg-type]
+    record: Record[SavedTalk] = Record(part, SavedTalk)  # type: ignore[arg-type]
     if record.over is None:
         raise not_ended(part.run_id)
     return as_it_ended(record)

@@ -25,7 +25,7 @@ __all__ = [
     "MAX_STEPS",
     "Content",
     "ConversationState",
-    "Saved",
+    "SavedTalk",
     "Transcript",
     "TurnEnded",
     "TurnStarted",
@@ -170,7 +170,7 @@ class Stand:
 
 
 @dataclass(slots=True)
-class Saved(Stand):
+class SavedTalk(Stand):
     """What is saved of a conversation: by `state_dict`, and between two turns in a journal.
 
     Attributes:
@@ -217,7 +217,7 @@ class ConversationState(Stand):
             id: deque(maxlen=max_kept) for id in self.agents
         }
         self.budget: Budget | None = None
-        self.record: Record[Saved] = NULL_RECORD
+        self.record: Record[SavedTalk] = NULL_RECORD
 
     def begin(self) -> None:
         """Begin a reply: nobody has spoken, nothing was used, no condition is met."""
@@ -256,18 +256,20 @@ class ConversationState(Stand):
 
     # -- saved and loaded --------------------------------------------------------------------------
 
-    def saved(self, after: Saved | None = None, values: dict[str, Any] | None = None) -> Saved:
+    def saved(
+        self, after: SavedTalk | None = None, values: dict[str, Any] | None = None
+    ) -> SavedTalk:
         """What is saved of it.
 
         Args:
             after: what was recorded before, whose lists go on
             values: what each speaker of the last turn said, as a value
         """
-        after = Saved() if after is None else after
+        after = SavedTalk() if after is None else after
         known = after.transcript[-1].number if after.transcript else 0
         after.transcript.extend(each for each in self.transcript if each.number > known)
         stand: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Stand)}
-        return Saved(
+        return SavedTalk(
             **stand,
             max_kept=self.transcript.kept,
             pending={id: list(waiting) for id, waiting in self.pending.items()},
@@ -278,7 +280,7 @@ class ConversationState(Stand):
 
     @classmethod
     def of(
-        cls, saved: Saved, agents: Iterable[str], max_kept: int, whose: str
+        cls, saved: SavedTalk, agents: Iterable[str], max_kept: int, whose: str
     ) -> ConversationState:
         """The state that was saved.
 

@@ -9,7 +9,7 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.exchange import Exchange, reason_of
 from civitas.reasoning.conversation.record import as_it_ended, begun, emit_past, recall, stands
 from civitas.reasoning.conversation.setup import Setup
-from civitas.reasoning.conversation.state import Content, ConversationState, Saved
+from civitas.reasoning.conversation.state import Content, ConversationState, SavedTalk
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED, ended
@@ -41,7 +41,7 @@ class Talk:
         self.run: tuple[str, str] | None = None
         self.since: list[Content] = []
 
-    async def reply(self, asked: Asked, record: Record[Saved] = NULL_RECORD) -> Reply:
+    async def reply(self, asked: Asked, record: Record[SavedTalk] = NULL_RECORD) -> Reply:
         """Have the participants speak until it is over."""
         state, until = self.state, self._setup.until
         if record.state is None and not asked.resumed:
@@ -87,7 +87,7 @@ class Talk:
             self.run = None
         return reply
 
-    async def recall(self, record: Record[Saved], budget: Budget | None) -> None:
+    async def recall(self, record: Record[SavedTalk], budget: Budget | None) -> None:
         """Know what was said in a part of a run, as the participants do.
 
         Raises:
