@@ -75,7 +75,11 @@ class Threaded(Agent):
     def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """In which order a message is handled: with those of its thread; None for all others."""
         sent = message["action"]
-        if self.shared or self._together or sent["name"] not in ("say", "response", "error"):
+        name = sent["name"]
+        # Who wants to know that all which it said before was handled asks for help in order.
+        if name == "help" and (message.get("meta") or {}).get("in_order") is True:
+            name = "say"
+        if self.shared or self._together or name not in ("say", "response", "error"):
             return None
         if thread is not None:
             return thread
