@@ -62,8 +62,7 @@ class Exchange:
         self._state = state
         self._record = state.record = record
         self._asked = asked
-        self._budget = setup.budget if asked.budget is None else asked.budget
-        state.budget = self._budget
+        self._budget = state.budget = setup.budget if asked.budget is None else asked.budget
         self._emit: Emit | None = asked.emit
         self._participants = Participants(setup, state, asked.thread, asked)
         self._error: BaseException | None = None
@@ -84,13 +83,14 @@ class Exchange:
         """Have the participants speak until there is a reason to stop, and write down why."""
         if self._record is NULL_RECORD:
             return await self._go()
-        return await guarded(
-            self._record,
-            self._go,
-            self._over,
-            lambda why: self._over(self._reply("cancelled", why, *self._outcome(), None)),
-            lambda error: self._reply("error", str(error), *self._outcome(), error),
-        )
+
+        def cut_off(why: str) -> dict[str, Any]:
+            return over(self._record, None, self._reply("cancelled", why, *self._outcome(), None))
+
+        def failed(error: JournalError) -> Reply:
+            return self._reply("error", str(error), *self._outcome(), error)
+
+        return await guarded(self._record, self._go, self._over, cut_off, failed)
 
     def _save(self) -> None:
         if self._record is not NULL_RECORD:

@@ -85,17 +85,24 @@ def program_of(setup: Setup) -> dict[str, Any]:
     )
 
 
-def over(record: Record[SavedTalk], saved: SavedTalk, reply: Reply) -> dict[str, Any]:
+def over(record: Record[SavedTalk], saved: SavedTalk | None, reply: Reply) -> dict[str, Any]:
     """What is recorded of the end.
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
     is no state: it stands in the end alone.
+
+    Args:
+        record: where
+        saved: where the conversation stands; None in the middle of a turn
+        reply: the reply
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if reply.stop_reason in ENDED:
-        record.save(saved)
+    if saved is None:
         return about
-    return about if reply.stop_reason == "cancelled" else {**about, "saved": dumped(saved)}
+    if reply.stop_reason not in ENDED:
+        return {**about, "saved": dumped(saved)}
+    record.save(saved)
+    return about
 
 
 def step_of(record: Record[Any], key: str) -> Past | None:
