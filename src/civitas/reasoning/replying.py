@@ -68,12 +68,7 @@ def own_reply(agent: Any) -> Asked | None:
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
-    """The thread of a `say` that is no message: called by a program, or as another's action.
-
-    Args:
-        agent: whose `say` it is
-        thread: what that was given
-    """
+    """The thread of a `say` that is no message: called by a program, or as another's action."""
     within = next((each for each in reversed(REPLYING.get()) if each.open), None)
     if within is None or within.asked.thread is None:
         return thread
@@ -101,12 +96,7 @@ def joined(agent: Any, record: Record | None) -> Iterator[None]:
 
 @contextmanager
 def told_once(run: str, number: int) -> Iterator[None]:
-    """Have what agents observe in here be remembered once, however often they are told it.
-
-    Args:
-        run: what the run that it belongs to is known by
-        number: which message of that it is, from 0
-    """
+    """Have what agents observe in here be remembered once, however often they are told it."""
     with observing((run, number)):
         yield
 

@@ -53,12 +53,7 @@ class Threaded(Agent):
         return under_way[0] if under_way else threads.default
 
     def _thread_of_message(self, thread: str | None, answers: str | None = None) -> str | None:
-        """The thread that what is being handled belongs to.
-
-        Args:
-            thread: which of the sender's threads it names
-            answers: the id of the message that it answers, if it says that itself
-        """
+        """The thread that what is being handled belongs to."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self:
             return thread_of_caller(self, thread)

@@ -28,12 +28,7 @@ KIND = "DualActAgent"
 
 
 def begun(agent: Pair, part: Part, asked: Asked) -> Record[Progress]:
-    """The record of a dual act, begun or gone on with.
-
-    Raises:
-        RunMismatch: another program began it
-        StateError: what was recorded is not what this civitas writes
-    """
+    """The record of a dual act, begun or gone on with."""
     record = Record(part, Progress)
     wanted = None if asked.schema is None else AnswerSchema(asked.schema)
     schema = None if wanted is None else wanted.json
@@ -96,11 +91,7 @@ def program_of(agent: Pair) -> dict[str, Any]:
 
 
 async def recall(agent: Pair, part: Part) -> None:
-    """Have the members of a dual act know what they did in it.
-
-    Raises:
-        BudgetExceeded: their budget does not reach for what they have spent
-    """
+    """Have the members of a dual act know what they did in it."""
     members = {str(each.id): each for each in agent._agents}
     for name, id in members_of(part.past).items():
         member = members.get(id)
@@ -109,11 +100,7 @@ async def recall(agent: Pair, part: Part) -> None:
 
 
 def replayed(part: RecordedPart) -> DualActReply:
-    """The reply that a run ended with.
-
-    Raises:
-        StateError: it has not ended
-    """
+    """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
     if record.over is None:
         raise not_ended(part.run_id)

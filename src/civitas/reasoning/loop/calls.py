@@ -117,11 +117,7 @@ class Call:
         return {**id, "iteration": self._iteration, "call": self._place}
 
     async def result(self) -> dict[str, Any]:
-        """What comes of it: as it was recorded, or of executing it now.
-
-        Raises:
-            JournalError: it cannot be written; it was not executed
-        """
+        """What comes of it: as it was recorded, or of executing it now."""
         record, chosen = self._record, self._wanted.action
         assert chosen is not None
         known = False
@@ -271,12 +267,7 @@ class Calls:
         self.results: list[dict[str, Any] | None] = [None] * len(wanted)
 
     async def execute(self) -> None:
-        """Execute them.
-
-        Raises:
-            Stop: a hook failed
-            JournalError: one cannot be written; it was not executed
-        """
+        """Execute them."""
         agent, count = self._agent, len(self._wanted)
         plain = self._asked.emit is None and agent._hooks is None and self._record is NULL_RECORD
         if plain and count == 1:
@@ -297,12 +288,7 @@ class Calls:
             raise Stop.on_hook(agent.id, self._broken[0]) from self._broken[0]
 
     async def execute_within(self, budget: Budget) -> None:
-        """Execute them as far as a budget reaches, and in its time.
-
-        Raises:
-            Stop: it does not reach, or a hook failed
-            JournalError: one cannot be written; it was not executed
-        """
+        """Execute them as far as a budget reaches, and in its time."""
         places = range(len(self._wanted))
         ended = [self._record.has_ended(f"{self._iteration}.{place}") for place in places]
         try:

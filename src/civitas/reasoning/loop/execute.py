@@ -30,17 +30,7 @@ logger = logging.getLogger("civitas.reasoning")
 async def execute(
     agent: LoopAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
 ) -> dict[str, Any]:
-    """Execute a call, as far as it is permitted, and give its result.
-
-    Args:
-        agent: on whose behalf
-        call: the call
-        asked: what the run is asked
-        step: is told when it begins, and knows what was permitted
-
-    Raises:
-        JournalError: it cannot be written; it was not executed
-    """
+    """Execute a call, as far as it is permitted, and give its result."""
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
