@@ -41,6 +41,7 @@ ORDER = (
     "memory",
     "models",
     "journal",
+    "context",
     "agent",
     "block",
     "dispatch",

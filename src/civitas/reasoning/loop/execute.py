@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
-from civitas.agent import CURRENT, Context
+from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
+from civitas.context import Context
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, JournalError, NotPermitted
 from civitas.jsonvalue import copy_json
