@@ -13,7 +13,7 @@ from typing import Any
 
 _NAMES = """
 action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
-agent: Agent Context
+agent: Agent
 agents.chatty: ChattyAI
 agents.function: OpenAIFunctionAgent
 agents.host: Host
@@ -23,6 +23,7 @@ agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
 budget: Budget Spent
+context: Context
 environment: Environment
 errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerError
     BudgetExceeded CivitasError CommandError CommandTimeout ConfigError ContextOverflow

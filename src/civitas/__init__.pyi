@@ -9,7 +9,6 @@ from civitas.action import Action as Action
 from civitas.action import ActionRegistry as ActionRegistry
 from civitas.action import action as action
 from civitas.agent import Agent as Agent
-from civitas.agent import Context as Context
 from civitas.agents.chatty import ChattyAI as ChattyAI
 from civitas.agents.function import OpenAIFunctionAgent as OpenAIFunctionAgent
 from civitas.agents.host import Host as Host
@@ -27,6 +26,7 @@ from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
+from civitas.context import Context as Context
 from civitas.environment import Environment as Environment
 from civitas.errors import *  # noqa: F403 - all of them
 from civitas.goal import Goal as Goal

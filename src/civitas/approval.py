@@ -7,7 +7,6 @@ An approver with a person behind it also has `answer(question)`, for actions tha
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 import hashlib
 import inspect
@@ -15,15 +14,14 @@ import json
 import logging
 import sys
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
-from weakref import WeakKeyDictionary
 
 from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
 from civitas.slash import format_slash
 from civitas.text import escaped, escaped_json
+from civitas.threads import ask_in_thread
 
 __all__ = [
     "ApprovalRequest",
@@ -150,7 +148,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
         if inspect.iscoroutinefunction(approver.approve):
             answer = await approver.approve(request)
         else:
-            answer = await _in_thread(approver, approver.approve, request)
+            answer = await ask_in_thread(approver, approver.approve, request)
             if inspect.isawaitable(answer):
                 answer = await answer
     except Exception:
@@ -178,7 +176,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
     if inspect.iscoroutinefunction(method):
         given = await method(question)
     else:
-        given = await _in_thread(approver, method, question)
+        given = await ask_in_thread(approver, method, question)
         if inspect.isawaitable(given):
             given = await given
     if not isinstance(given, str):
@@ -186,81 +184,6 @@ async def answer(approver: Approver | None, question: Question) -> str:
             f"the answer to a question of agent {question.agent!r} is no text but {given!r:.80}"
         )
     return given
-
-
-class _Questions:
-    """The questions to one sync approver: so many at a time in threads, the others in a line.
-
-    Threads of their own, not a pool's: a person may take an hour to answer. Daemons, since an
-    unanswered question must not hold up the interpreter's exit.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._line: deque[Callable[[], None]] = deque()
-        self._threads = 0
-
-    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread, and give what it returns. Cancelled in line, it is not."""
-        loop = asyncio.get_running_loop()
-        # What it raised is in the result: some exceptions mean something else to who awaits.
-        future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-        def settle(value: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result((value, error))
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            value: Any = None
-            raised: BaseException | None = None
-            try:
-                value = function(*args)
-            except BaseException as error:  # handed to whoever awaits
-                raised = error
-            try:
-                loop.call_soon_threadsafe(settle, value, raised)
-            except RuntimeError:
-                logger.debug("an approval was answered after its loop had closed")
-
-        with self._lock:
-            self._line.append(work)
-            begins = self._threads < _AT_ONCE
-            self._threads += begins
-        if begins:
-            threading.Thread(target=self._main, name="civitas-approval", daemon=True).start()
-        answer, failure = await future
-        if failure is not None:
-            raise failure
-        return answer
-
-    def _main(self) -> None:
-        while True:
-            with self._lock:
-                if not self._line:
-                    self._threads -= 1
-                    return
-                work = self._line.popleft()
-            work()
-
-
-_AT_ONCE = 64
-"""How many questions one sync approver is asked at a time."""
-
-_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
-_GUARD = threading.Lock()
-
-
-async def _in_thread(
-    approver: Any, function: Callable[..., Any], request: ApprovalRequest | Question
-) -> Any:
-    with _GUARD:
-        try:
-            questions = _QUESTIONS.setdefault(approver, _Questions())
-        except TypeError:  # it cannot be referred to weakly, or not be hashed
-            questions = _Questions()
-    return await questions.put(function, request)
 
 
 class RefuseAll:
@@ -298,7 +221,7 @@ class CallbackApprover:
         """What the function says."""
         if inspect.iscoroutinefunction(self.function):
             return (await self.function(request)) is True
-        answer = await _in_thread(self, self.function, request)
+        answer = await ask_in_thread(self, self.function, request)
         if inspect.isawaitable(answer):
             answer = await answer
         return answer is True

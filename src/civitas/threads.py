@@ -12,13 +12,15 @@ import itertools
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from civitas.errors import TooManyThreads
 
-__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "WorkerThreads"]
+__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "WorkerThreads", "ask_in_thread"]
 
 logger = logging.getLogger("civitas.threads")
 
@@ -245,3 +247,78 @@ WORKERS: Final = WorkerThreads()
 
 if hasattr(os, "register_at_fork"):  # a child has none of the threads
     os.register_at_fork(after_in_child=WORKERS._reset)
+
+
+_AT_ONCE = 64
+"""How many questions one sync approver is asked at a time."""
+
+
+class _Questions:
+    """The questions to one sync approver: so many at a time in threads, the others in a line.
+
+    Threads of their own, not a pool's: a person may take an hour to answer. Daemons, since an
+    unanswered question must not hold up the interpreter's exit.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: deque[Callable[[], None]] = deque()
+        self._threads = 0
+
+    async def put(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in a thread, and give what it returns. Cancelled in line, it is not."""
+        loop = asyncio.get_running_loop()
+        # What it raised is in the result: some exceptions mean something else to who awaits.
+        future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if not future.done():
+                future.set_result((value, error))
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            value: Any = None
+            raised: BaseException | None = None
+            try:
+                value = function(*args)
+            except BaseException as error:  # handed to whoever awaits
+                raised = error
+            try:
+                loop.call_soon_threadsafe(settle, value, raised)
+            except RuntimeError:
+                logger.debug("an approval was answered after its loop had closed")
+
+        with self._lock:
+            self._line.append(work)
+            begins = self._threads < _AT_ONCE
+            self._threads += begins
+        if begins:
+            threading.Thread(target=self._main, name="civitas-approval", daemon=True).start()
+        answer, failure = await future
+        if failure is not None:
+            raise failure
+        return answer
+
+    def _main(self) -> None:
+        while True:
+            with self._lock:
+                if not self._line:
+                    self._threads -= 1
+                    return
+                work = self._line.popleft()
+            work()
+
+
+_QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()
+_GUARD = threading.Lock()
+
+
+async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
+    """What an approver's sync function gives, called in a thread that it may keep for an hour."""
+    with _GUARD:
+        try:
+            questions = _QUESTIONS.setdefault(approver, _Questions())
+        except TypeError:  # it cannot be referred to weakly, or not be hashed
+            questions = _Questions()
+    return await questions.put(function, request)

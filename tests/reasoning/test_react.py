@@ -20,8 +20,9 @@ from civitas.action import (
     ActionRegistry,
     action,
 )
-from civitas.agent import Agent, Context
+from civitas.agent import Agent
 from civitas.approval import ApprovalRequest, CallbackApprover
+from civitas.context import Context
 from civitas.environment import Environment
 from civitas.errors import (
     AskAgain,

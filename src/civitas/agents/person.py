@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from civitas.agent import Context
 from civitas.agents.terminal import Terminal
+from civitas.context import Context
 from civitas.errors import NobodyToAsk
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent

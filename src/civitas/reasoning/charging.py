@@ -46,13 +46,7 @@ class Spending:
     def add(
         self, charged: Mapping[str, Any] | None, usage: Usage | None = None, calls: int = 1
     ) -> None:
-        """Count a call of a model.
-
-        Args:
-            charged: what was charged for it; None where there was no budget
-            usage: what its answer stated
-            calls: how many calls it was, where that was not recorded
-        """
+        """Count a call of a model."""
         usage = usage or Usage()
         stated = usage.input_tokens + usage.output_tokens
         if charged is None:
@@ -98,12 +92,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
 
 
 def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
-    """What a call will reserve, as JSON data; None if that cannot be told.
-
-    Args:
-        model: the model, which a budget bounds
-        *asked: what it is asked
-    """
+    """What a call will reserve, as JSON data; None if that cannot be told."""
     try:
         tokens, usd = model._most(*asked)
     except Exception:

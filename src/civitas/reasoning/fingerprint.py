@@ -43,11 +43,7 @@ def _of_member(member: Any) -> dict[str, Any]:
 
 
 def check_kind(run_id: str, kind: str, begun: Mapping[str, Any]) -> None:
-    """See that a run is one of this class of agents: no other can go on with it, nor with a copy.
-
-    Raises:
-        RunMismatch: it is one of another class
-    """
+    """Refuse a run of another class of agents: it cannot go on with it, nor with a copy."""
     was = begun.get("kind")
     if was != kind:
         raise RunMismatch(run_id, ("agent",), f"it was a {was}, and is a {kind}")
@@ -56,17 +52,7 @@ def check_kind(run_id: str, kind: str, begun: Mapping[str, Any]) -> None:
 def check(
     run_id: str, whose: str, recorded: Mapping[str, Any] | None, now: Mapping[str, Any]
 ) -> None:
-    """See that a program is the one that began the run.
-
-    Args:
-        run_id: the run's id
-        whose: which agent's it is
-        recorded: the fingerprint that was recorded; None for whichever, in a copy of a run
-        now: the program's
-
-    Raises:
-        RunMismatch: it is another one; the text names what differs, and of whom
-    """
+    """See that a program is the one that began the run."""
     if recorded is None:
         return
     changes = _changes(whose, recorded, now)

@@ -27,17 +27,7 @@ __all__ = [
 
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
-    """Refuse what is no model, memory, … : it would only fail in the middle of a reply.
-
-    Args:
-        part: what was given
-        names: what it has
-        what: the argument
-        id: whose it is to be
-
-    Raises:
-        DefinitionError: it has not all of these, or is a class
-    """
+    """Refuse what is no model, memory, … : it would only fail in the middle of a reply."""
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
         given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
@@ -47,18 +37,7 @@ def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> N
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
-    """Have agents spend of a budget, those that have a part of it of that.
-
-    Args:
-        owner: whose agents they are, for errors
-        agents: the agents; one that knows of no budgets is passed over
-        budget: the budget
-
-    Raises:
-        DefinitionError: it is no budget
-        ConfigError: an agent has a budget that is no part of this one, or there is none to share;
-            then nobody has been given it
-    """
+    """Have agents spend of a budget, those that have a part of it of that."""
     if budget is None:
         raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
@@ -76,13 +55,7 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
 
 
 def check_reply_budget(owner: Any, budget: Budget) -> None:
-    """Refuse a budget of one reply that leaves out what the agent's own would count.
-
-    Raises:
-        DefinitionError: it is no budget
-        ConfigError: the agent, or one of its members, has a budget of its own that is no part of
-            this one, nor this one of that
-    """
+    """Refuse a budget of one reply that leaves out what the agent's own would count."""
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
     had = getattr(owner, "budget", None)
     if had is not None and not budget.is_part_of(had):
@@ -158,13 +131,7 @@ def members_without_threads(members: Iterable[Any]) -> str | None:
 
 
 def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
-    """Whether an agent that stopped at a limit met one that all who share a budget would meet.
-
-    Args:
-        budget: what they share, or None
-        agent: the agent
-        late: whether its time was over, and not something else spent
-    """
+    """Whether an agent that stopped at a limit met one that all who share a budget would meet."""
     if budget is None:
         return False
     if _has_no_own(agent, budget):

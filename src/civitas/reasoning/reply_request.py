@@ -98,12 +98,7 @@ class Asked:
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
-    """A text or blocks, which may be sent and remembered as they are.
-
-    Raises:
-        TypeError: it is neither
-        ValueError: there are no blocks, or what is in them is not JSON
-    """
+    """A text or blocks, which may be sent and remembered as they are."""
     if isinstance(content, str):
         return readable(content)
     if not isinstance(content, list):
@@ -126,11 +121,7 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
 
 
 def thread_id(thread: str | int | None) -> str | None:
-    """The id of a thread as a text; None for the agent's own.
-
-    Raises:
-        ValueError: it is none
-    """
+    """The id of a thread as a text; None for the agent's own."""
     return None if thread is None else _text(str(thread), "thread")
 
 
@@ -141,12 +132,7 @@ def _text(given: Any, what: str) -> str:
 
 
 def check_changed(made: dict[str, Any], asked: Asked) -> None:
-    """Refuse what a hook put in the place of what was asked, if that cannot be asked.
-
-    Raises:
-        TypeError, ValueError: the text is none
-        DefinitionError: the schema is none
-    """
+    """Refuse what a hook put in the place of what was asked, if that cannot be asked."""
     checked_content(made["text"], "reply")
     schema = made["schema"]
     if schema is not None and schema is not asked.schema:
@@ -168,11 +154,7 @@ def marked_with(speaker: str, content: Any) -> Any:
 
 
 def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
-    """The chat message that something observed is remembered as.
-
-    Raises:
-        TypeError: it is none
-    """
+    """The chat message that something observed is remembered as."""
     if isinstance(message, str):
         return {"role": "user", "content": readable(message)}
     if isinstance(message, dict):
@@ -224,11 +206,7 @@ class AnswerSchema:
             self.json, self._convert = _of_type(wanted)
 
     def read(self, text: str) -> Any:
-        """The value that a text is by this schema.
-
-        Raises:
-            Unreadable: it is not JSON alone, or does not follow the schema; says what to do
-        """
+        """The value that a text is by this schema."""
         try:
             if len(text) > MAX_ANSWER_CHARS:
                 raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")

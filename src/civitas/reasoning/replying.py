@@ -67,12 +67,7 @@ def own_reply(agent: Any) -> Asked | None:
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
-    """The thread of a `say` that is no message: called by a program, or as another's action.
-
-    Args:
-        agent: whose `say` it is
-        thread: what that was given
-    """
+    """The thread of a `say` that is no message: called by a program, or as another's action."""
     within = next((each for each in reversed(REPLYING.get()) if each.open), None)
     if within is None or within.asked.thread is None:
         return thread

@@ -85,19 +85,7 @@ ENDED = frozenset(
 def begin(
     record: Record[Any], asked: Asked, kind: str, agent: str, schema: Any, program: dict[str, Any]
 ) -> None:
-    """Note what a reply begins with, or see that it goes on with what it began with.
-
-    Args:
-        record: its record
-        asked: what it is asked; when a run goes on, as it was asked then
-        kind: the class of the agent
-        agent: its id
-        schema: the JSON schema of the answer, or None
-        program: the fingerprint of what the agent does, whatever it is asked
-
-    Raises:
-        RunMismatch: another program began it
-    """
+    """Note what a reply begins with, or see that it goes on with what it began with."""
     now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
     begun = record.begun
     if begun is None:
@@ -142,15 +130,7 @@ async def guarded(
     cut_off: Callable[[str], Mapping[str, Any]],
     failed: Callable[[JournalError], R],
 ) -> R:
-    """Run to the end and write down why it ended, whatever ends it.
-
-    Args:
-        record: where
-        run: gives the reply
-        over: what to record of it, beside its reason
-        cut_off: what to record where it is stopped from outside, of the words that say why
-        failed: the reply where the journal cannot be written
-    """
+    """Run to the end and write down why it ended, whatever ends it."""
     try:
         reply = await run()
         await record.end(reply.stop_reason, **over(reply))
@@ -172,12 +152,7 @@ async def guarded(
 
 
 def overlap(known: list[Any], messages: list[Any]) -> int:
-    """How many of a run's messages a memory has that cannot be asked: those at its end.
-
-    Args:
-        known: what the memory gives
-        messages: what the run has told it, in order, or would have
-    """
+    """How many of a run's messages a memory has that cannot be asked: those at its end."""
     for count in range(len(messages), 0, -1):
         shared = min(count, len(known))
         if shared and known[-shared:] == messages[count - shared : count]:

@@ -183,11 +183,7 @@ LIVE: Final = {"civitas": "live"}
 
 
 def state(kind: str, **parts: Any) -> dict[str, Any]:
-    """A state of this kind, made of JSON alone, that shares nothing with the agent.
-
-    Raises:
-        StateError: something in it is not JSON
-    """
+    """A state of this kind, made of JSON alone, that shares nothing with the agent."""
     try:
         copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
     except NotJSON as error:
@@ -196,11 +192,7 @@ def state(kind: str, **parts: Any) -> dict[str, Any]:
 
 
 def opened(given: Any, kind: str) -> dict[str, Any]:
-    """A state that was given back, if it is one of this kind.
-
-    Raises:
-        StateError: it is not
-    """
+    """A state that was given back, if it is one of this kind."""
     if not isinstance(given, dict) or given.get("kind") != kind:
         what = given.get("kind") if isinstance(given, dict) else type(given).__name__
         raise StateError(f"this is no state of a {kind}, but of {what!r:.80}")
@@ -226,11 +218,7 @@ def dumped(state: Any) -> dict[str, Any]:
 
 
 def loaded(kind: type[S], data: Any, whose: str) -> S:
-    """The state that JSON data is. What an older program did not save is as a state begins.
-
-    Raises:
-        StateError: it is none
-    """
+    """The state that JSON data is. What an older program did not save is as a state begins."""
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import to_json
 
@@ -255,11 +243,7 @@ def memory_state(memory: Memory) -> dict[str, Any]:
 
 
 def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
-    """Have a memory remember what another did, and nothing else.
-
-    Raises:
-        StateError: it is no such state, or the memory has something in it that it would keep
-    """
+    """Have a memory remember what another did, and nothing else."""
     own: Any = getattr(memory, "load_state_dict", None)
     if callable(own):
         own(given)

@@ -253,12 +253,7 @@ class Threads:
 
 
 def thread_of_sender(sender: str, thread: str | None = None) -> str:
-    """The id of a sender's thread, which no other sender's thread has.
-
-    Args:
-        sender: the id of the agent that sends
-        thread: which of its threads; None for the one that it has if it names none
-    """
+    """The id of a sender's thread, which no other sender's thread has."""
     id = _quoted(sender)
     if thread is not None:
         id = f"{id}/{thread}"
@@ -274,11 +269,7 @@ def _quoted(sender: str) -> str:
 
 
 def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
-    """The part of a memory that belongs to a thread.
-
-    Raises:
-        DefinitionError: the memory has no threads
-    """
+    """The part of a memory that belongs to a thread."""
     select: Any = getattr(memory, "thread", None)
     if not callable(select):
         raise DefinitionError(

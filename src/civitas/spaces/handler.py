@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
-from civitas.agent import CURRENT, Context, offered
+from civitas.agent import CURRENT, offered
+from civitas.context import Context
 from civitas.errors import ActionError, NotPermitted, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope

@@ -83,12 +83,7 @@ def _is_reviewed(work: Work, conclusion: Conclusion) -> bool:
 
 
 def _expect_decision(work: Work, decision: Any) -> None:
-    """See that a hook gave a decision that can be taken.
-
-    Raises:
-        TypeError: it is something else
-        ValueError: it is for another number of R
-    """
+    """See that a hook gave a decision that can be taken."""
     expect(decision, HumanDecision)
     work.expect_as_many(decision.new_instruction, "a decision")
 

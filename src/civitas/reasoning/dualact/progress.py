@@ -95,13 +95,7 @@ class Progress:
         return self.turn == "over"
 
     def decided(self, decision: HumanDecision, runs: int, agents: int) -> None:
-        """Note a decision, and whose turn is next.
-
-        Args:
-            decision: it
-            runs: how often R may run
-            agents: how many R there are
-        """
+        """Note a decision, and whose turn is next."""
         self.decisions.append(decision)
         self.why = decision.reasoning
         if decision.action is DecisionAction.TERMINATE:

@@ -29,12 +29,7 @@ KIND = "DualActAgent"
 
 
 def begun(agent: Pair, part: Part, asked: Asked) -> Record[Progress]:
-    """The record of a dual act, begun or gone on with.
-
-    Raises:
-        RunMismatch: another program began it
-        StateError: what was recorded is not what this civitas writes
-    """
+    """The record of a dual act, begun or gone on with."""
     record = Record(part, Progress)
     wanted = None if asked.schema is None else AnswerSchema(asked.schema)
     schema = None if wanted is None else wanted.json
@@ -110,11 +105,7 @@ async def recall(agent: Pair, part: Part, budget: Budget | None) -> None:
 
 
 def replayed(part: RecordedPart) -> DualActReply:
-    """The reply that a run ended with.
-
-    Raises:
-        StateError: it has not ended
-    """
+    """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
     if record.over is None:
         raise not_ended(part.run_id)

@@ -143,16 +143,7 @@ class Work:
         check: Callable[[Any], object],
         of: type[T] | None = None,
     ) -> T:
-        """What hooks make of a value, once: as it was recorded, or as they make of it now.
-
-        Args:
-            type: which hooks
-            about: what else they are told
-            name: what the value is called
-            value: it
-            check: raises if what one made of it will not do
-            of: its type, if it is no text
-        """
+        """What hooks make of a value, once: as it was recorded, or as they make of it now."""
         hooks = self.agent._hooks
         if hooks is None or not hooks.has(type):
             return value

@@ -189,16 +189,7 @@ class Answer:
 def read_answer(
     answer: Any, find: Callable[[str], tuple[str, Action | None]], known: Callable[[], list[str]]
 ) -> Answer:
-    """Read a model's answer.
-
-    Args:
-        answer: what the model gave
-        find: the public name and the action that a name of the model's stands for
-        known: the names that the model may call, for telling it
-
-    Returns:
-        The answer, with what is wrong with it and with each of its calls.
-    """
+    """Read a model's answer."""
     text = getattr(answer, "text", None)
     calls = getattr(answer, "calls", None)
     if not (isinstance(text, str) or text is None) or not isinstance(calls, (tuple, list)):
@@ -281,11 +272,7 @@ class Unreadable(Exception):
 
 
 def read_json(text: str) -> Any:
-    """The JSON value that a text is, and nothing else.
-
-    Raises:
-        Unreadable: it is none; the text goes after `is` or `are`
-    """
+    """The JSON value that a text is, and nothing else."""
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:

@@ -154,13 +154,7 @@ class Asking:
     async def _begun(
         self, step: Step, most: list[Any], prompt: Callable[[], list[dict[str, Any]]]
     ) -> Any:
-        """Ask the model once that is recorded, with what it may spend at most.
-
-        Args:
-            step: the step
-            most: what the model will be shown, to know what that reserves
-            prompt: gives what it is shown, once what was noted is remembered
-        """
+        """Ask the model once that is recorded, with what it may spend at most."""
         if self.budget is None:
             await step.begins()
             return await self._answer(prompt())

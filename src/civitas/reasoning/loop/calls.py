@@ -122,11 +122,7 @@ class Call:
         return {**id, "iteration": self._iteration, "call": self._place}
 
     async def result(self) -> dict[str, Any]:
-        """What comes of it: as it was recorded, or of executing it now.
-
-        Raises:
-            JournalError: it cannot be written; it was not executed
-        """
+        """What comes of it: as it was recorded, or of executing it now."""
         record, chosen = self._record, self._wanted.action
         assert chosen is not None
         known = False

@@ -43,10 +43,6 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
 
     An agent that does not answer in time, or not with help, is left out and logged. So is an action
     called as one of an earlier agent is: `b.c` of the agent `a`, after `c` of the agent `a.b`.
-
-    Args:
-        agent: who discovers, and calls
-        which: `*` for every agent in the space, or ids
     """
     own = str(agent.id)
     ids = agent.space.ids() if which == "*" else which

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
-from civitas.agent import CURRENT, Context
+from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
+from civitas.context import Context
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, JournalError, NotPermitted
 from civitas.jsonvalue import copy_json
@@ -29,17 +30,7 @@ logger = logging.getLogger("civitas.reasoning")
 async def execute(
     agent: LoopAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
 ) -> dict[str, Any]:
-    """Execute a call, as far as it is permitted, and give its result.
-
-    Args:
-        agent: on whose behalf
-        call: the call
-        asked: what the run is asked
-        step: is told when it begins, and knows what was permitted
-
-    Raises:
-        JournalError: it cannot be written; it was not executed
-    """
+    """Execute a call, as far as it is permitted, and give its result."""
     chosen = call.action
     assert chosen is not None
     environment = agent.environment

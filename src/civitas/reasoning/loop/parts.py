@@ -124,11 +124,7 @@ class LoopAgent(ConversationalAgent):
                 thread.memory = None
 
     def _memory_of(self, thread: Thread) -> Memory:
-        """What is remembered in a thread.
-
-        Raises:
-            DefinitionError: the memory has no threads, or the function made none
-        """
+        """What is remembered in a thread."""
         memory = thread.memory
         if memory is None:
             memory = thread.memory = self._made_for(thread.id)
@@ -250,11 +246,7 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
 
 
 def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
-    """Goals as a list.
-
-    Raises:
-        DefinitionError: they are none, or one that cannot be ordered is among them
-    """
+    """Goals as a list."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
         wanted = "goals= is a list of goals"
         given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]

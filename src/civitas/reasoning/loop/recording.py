@@ -71,12 +71,7 @@ class LoopState:
 
 
 def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
-    """The record of a run of the loop, begun or gone on with.
-
-    Raises:
-        RunMismatch: another program began it
-        StateError: what was recorded is not what this civitas writes
-    """
+    """The record of a run of the loop, begun or gone on with."""
     record = Record(part, LoopState)
     schema = None if asked.schema is None else AnswerSchema(asked.schema).json
     begin(record, asked, KIND, str(agent.id), schema, program_of(agent))
@@ -125,11 +120,7 @@ def program_of(agent: LoopAgent) -> dict[str, Any]:
 def catch_up(
     agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
-    """Have this process know what was recorded: its memory, its model, its budget.
-
-    Raises:
-        BudgetExceeded: the budget does not reach for what the run has spent already
-    """
+    """Have this process know what was recorded: its memory, its model, its budget."""
     remember(memory, record, (record.state or LoopState()).messages, 0, resumed=True)
     catch_up_models(record, agent._model, agent.model, budget)
 
@@ -183,13 +174,6 @@ def remember(
 
     A memory that takes the run and the sequence number with `add_once` sees to that by itself; of
     any other it is seen what it has.
-
-    Args:
-        memory: the memory
-        record: of which run
-        messages: all messages of the run
-        after: how many of them it has been told in any case
-        resumed: whether another process may have told it some
     """
     once: Any = getattr(memory, "add_once", None)
     if callable(once):
@@ -219,11 +203,7 @@ def _known(of: Any, record: Record[Any]) -> int:
 
 
 def replayed(part: RecordedPart) -> Reply:
-    """The reply that a run ended with.
-
-    Raises:
-        StateError: it has not ended
-    """
+    """The reply that a run ended with."""
     record = ReadRecord(part, LoopState)
     if record.over is None:
         raise not_ended(part.run_id)

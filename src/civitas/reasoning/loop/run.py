@@ -202,11 +202,7 @@ class Run(Asking):
     # -- going on ----------------------------------------------------------------------------------
 
     def _resume(self) -> None:
-        """Take up what was recorded, and have this process know it.
-
-        Raises:
-            BudgetExceeded: the budget does not reach for what the run has spent already
-        """
+        """Take up what was recorded, and have this process know it."""
         record = self.record
         record.committed = lambda: note_known(record, self.agent._model, self.budget)
         if record.state is not None:

@@ -1,0 +1,113 @@
+"""What an action may know of its call, and asking a person from within it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar
+
+from civitas.approval import Question, answer
+
+__all__ = ["Asked", "Context"]
+
+T = TypeVar("T")
+
+
+class Context(Generic[T]):
+    """What an action may want to know of its call; a parameter annotated so is filled in.
+
+    Attributes:
+        agent: the agent whose action is running
+        message: the message being handled, or None where the agent's own loop called the action
+        run_id: the id of the run that the call belongs to, or None
+        thread: the id of the conversation that it belongs to; None for the agent's own
+        sender: the id of the agent whose message led to the call, or None where none did
+        budget: what may be spent, or None where nothing limits it
+        deps: what the reply, or else the agent, was given as `deps=`
+    """
+
+    __civitas_injected__ = True
+    __slots__ = ("_loop", "agent", "budget", "deps", "message", "run_id", "sender", "thread")
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        message: dict[str, Any] | None = None,
+        run_id: str | None = None,
+        thread: str | None = None,
+        sender: str | None = None,
+        budget: Any = None,
+        deps: Any = None,
+    ) -> None:
+        self.agent = agent
+        self.message = message
+        self.run_id = run_id
+        self.thread = thread
+        self.sender = message["from"] if sender is None and message is not None else sender
+        self.budget = budget
+        self.deps = deps
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with contextlib.suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
+
+    @property
+    def run(self) -> str | None:
+        """The id of the run that the call belongs to, or None; the same as `run_id`."""
+        return self.run_id
+
+    def ask_person(self, question: str) -> Asked:
+        """Ask the person behind the agent's approver, or its space's.
+
+        Args:
+            question: what is asked
+
+        Returns:
+            An object to await in an `async` action, or to wait for in a plain one with `.result()`;
+            it gives the answer, or raises `NobodyToAsk`.
+
+        Raises:
+            TypeError: the question is no text
+        """
+        if not isinstance(question, str):
+            raise TypeError(f"ask_person takes a text, not {type(question).__name__}")
+        return Asked(self.agent, Question(str(self.agent.id), question, self.run_id), self._loop)
+
+
+class Asked:
+    """A question to a person, asked when it is waited for."""
+
+    __slots__ = ("_agent", "_loop", "_question")
+
+    def __init__(
+        self, agent: Any, question: Question, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self._agent = agent
+        self._question = question
+        self._loop = loop
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> str:
+        return await answer(self._agent._approver(), self._question)
+
+    def result(self) -> str:
+        """Wait for the answer in a thread.
+
+        Raises:
+            NobodyToAsk: nobody answers
+            RuntimeError: called on the thread of a running event loop, which it would stop
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if self._loop is None or not self._loop.is_running():
+                return asyncio.run(self._answer())
+            # The loop of the action's agent: an async approver may belong to it.
+            return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
+        raise RuntimeError(
+            "ask_person(…).result() was called where an event loop is running, which would stop "
+            "until somebody answers: await it instead"
+        )
