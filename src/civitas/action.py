@@ -19,18 +19,6 @@ from civitas.signature import Signature, check_parameters
 from civitas.signature.schema import WrongSchema, check_schema, validator
 from civitas.text import printable, shorten
 
-__all__ = [
-    "ACCESS_DENIED",
-    "ACCESS_PERMITTED",
-    "ACCESS_REQUESTED",
-    "AccessPolicy",
-    "Action",
-    "ActionOptions",
-    "ActionRegistry",
-    "action",
-    "actions_of",
-]
-
 AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
 
 ACCESS_PERMITTED: Final = "permitted"

@@ -19,18 +19,6 @@ from civitas.message import Envelope, address, check_args, check_message
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = [
-    "CURRENT",
-    "SPECIAL",
-    "Agent",
-    "Handling",
-    "Pending",
-    "Seat",
-    "leads_to",
-    "offered",
-    "overrides",
-]
-
 logger = logging.getLogger("civitas.agent")
 
 T = TypeVar("T")
@@ -273,10 +261,6 @@ class Agent:
         The messages of one lane are handled one at a time, in order; up to `_lanes` lanes side by
         side, which take turns, message by message, where there are more. What has no lane is
         handled beside them, as `concurrency` says.
-
-        Args:
-            message: the message
-            thread: of an answer, which thread of this agent sent what it answers; empty for its own
         """
         return None
 

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
 
-__all__ = ["Asked", "Context"]
-
 T = TypeVar("T")
 
 
@@ -94,12 +92,7 @@ class Asked:
         return await answer(self._agent._approver(), self._question)
 
     def result(self) -> str:
-        """Wait for the answer in a thread.
-
-        Raises:
-            NobodyToAsk: nobody answers
-            RuntimeError: called on the thread of a running event loop, which it would stop
-        """
+        """Wait for the answer in a thread."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

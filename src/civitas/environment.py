@@ -14,8 +14,6 @@ from typing import Any
 from civitas.action import Action
 from civitas.threads import WORKERS
 
-__all__ = ["Environment", "execute_in_thread", "failed"]
-
 
 class Environment:
     """Executes actions, and turns whatever comes of it into a result.

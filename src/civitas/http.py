@@ -24,17 +24,6 @@ from civitas.network import check_allowed, through_proxy
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = [
-    "LONGEST_WAIT_S",
-    "Client",
-    "HTTPError",
-    "Response",
-    "TooLarge",
-    "TooLate",
-    "may_pass",
-    "retry_after_s",
-]
-
 LONGEST_WAIT_S = 120.0
 """A server that asks for a longer wait is not waited for."""
 

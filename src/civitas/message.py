@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 from civitas.errors import InvalidId, InvalidMessage
 from civitas.jsonvalue import NotJSON, copy_json
 
-__all__ = ["BROADCAST", "MAX_ID", "Envelope", "Nested", "address", "check_args", "check_message"]
-
 BROADCAST = "*"
 """The `to` of a message to every agent."""
 
@@ -67,11 +65,7 @@ class Envelope(NamedTuple):
 
 
 def address(id: object) -> str:
-    """The string that an agent of this id is addressed by; an int is its decimal string.
-
-    Raises:
-        InvalidId: it is not a string of 1–255 characters, is `*`, or starts with `amq.`
-    """
+    """The string that an agent of this id is addressed by; an int is its decimal string."""
     if type(id) is int:
         decimal = _decimal(id)
         if decimal is None:
@@ -99,11 +93,7 @@ def address(id: object) -> str:
 
 
 def check_message(message: Any, sender: str) -> Envelope:
-    """The parts of a message that `sender` is about to send.
-
-    Raises:
-        InvalidMessage: it does not conform; `field` names what is wrong
-    """
+    """The parts of a message that `sender` is about to send."""
     if type(message) is not dict:
         raise InvalidMessage("message", f"must be a dict, not {type(message).__name__}")
     if len(message) == 2:
@@ -168,11 +158,7 @@ def check_message(message: Any, sender: str) -> Envelope:
 
 
 def check_args(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as JSON data; flat ones are given back as they are, others copied as `Nested`.
-
-    Raises:
-        InvalidMessage: a value is not JSON
-    """
+    """The arguments as JSON data; flat ones as they are, others copied as `Nested`."""
     for key, value in args.items():
         kind = type(value)
         if type(key) is str and key.isascii():

@@ -15,8 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from civitas.errors import RemoteForbidden
 
-__all__ = ["check_allowed", "is_loopback", "is_offline", "through_proxy"]
-
 
 def is_offline() -> bool:
     """Whether `CIVITAS_OFFLINE` forbids calls to other machines."""

@@ -22,8 +22,6 @@ from civitas.errors import SlashError
 from civitas.message import BROADCAST, MAX_ID, check_message
 from civitas.text import shorten
 
-__all__ = ["MAX_LINE", "format_slash", "parse_slash"]
-
 MAX_LINE = 1_000_000
 """The longest line, in characters."""
 

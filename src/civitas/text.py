@@ -5,18 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = [
-    "error_text",
-    "escaped",
-    "escaped_json",
-    "excerpt",
-    "json_type",
-    "one_line",
-    "printable",
-    "render_path",
-    "shorten",
-]
-
 
 def shorten(text: str, width: int = 80) -> str:
     """Return `text` cut to `width` characters, with an ellipsis where it was cut."""

@@ -20,8 +20,6 @@ from weakref import WeakKeyDictionary
 
 from civitas.errors import TooManyThreads
 
-__all__ = ["IDLE_S", "MAX_THREADS", "WORKERS", "WorkerThreads", "ask_in_thread"]
-
 logger = logging.getLogger("civitas.threads")
 
 T = TypeVar("T")
@@ -70,11 +68,6 @@ class WorkerThreads:
 
     A call is never kept waiting for another: one that finds no idle thread starts a new one. Every
     method may be called in any thread.
-
-    Args:
-        name: what the threads are called, with a number added
-        idle_s: seconds after which an idle thread ends
-        limit: how many threads there may be at a time
     """
 
     def __init__(
@@ -108,18 +101,7 @@ class WorkerThreads:
         context: Context | None = None,
         done: Callable[[Any, BaseException | None], None] | None = None,
     ) -> None:
-        """Call a function in a thread and go on.
-
-        Args:
-            function: what to call
-            *args: with what
-            context: the context variables that it sees; none if left out
-            done: called in that thread with (value, None) or (None, exception); without it an
-                exception is logged
-
-        Raises:
-            TooManyThreads: no thread is idle and there can be no more; nothing was called
-        """
+        """Call a function in a thread and go on."""
         self._start(_Job(function, args, context, done))
 
     def run(
@@ -133,15 +115,6 @@ class WorkerThreads:
 
         Cancelling the future drops the outcome; the thread cannot be stopped. So does closing the
         loop.
-
-        Args:
-            loop: the loop of whoever awaits; this is called in its thread
-            function: what to call
-            *args: with what
-            context: the context variables that it sees; a copy of the caller's if left out
-
-        Raises:
-            TooManyThreads: no thread is idle and there can be no more; nothing was called
         """
         future: asyncio.Future[T] = loop.create_future()
         if context is None:

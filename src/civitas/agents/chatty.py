@@ -19,8 +19,6 @@ from civitas.reasoning.threaded import Threaded
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
 
-__all__ = ["ChattyAI"]
-
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
 # Without a name: a small model that is told one, such as Chatty, repeats it without end.

@@ -14,8 +14,6 @@ from civitas.agents.sandbox import Sandbox
 from civitas.errors import CommandError, CommandTimeout, TooManyThreads
 from civitas.threads import WORKERS
 
-__all__ = ["MAX_OUTPUT", "run"]
-
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
 
@@ -40,18 +38,6 @@ async def run(
 
     Cancelled, it kills the command before anything else: in bubblewrap every process that it began,
     else its process group.
-
-    Args:
-        command: what `/bin/sh` executes
-        folder: where it starts
-        timeout: seconds that it may take
-        sandbox: what it runs in; nothing if left out
-        max_file_bytes: the largest file that it can write, in whole blocks of 512 bytes; any if
-            left out
-
-    Raises:
-        CommandError: it could not be started
-        CommandTimeout: it took longer than `timeout` seconds
     """
     readable, writable = os.pipe()
     output = _Output(readable)

@@ -13,8 +13,6 @@ from civitas.agents.sandbox import SandboxChoice, sandbox_for
 from civitas.errors import FileError
 from civitas.text import escaped, shorten
 
-__all__ = ["changing_actions", "file_actions"]
-
 MAX_LISTED: Final = 200
 """Up to so many files are named in a schema."""
 

@@ -21,8 +21,6 @@ from typing import BinaryIO, Final, TypeVar
 from civitas.errors import FileError, FileTooLarge, NoSuchFile, NotAFile, NotText, OutsideFolder
 from civitas.text import escaped, shorten
 
-__all__ = ["MAX_BYTES", "Folder"]
-
 T = TypeVar("T")
 
 MAX_BYTES: Final = 2**20

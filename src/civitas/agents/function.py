@@ -17,8 +17,6 @@ from civitas.reasoning.thread import Thread
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
 
-__all__ = ["OpenAIFunctionAgent"]
-
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
 """What a name begins with that is not a model of OpenAI's."""
 

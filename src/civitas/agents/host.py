@@ -11,8 +11,6 @@ from civitas.agents.folder import Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
 from civitas.approval import Approver
 
-__all__ = ["Host"]
-
 
 class Host(Agent):
     """Offers files below one folder, and shell commands.

@@ -17,8 +17,6 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.thread import Thread
 
-__all__ = ["Person", "ask_person"]
-
 _CHOICES = (
     "accept, or: continue INSTRUCTION, redirect INSTRUCTION (a, c …, r …)",
     {

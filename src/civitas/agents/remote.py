@@ -13,8 +13,6 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.thread import Thread
 
-__all__ = ["RemoteAgent"]
-
 _MOST_OBSERVED: Final = 100
 
 

@@ -12,8 +12,6 @@ from typing import Final, Literal, get_args
 
 from civitas.errors import CommandError
 
-__all__ = ["Sandbox", "SandboxChoice", "sandbox_for"]
-
 logger = logging.getLogger("civitas.agents")
 
 SandboxChoice = Literal["auto", "bwrap", "none"]
@@ -80,10 +78,6 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
 
     Whether bubblewrap works is tried once in a process. If it does not, `"auto"` says so once, in
     the log `civitas.agents`, and why.
-
-    Raises:
-        ValueError: there is no such choice
-        CommandError: the choice is `"bwrap"`, and that is not there or does not work
     """
     if choice not in get_args(SandboxChoice):
         raise ValueError(f'sandbox is "auto", "bwrap" or "none", not {choice!r}')

@@ -10,8 +10,6 @@ from typing import TextIO
 
 from civitas.text import escaped
 
-__all__ = ["Terminal", "shown_lines"]
-
 
 class Terminal:
     """Asks for lines and waits for them without holding an event loop.

@@ -14,8 +14,6 @@ from civitas.slash import parse_slash
 from civitas.text import escaped, escaped_json
 from civitas.threads import WORKERS
 
-__all__ = ["User"]
-
 PATIENCE_S: Final = 60.0
 """How long the end of the input is put off for what is still to be answered."""
 

@@ -27,8 +27,6 @@ from civitas.budget.amounts import (
 )
 from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
 
-__all__ = ["Account", "Accounts", "Ledger", "Reservation", "end"]
-
 logger = logging.getLogger("civitas.budget")
 
 T = TypeVar("T")

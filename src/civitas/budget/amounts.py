@@ -14,27 +14,6 @@ from typing import Any, NoReturn, TypeAlias
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import excerpt, shorten
 
-__all__ = [
-    "KINDS",
-    "LIMITS",
-    "MOST",
-    "NOTHING",
-    "PICO",
-    "TOKENS",
-    "UNITS",
-    "USD",
-    "Amounts",
-    "Left",
-    "Spent",
-    "checked_amounts",
-    "checked_limits",
-    "picodollars",
-    "read_state",
-    "said",
-    "spent_of",
-    "wrong_count",
-]
-
 # The quantities that are reserved, by their place in `Amounts`.
 LIMITS = ("tokens", "usd", "model_calls", "actions")
 UNITS = ("tokens", "US dollars", "model calls", "actions")
@@ -87,11 +66,7 @@ def said(kind: int, amount: int) -> str:
 def checked_amounts(
     what: str, tokens: int, usd: float | Decimal, model_calls: int, actions: int
 ) -> Amounts:
-    """Amounts as they are counted.
-
-    Raises:
-        DefinitionError: one is not a number from 0 on; the text begins with `what`
-    """
+    """Amounts as they are counted."""
     if type(tokens) is not int or not 0 <= tokens <= MOST:
         wrong_count(what, "tokens", tokens)
     if type(model_calls) is not int or not 0 <= model_calls <= MOST:
@@ -109,11 +84,7 @@ def checked_limits(
     actions: int | None,
     seconds: float | None,
 ) -> tuple[int | None, ...]:
-    """The limits of what is reserved, as they are counted; those of time are only checked.
-
-    Raises:
-        DefinitionError: one is not a number from 0 on
-    """
+    """The limits of what is reserved, as they are counted; those of time are only checked."""
     for limit, value in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
         if value is not None and (type(value) is not int or not 0 <= value <= MOST):
             wrong_count("Budget", limit, value)
@@ -167,11 +138,7 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
 
 
 def read_state(state: object) -> tuple[list[int], float, tuple[int, int]]:
-    """What a state says was spent, in how many seconds, and how many tokens and dollars too much.
-
-    Raises:
-        DefinitionError: it is not the state of a budget; the text names the field
-    """
+    """What a state says was spent, in how many seconds, and how much of it was too much."""
     fields = {*LIMITS, "seconds", "over"}
     if not isinstance(state, dict) or state.keys() != fields:
         raise DefinitionError(

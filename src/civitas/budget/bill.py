@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from civitas.budget.account import Reservation
     from civitas.budget.budget import Budget
 
-__all__ = ["Bill", "add_to_bill", "charged_json"]
-
 _OPEN: ContextVar[Bill | None] = ContextVar("civitas_bill", default=None)
 
 

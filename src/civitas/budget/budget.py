@@ -24,8 +24,6 @@ from civitas.budget.shared import Books, SharedLedger
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import excerpt, shorten
 
-__all__ = ["Budget", "Clock", "PriceList"]
-
 
 class Clock(Protocol):
     """What tells the time. Tests bring one of their own, which they set."""

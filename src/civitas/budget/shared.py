@@ -13,8 +13,6 @@ from civitas.budget.account import Account, Accounts, Ledger, Reservation, end
 from civitas.budget.amounts import KINDS, Amounts
 from civitas.errors import CivitasError, DefinitionError
 
-__all__ = ["Books", "SharedLedger"]
-
 logger = logging.getLogger("civitas.budget")
 
 T = TypeVar("T")
@@ -42,12 +40,6 @@ class SharedLedger(Ledger):
 
     Each change reads the account, checks it, and writes it back before anyone relies on it. What a
     process that died had reserved stays reserved: it may have been spent.
-
-    Args:
-        account: the root's
-        books: where it is kept
-        name: its name there
-        now: the budget's clock
     """
 
     __slots__ = ("_account", "_begun", "_books", "_name", "_now")

@@ -9,8 +9,6 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from civitas.models import weights
 
-__all__ = ["command", "folders", "models", "run_ids", "weights_of"]
-
 _SHELLS = ("bash", "zsh", "fish")
 
 

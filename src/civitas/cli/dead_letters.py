@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from civitas.spaces.amqp.dead_letter import DeadLetter
     from civitas.spaces.amqp.dead_letters import DeadLetters
 
-__all__ = ["command"]
-
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
@@ -90,12 +88,7 @@ def resend(above: str | None, key: str | None, all_: bool, exchange: str | None)
 
 
 def _opened(exchange: str | None) -> DeadLetters:
-    """The dead letters of an exchange of the environment's broker.
-
-    Raises:
-        MissingExtra: pika is not installed
-        click.UsageError: a variable or the exchange's name is not what it has to be
-    """
+    """The dead letters of an exchange of the environment's broker."""
     try:
         import pika  # noqa: F401
     except ImportError as error:

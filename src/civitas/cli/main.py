@@ -13,8 +13,6 @@ import click
 
 from civitas.errors import CivitasError
 
-__all__ = ["main"]
-
 # The modules, each loaded when its command is run.
 _COMMANDS = {
     "act": ("civitas.cli.run.act", "Have an agent work on the files of a folder."),

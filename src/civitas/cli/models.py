@@ -19,8 +19,6 @@ from civitas.cli.completion import weights_of
 from civitas.models import fetching, weights
 from civitas.network import is_loopback, is_offline
 
-__all__ = ["command"]
-
 _HELP = {"help_option_names": ["-h", "--help"]}
 _INSTALL = "pip install 'civitas[local]'"
 

@@ -15,16 +15,11 @@ from civitas.cli.options import FILE
 from civitas.cli.run.permission import keyboard
 from civitas.errors import DefinitionError
 
-__all__ = ["named_agent", "permitted_agents"]
-
 
 def permitted_agents(names: list[str]) -> list[str]:
     """Those that civitas.toml names, if the person says so: none of them, or all.
 
     The file may have come with a folder that somebody else made, and to import is to run.
-
-    Raises:
-        click.UsageError: nobody is at a terminal to be asked
     """
     if not names:
         return []
@@ -47,15 +42,6 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
 
     NAME is an agent, a class of agents, which gets its own name as the id, or a function without
     arguments that gives an agent. Modules are looked for in the current folder first.
-
-    Args:
-        name: MODULE:NAME
-        id: the id that it is to have: what a class, or a function, is then called with
-        param: the parameter that errors name
-
-    Raises:
-        click.BadParameter: there is no such module, or no such name in it
-        DefinitionError: the module cannot be imported, or no agent comes of the name
     """
     module_name, colon, attribute = name.partition(":")
     parts = module_name.split(".")

@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from civitas.models.protocol import Model
     from civitas.spaces.amqp.space import AMQPSpace
 
-__all__ = [
-    "EXCHANGE",
-    "FILE",
-    "NOBODY",
-    "Recorded",
-    "Seconds",
-    "broker_space",
-    "chosen_model",
-    "exchange_option",
-    "hush_pika",
-    "is_named",
-    "journal_option",
-    "made_model",
-    "opened",
-    "recorded",
-    "run_id_option",
-    "settings",
-]
-
 FILE: Final = "civitas.toml"
 
 _KEYS = ("model", "root", "key")
@@ -63,15 +44,6 @@ def settings(command: str) -> dict[str, Any]:
     """What the file says for a command: its own table goes before the top level.
 
     The whole file is looked at: a key that nobody reads would be a setting that does nothing.
-
-    Args:
-        command: the name of the command
-
-    Returns:
-        texts by their keys; `agents` is a list of them
-
-    Raises:
-        click.UsageError: the file cannot be read, or has a key or a value that it may not have
     """
     try:
         # Not blocking: the file may have come with the folder, and be a pipe.
@@ -122,11 +94,6 @@ def chosen_model(
 
     A key of the file is for the model of the file, and one of the environment for any that the file
     did not choose: the file may be by somebody who wants the key.
-
-    Args:
-        said: what the file says
-        model: what the command line or the environment says
-        key: what the environment says
     """
     if model:
         return model, key
@@ -136,14 +103,7 @@ def chosen_model(
 
 
 def made_model(name: str, key: str | None) -> Model:
-    """The model of a name, with a key of its own for a server that takes one.
-
-    Raises:
-        click.UsageError: nothing is called so
-        ModelError: there is no key for it, or the key is wrong
-        WeightsError: the weights are missing
-        MissingExtra: the extra that this kind of model needs is not installed
-    """
+    """The model of a name, with a key of its own for a server that takes one."""
     from civitas.models.names import SPELLINGS, model
 
     scheme, _, rest = name.partition(":")
@@ -194,12 +154,7 @@ class Recorded:
         return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
     def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
-        """How to go on after it ended so: each in words, and the command. None if it is over.
-
-        Args:
-            stop_reason: why it ended
-            doubts: the numbers of the calls in doubt, as far as they are known
-        """
+        """How to go on after it ended so: each in words, and the command. None if it is over."""
         if stop_reason in ENDED:
             return []
         if stop_reason == "in_doubt":
@@ -262,12 +217,7 @@ def run_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def opened(path: str | None) -> Journal:
-    """The journal of a path, which is there.
-
-    Raises:
-        click.ClickException: none was named
-        JournalError: there is no such file, or it is no journal
-    """
+    """The journal of a path, which is there."""
     if path is None:
         raise _NotNamed(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
     if not os.path.exists(path):
@@ -281,17 +231,7 @@ def opened(path: str | None) -> Journal:
 
 @contextmanager
 def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[None]:
-    """Have the replies of agents recorded, of those that record any and have no journal.
-
-    Args:
-        agents: whose
-        path: the journal; it is made if it is not there
-        whose: what they are called in an error
-
-    Raises:
-        click.UsageError: none of them does, though the command line named the journal
-        JournalError: it cannot be used
-    """
+    """Have the replies of agents recorded, of those that record any and have no journal."""
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
         if path is not None and is_named():
@@ -315,12 +255,7 @@ class _NotNamed(click.ClickException):
 
 
 def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
-    """A space on an exchange of the environment's broker.
-
-    Raises:
-        MissingExtra: pika is not installed
-        click.UsageError: a variable, the exchange's name or an option is not what it has to be
-    """
+    """A space on an exchange of the environment's broker."""
     from civitas.spaces.amqp.space import AMQPSpace
 
     hush_pika()

@@ -21,8 +21,6 @@ from civitas.spaces.amqp.options import AMQPOptions
 if TYPE_CHECKING:
     from civitas.spaces.amqp.space import AMQPSpace
 
-__all__ = ["command"]
-
 GRACE_S: Final = 30.0
 _INTERRUPTED: Final = 130
 _LOOK_S: Final = 1.0

@@ -14,8 +14,6 @@ from civitas.journal.file import JournalFile, Place
 from civitas.journal.follow import Watched
 from civitas.threads import WORKERS
 
-__all__ = ["Batch", "Commits", "until"]
-
 
 @dataclass(slots=True)
 class Batch:
@@ -58,10 +56,6 @@ class Commits:
     What is written is taken when the transaction has begun: so all that a run noted is written in
     the order in which it was noted, whichever of its parts, on whichever loop, commits first.
 
-    Args:
-        file: the journal's file
-        waits: whether each commit waits for the disk, so that it is made in a thread
-
     Attributes:
         file: the same
         watched: is told after each commit
@@ -77,11 +71,7 @@ class Commits:
         self._draining = False
 
     async def commit(self, run: Run) -> None:
-        """Write what a run has noted. Cancelled, it still waits until it is written.
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """Write what a run has noted. Cancelled, it still waits until it is written."""
         if not self._waits:
             try:
                 self._write([run], wait=False)
@@ -121,12 +111,7 @@ class Commits:
                     written.set_result(None)
 
     def _write(self, runs: Sequence[Run], wait: bool) -> None:
-        """Write what runs have noted, in one transaction.
-
-        Raises:
-            BlockingIOError: somebody else writes, and it was not to wait; nothing was written
-            JournalError: it cannot be written; nothing was
-        """
+        """Write what runs have noted, in one transaction."""
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")

@@ -10,19 +10,9 @@ from civitas.approval import escaped, escaped_json
 from civitas.journal.doubt import Doubt
 from civitas.journal.entry import Entry
 
-__all__ = ["call_line", "doubt_line", "entry_line"]
-
 
 def entry_line(entry: Entry) -> str:
-    """What happened, in one line of plain words.
-
-    Args:
-        entry: the entry
-
-    Returns:
-        The line, with nothing in it that a terminal obeys, and never cut. An entry that this
-        civitas does not know is shown as it stands.
-    """
+    """What happened, in one line of plain words."""
     tell = _KINDS.get(entry.kind)
     if tell is not None:
         try:

@@ -10,8 +10,6 @@ from civitas.errors import DefinitionError
 from civitas.journal.entry import Entry
 from civitas.jsonvalue import NotJSON, to_json
 
-__all__ = ["Decision", "Done", "Doubt", "decisions_for", "in_doubt", "to_decide"]
-
 
 @dataclass(frozen=True, slots=True)
 class Done:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ROOT", "Entry", "Outline", "copied"]
-
 ROOT = ""
 """The path of a run's own part."""
 

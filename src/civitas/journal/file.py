@@ -16,8 +16,6 @@ from civitas.journal.kept import FILE_BYTES, TEXT_CHARS, KeptFiles, hash_of, res
 from civitas.jsonvalue import to_json
 from civitas.sqlite import SQLiteFile, SQLitePool
 
-__all__ = ["DURABILITY", "JournalFile"]
-
 APPLICATION: Final = 0x63766A31
 """What the file's header says it is (`cvj1`), so that no other program's database is changed."""
 
@@ -83,10 +81,6 @@ class JournalFile(SQLitePool[JournalError]):
 
     Each entry of a run has a checksum of itself and of the one before, so that one which was
     changed, or is missing, is noticed.
-
-    Raises:
-        DefinitionError: an argument is none of what it may be
-        JournalError: the file cannot be used
     """
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
@@ -142,12 +136,7 @@ class JournalFile(SQLitePool[JournalError]):
     # -- large values ------------------------------------------------------------------------------
 
     def encoded(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
-        """The data of an entry as it is stored, and the large values that it names by their hashes.
-
-        Raises:
-            TypeError, ValueError: it is not JSON
-            JournalError: a value that is a file of its own cannot be written
-        """
+        """The data of an entry as it is stored, and the large values that it names by hash."""
         text = as_text(data)
         if len(text) <= TEXT_CHARS and _MARKED not in text:
             return text, {}
@@ -161,11 +150,7 @@ class JournalFile(SQLitePool[JournalError]):
         return as_text(set_aside(json.loads(text), put)), kept
 
     def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
-        """The hash of a value, and the row to be written for it; a large one is a file by now.
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """The hash of a value, and the row to be written for it; a large one is a file by now."""
         hash = hash_of(data)
         if len(data) < FILE_BYTES:
             return hash, {hash: data}
@@ -177,20 +162,12 @@ class JournalFile(SQLitePool[JournalError]):
         return hash, {}
 
     def write_kept(self, db: sqlite3.Connection, kept: dict[str, bytes]) -> None:
-        """Store values by their hashes, each once.
-
-        Raises:
-            sqlite3.Error: as with every statement
-        """
+        """Store values by their hashes, each once."""
         if kept:
             db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
 
     def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
-        """A value by its hash.
-
-        Raises:
-            JournalError: it is missing or damaged
-        """
+        """A value by its hash."""
         if db is None:
             with self.reading() as db:
                 return self.kept(hash, db)
@@ -213,11 +190,7 @@ class JournalFile(SQLitePool[JournalError]):
         after: Place,
         entries: Iterable[tuple[str, str, str]],
     ) -> Place:
-        """Append entries to a run, each of path, kind and data as JSON text; gives where it ends.
-
-        Raises:
-            sqlite3.Error: as with every statement
-        """
+        """Append entries, each of path, kind and data as JSON text; gives where the run ends."""
         sequence, sum = after
         now = time.time()
         rows = []
@@ -232,12 +205,7 @@ class JournalFile(SQLitePool[JournalError]):
     def read(
         self, db: sqlite3.Connection, run: int, id: str, after: int = 0
     ) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of a run with a higher sequence number, each with its checksum.
-
-        Raises:
-            JournalError: one is damaged, or missing
-            sqlite3.Error: as with every statement
-        """
+        """The entries of a run with a higher sequence number, each with its checksum."""
         end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
         last, sum = 0, b""
         if 0 < after <= end[0]:

@@ -9,8 +9,6 @@ from typing import Final, Protocol
 
 from civitas.journal.entry import Entry, Outline
 
-__all__ = ["Commits", "Watched", "follow"]
-
 _OTHERS_S: Final = 0.25
 """How long to wait before looking for what another process has written: SQLite tells nobody."""
 

@@ -20,8 +20,6 @@ from civitas.journal.opening import Runs, check_id
 from civitas.journal.replay import reply_of
 from civitas.journal.run import Part, ReadPart
 
-__all__ = ["Journal", "as_journal"]
-
 _TASK_CHARS = 500
 _MAX_ID = 255
 
@@ -342,12 +340,7 @@ _OUTLINES = (
 
 
 def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
-    """A journal, or that of a path.
-
-    Raises:
-        DefinitionError: it is neither
-        JournalError: the path cannot be one
-    """
+    """A journal, or that of a path."""
     if isinstance(given, Journal):
         return given
     if isinstance(given, str | os.PathLike):

@@ -8,8 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["FILE_BYTES", "TEXT_CHARS", "KeptFiles", "hash_of", "restored", "set_aside"]
-
 TEXT_CHARS: Final = 2000
 """A text of an entry that is longer stands in the journal once, by its hash."""
 FILE_BYTES: Final = 1 << 20
@@ -26,12 +24,7 @@ def hash_of(data: bytes) -> str:
 
 
 def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
-    """JSON data with the large texts replaced by their hashes.
-
-    Args:
-        data: JSON data; not changed
-        put: stores a text, as UTF-8, and gives its hash
-    """
+    """JSON data with the large texts replaced by their hashes."""
     if isinstance(data, str):
         if len(data) <= TEXT_CHARS:
             return data
@@ -59,21 +52,13 @@ def restored(data: Any, find: Callable[[str], bytes]) -> Any:
 
 
 class KeptFiles:
-    """The values that are files beside a journal, in the folder `NAME-kept`.
-
-    Args:
-        journal: the journal's file
-    """
+    """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
         self.folder = Path(f"{os.path.realpath(journal)}-kept")
 
     def put(self, hash: str, data: bytes) -> None:
-        """Store a value, whole or not at all.
-
-        Raises:
-            OSError: it cannot be written
-        """
+        """Store a value, whole or not at all."""
         file = self.folder / hash
         if file.exists():
             return
@@ -90,11 +75,7 @@ class KeptFiles:
             raise
 
     def get(self, hash: str) -> bytes | None:
-        """A value; None if it is not there.
-
-        Raises:
-            OSError: it cannot be read
-        """
+        """A value; None if it is not there."""
         try:
             return (self.folder / hash).read_bytes()
         except FileNotFoundError:

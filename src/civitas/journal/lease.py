@@ -13,8 +13,6 @@ from typing import Final
 
 from civitas.errors import JournalError
 
-__all__ = ["Leases"]
-
 _LINUX: Final = sys.platform == "linux"
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
 
@@ -25,9 +23,6 @@ class Leases:
     Each is one byte of a file beside the journal, locked; so the system gives it back the moment
     the process ends, however that comes about, and nobody has to guess from a process's number
     whether it lives. The file holds nothing and is never removed.
-
-    Args:
-        path: the journal's file
     """
 
     def __init__(self, path: str) -> None:
@@ -39,11 +34,7 @@ class Leases:
         _ALL.add(self)
 
     def take(self, run: int) -> bool:
-        """Take the lease of a run; False if somebody has it.
-
-        Raises:
-            JournalError: the file cannot be made or locked
-        """
+        """Take the lease of a run; False if somebody has it."""
         if run in self._held:
             return False
         try:

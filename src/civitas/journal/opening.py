@@ -20,8 +20,6 @@ from civitas.journal.lease import Leases
 from civitas.journal.run import OpenRun
 from civitas.threads import WORKERS
 
-__all__ = ["Runs", "check_id"]
-
 _MAX_ID = 255
 
 

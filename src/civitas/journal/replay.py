@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol, Self
 from civitas.errors import StateError
 from civitas.journal.entry import Entry
 
-__all__ = ["RecordedPart", "reply_of"]
-
 # By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
 # build on the journal and come after it, so they are only named.
 _TOLD_BY: Final = {
@@ -36,15 +34,7 @@ class RecordedPart(Protocol):
 
 
 def reply_of(part: RecordedPart) -> Any:
-    """What a part of a run came to, put together from what was recorded.
-
-    Returns:
-        The reply of one of civitas's own agents. Of another orchestrator, a dict with what it began
-        with (`begun`), its last `state` and why it is `over`, as JSON data.
-
-    Raises:
-        StateError: it has not ended
-    """
+    """What a part of a run came to, put together from what was recorded."""
     begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
     module = _TOLD_BY.get(str(begun.get("kind")))
     if module is not None:

@@ -10,8 +10,6 @@ from civitas.journal.commits import Batch, Commits
 from civitas.journal.entry import ROOT, Entry
 from civitas.journal.file import Place
 
-__all__ = ["OpenRun", "Part", "ReadPart"]
-
 
 class OpenRun:
     """A run that this process works on.
@@ -76,12 +74,7 @@ class OpenRun:
         self.stored_state: str | None = ""  # not known, so the first commit writes it
 
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
-        """Add an entry to the next commit.
-
-        Raises:
-            TypeError, ValueError: the data is not JSON
-            JournalError: a large value cannot be written
-        """
+        """Add an entry to the next commit."""
         text, kept = self._commits.file.encoded(data)
         with self._guard:
             self._noted.append((path, kind, text))
@@ -96,11 +89,7 @@ class OpenRun:
         return hash
 
     def kept(self, hash: str) -> bytes:
-        """A value that was stored.
-
-        Raises:
-            JournalError: it is missing or damaged
-        """
+        """A value that was stored."""
         with self._guard:
             found = self._kept.get(hash)
         return self._commits.file.kept(hash) if found is None else found
@@ -122,11 +111,7 @@ class OpenRun:
             return self.written < (self.noted if upto is None else upto)
 
     def take(self) -> Batch:
-        """All that was noted and is not written.
-
-        Raises:
-            JournalError: something before it could not be written
-        """
+        """All that was noted and is not written."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken

@@ -8,8 +8,6 @@ from typing import Any
 from civitas.errors import DefinitionError
 from civitas.memory.memory import Memory
 
-__all__ = ["DEFAULT_TOKENS", "TokenBoundedMemory", "estimate_tokens"]
-
 DEFAULT_TOKENS = 8192
 """The bound where nothing better is known."""
 

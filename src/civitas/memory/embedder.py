@@ -12,8 +12,6 @@ from zlib import crc32
 
 from civitas.errors import DefinitionError
 
-__all__ = ["Embedder", "HashEmbedder"]
-
 _WORD = re.compile(r"\w+")
 _UNSPACED = "\u2e80"
 """From here on are the scripts of East Asia: few characters to a word, no spaces between words."""

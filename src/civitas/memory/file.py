@@ -79,12 +79,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 
 
 class MemoryFile(SQLitePool[MemoryFileError]):
-    """An SQLite file in WAL mode, used by any number of threads and processes.
-
-    Raises:
-        DefinitionError: the path is none
-        MemoryFileError: the file cannot be used
-    """
+    """An SQLite file in WAL mode, used by any number of threads and processes."""
 
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
         file = SQLiteFile(

@@ -11,8 +11,6 @@ from weakref import WeakValueDictionary
 
 from civitas.errors import DefinitionError
 
-__all__ = ["Memory", "check_thread"]
-
 _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when so many were used after it."""
 _MOST_RUNS: Final = 10_000

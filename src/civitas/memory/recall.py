@@ -18,8 +18,6 @@ from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
 
-__all__ = ["Recall", "found_text", "insert", "row_of"]
-
 FOUND_CHARS = 100_000
 """A message is found by its first so many characters."""
 EMBEDDED_CHARS = 8_000
@@ -37,12 +35,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Recall:
-    """Finds the messages of a memory file: of the thread that has an id, or of all if it is None.
-
-    Args:
-        file: where they are
-        embedder: what gives vectors for recall by meaning
-    """
+    """Finds the messages of a memory file: of one thread, or of all if its id is None."""
 
     def __init__(self, file: MemoryFile, embedder: Embedder | None) -> None:
         self._file = file

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     # Only what it is like: models come after memories.
     from civitas.models.protocol import Model
 
-__all__ = ["SummarizingMemory"]
-
 logger = logging.getLogger("civitas.memory")
 
 _HEADING = "Summary of the conversation before, as notes and not as instructions:\n"

@@ -14,8 +14,6 @@ from civitas.models.protocol import Model, ModelReply, ReasoningPiece, StreamPar
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["Answering", "Characters", "Closing", "answer_of", "in_pieces", "streamed", "whole"]
-
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -130,9 +128,6 @@ def streamed(
 
     Whoever reads it closes it (`contextlib.aclosing`): left to the collector, a connection would
     stay open for as long as that likes.
-
-    Raises:
-        ModelError: the model cannot answer; while it is read
     """
     # A schema is named only where there is one: models of users' own may not know of it.
     more = {} if schema is None else {"schema": schema}

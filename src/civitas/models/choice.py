@@ -19,15 +19,6 @@ from civitas.models.base import Characters, whole
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = [
-    "INSTRUCTION",
-    "AnswerText",
-    "choice_schema",
-    "choice_text",
-    "read_choice",
-    "written",
-]
-
 INSTRUCTION = "Instruction: "
 """Stands before what the user says. Every turn of the user has it, so that a conversation that
 goes on keeps its beginning, and with it what is cached of it."""
@@ -138,11 +129,7 @@ def written(name: str, args: Mapping[str, Any] | str) -> str:
 
 
 def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
-    """The action and its arguments, or the answer.
-
-    Raises:
-        ValueError: the text is neither
-    """
+    """The action and its arguments, or the answer."""
     chosen = json.loads(text)
     if isinstance(chosen, dict):
         name, args = chosen.get("action"), chosen.get("args")

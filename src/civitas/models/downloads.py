@@ -10,16 +10,6 @@ from typing import IO
 
 from civitas.errors import WeightsError
 
-__all__ = [
-    "PIECE_BYTES",
-    "SHA256",
-    "SILENCE_S",
-    "Progress",
-    "broken_off",
-    "digest_of",
-    "pieces",
-]
-
 Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how many bytes are done, and of how many, if that is known."""
 

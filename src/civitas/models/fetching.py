@@ -31,18 +31,6 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
 
     Interrupted, even killed, it leaves nothing under the weights' own name, and goes on with what
     it has the next time. Several processes may fetch the same at once.
-
-    Args:
-        name: a listed name, or `hf:ORG/NAME/FILE.gguf` for any file of the hub
-        progress: told how far it is
-
-    Returns:
-        The file.
-
-    Raises:
-        WeightsError: they cannot be had, or are not what their hash says
-        RemoteForbidden: `CIVITAS_OFFLINE=1` forbids the call
-        MissingExtra: they come from the hub, and the extra `local` is not installed
     """
     path = path_of(name)
     source = hub_file(name) if name.startswith("hf:") else named(name).source

@@ -20,17 +20,9 @@ from civitas.models.downloads import (
 from civitas.models.weights import HubFile, check_gguf
 from civitas.network import is_loopback, is_offline
 
-__all__ = ["from_hub"]
-
 
 def from_hub(source: HubFile, path: Path, told: Progress) -> None:
-    """Bring a file of a hub; one that was begun is gone on with.
-
-    Raises:
-        WeightsError: it cannot be had, or is not what its hash says
-        RemoteForbidden: `CIVITAS_OFFLINE=1` forbids the call
-        MissingExtra: the extra `local` is not installed
-    """
+    """Bring a file of a hub; one that was begun is gone on with."""
     what = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     if is_offline() and not is_loopback(endpoint):

@@ -26,8 +26,6 @@ from civitas.models.runtime import BATCH_TOKENS, Generated, Runtime
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["LocalModel"]
-
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")

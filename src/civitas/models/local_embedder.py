@@ -20,8 +20,6 @@ from civitas.models.patient_threads import patient_threads
 from civitas.models.runtime import SPIN_TURNS
 from civitas.text import one_line
 
-__all__ = ["LocalEmbedder"]
-
 _POOLINGS = ("mean", "cls", "last")
 _BATCH = 16
 _READ_BYTES = 1 << 22

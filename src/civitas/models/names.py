@@ -14,8 +14,6 @@ from civitas.models import weights
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
 
-__all__ = ["SPELLINGS", "model"]
-
 SPELLINGS = (
     "local",
     "local:NAME",

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["patient_threads"]
-
 
 @contextmanager
 def patient_threads(turns: int) -> Iterator[None]:
@@ -16,9 +14,6 @@ def patient_threads(turns: int) -> Iterator[None]:
     Left alone, its threads spin for milliseconds at every step. On a machine that does anything
     beside, the one that is waited for is then kept off its core. Threads that sleep at once have to
     be woken, which on a virtual machine may take as long as the step.
-
-    Args:
-        turns: how often a thread looks, before it sleeps, whether the others are there
     """
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:

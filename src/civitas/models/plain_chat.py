@@ -9,24 +9,11 @@ from typing import Any
 from civitas.errors import ModelError
 from civitas.models import choice
 
-__all__ = ["calls_in", "has_result", "plain_chat"]
-
 
 def plain_chat(
     messages: Iterable[Any], name: str, marks: re.Pattern[str], before_user: str = ""
 ) -> list[dict[str, str]]:
-    """The messages as `system`, `user` and `assistant`, none of them twice in a row.
-
-    Args:
-        messages: ours; they are not changed
-        name: what errors call the model
-        marks: what has a meaning of its own to the model; a space breaks it up, so that no text
-            can pass for another speaker's
-        before_user: stands before what the user says
-
-    Raises:
-        ModelError: one is not what it should be
-    """
+    """The messages as `system`, `user` and `assistant`, none of them twice in a row."""
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):

@@ -9,17 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_ch
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = [
-    "Call",
-    "Model",
-    "ModelReply",
-    "ReasoningPiece",
-    "StreamPart",
-    "StreamingModel",
-    "TextPiece",
-    "Usage",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -27,8 +27,6 @@ from civitas.models.patient_threads import patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.text import one_line
 
-__all__ = ["BATCH_TOKENS", "SPIN_TURNS", "Generated", "Runtime"]
-
 SPIN_TURNS: Final = 3_000
 """As long as waking takes where it takes long.
 
@@ -102,15 +100,7 @@ class _Job:
 
 
 class Runtime:
-    """One model in memory, its slots, and the threads that wait for them.
-
-    Args:
-        path: the weights
-        name: what errors call the model
-        slots: how many prompts are computed at once
-        context_tokens: how much each of them may take, with its answer
-        threads: how many of the processor's cores to use; None lets llama.cpp choose
-    """
+    """One model in memory, its slots, and the threads that wait for them."""
 
     def __init__(
         self, path: Path, name: str, slots: int, context_tokens: int, threads: int | None
@@ -139,13 +129,6 @@ class Runtime:
 
         If cancelled, a generation ends with its next token, a prompt with its next batch; this
         call does not wait for either.
-
-        Args:
-            body: the request, as llama.cpp's server takes it
-            schema: what the text has to be
-
-        Raises:
-            ModelError: it cannot be done
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Generated] = loop.create_future()
@@ -171,13 +154,6 @@ class Runtime:
         """Have a chat completed, and give what is generated as it comes, and then the whole.
 
         If closed or cancelled, it ends as `generate` does.
-
-        Args:
-            body: the request, as llama.cpp's server takes it
-            schema: what the text has to be
-
-        Raises:
-            ModelError: it cannot be done, or not to its end
         """
         loop = asyncio.get_running_loop()
         # It holds one answer at most. A caller that takes its time is not waited for, because the
@@ -216,12 +192,7 @@ class Runtime:
             self._jobs.put(job)
 
     def close(self, tell: bool = True) -> None:
-        """End what is being generated and give the memory back; a second time it does nothing.
-
-        Args:
-            tell: whether those who wait for an answer get an error; when the interpreter exits,
-                it would only be printed somewhere
-        """
+        """End what is being generated and give the memory back; a second time it does nothing."""
         with self._lock:
             if self._closed:
                 return

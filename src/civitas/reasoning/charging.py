@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.reasoning.resume import Marks
 
-__all__ = ["Spending", "charge", "most_json", "spending"]
-
 
 class Spending:
     """What a run has spent, as it was recorded.
@@ -112,19 +110,6 @@ def charge(
     """Have a budget, and what it is a part of, know what was spent in another process.
 
     One made for this reply knows less than what it is a part of, which was charged before.
-
-    Args:
-        budget: the budget
-        model: whose tokens they were
-        known: how far an account is in the run
-        count: how far the run is
-        spent_since: what was spent from there on
-        marks: where it is marked how far each account is
-        key: by which key
-
-    Raises:
-        DeadlineExceeded: the budget's seconds are over; it counts all the same
-        UnknownPrice: nobody has stated what the model costs, and the budget limits money
     """
     late: DeadlineExceeded | None = None
     for account, alone in budget._each():

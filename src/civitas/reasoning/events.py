@@ -9,16 +9,6 @@ from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.reply import Reply
 
-__all__ = [
-    "CallEnded",
-    "CallStarted",
-    "ConclusionReached",
-    "DecisionMade",
-    "Done",
-    "Event",
-    "MessageAdded",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:

@@ -11,8 +11,6 @@ from civitas.errors import RunMismatch
 from civitas.jsonvalue import shorten
 from civitas.reasoning.state import as_json
 
-__all__ = ["check", "check_kind", "fingerprint", "of_group"]
-
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.reasoning.reply_request import Asked
 
-__all__ = [
-    "budget_of",
-    "check_part",
-    "check_reply_budget",
-    "in_thread",
-    "is_spent_for_all",
-    "members_without_threads",
-    "options_for",
-    "share_budget",
-    "takes",
-]
-
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
     """Refuse what is no model, memory, … : it would only fail in the middle of a reply."""

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.reasoning.thread import Thread
 
-__all__ = [
-    "HOOK_TYPES",
-    "Hook",
-    "Hooked",
-    "Hooks",
-    "expect",
-    "expect_answer",
-    "expect_args",
-    "expect_messages",
-    "observe_with_hooks",
-    "reply_with_hooks",
-]
-
 logger = logging.getLogger("civitas.reasoning")
 
 HOOK_TYPES: Final = tuple(
@@ -71,11 +58,7 @@ class Hooks:
         self._by_type[type] = {**self._by_type.get(type, {}), name: fn}
 
     def remove(self, type: str, name: str) -> None:
-        """Remove one.
-
-        Raises:
-            KeyError: there is none of that name
-        """
+        """Remove one."""
         _check_type(type)
         left = dict(self._by_type.get(type, {}))
         if left.pop(name, None) is None:
@@ -102,20 +85,7 @@ class Hooks:
         check: Callable[[dict[str, Any]], object] | None = None,
         budget: Budget | None = None,
     ) -> dict[str, Any]:
-        """Call those of a type, one after the other, and give what they made of the arguments.
-
-        Args:
-            type: which
-            agent: whose they are
-            kwargs: what they may change
-            check: raises if what one made of them will not do
-            budget: whose seconds an async one is given; but a `post_` one that begins when they
-                are over is what notes that, and has as long as it takes
-
-        Raises:
-            DeadlineExceeded: the seconds were over before an async one had ended; it is cancelled
-            HookError: one raised, or returned neither a dict nor None, or what will not do
-        """
+        """Call those of a type, one after the other, and give what they made of the arguments."""
         limit: asyncio.Timeout | None
         for name, fn in self._by_type.get(type, {}).items():
             limit = None
@@ -157,25 +127,13 @@ def _seconds(type: str, budget: Budget | None) -> float | None:
 
 
 def expect(value: object, kind: type) -> None:
-    """See that a hook gave what it may give.
-
-    Raises:
-        TypeError: it is something else
-    """
+    """See that a hook gave what it may give."""
     if not isinstance(value, kind):
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
 def expect_messages(messages: object, given: object) -> None:
-    """See that a hook gave messages for a model.
-
-    Args:
-        messages: what it gave
-        given: what it was given: a memory of a user's own may give what it likes
-
-    Raises:
-        TypeError: it is something else
-    """
+    """See that a hook gave messages for a model."""
     if messages is given:
         return
     if not isinstance(messages, list) or not messages:
@@ -186,26 +144,13 @@ def expect_messages(messages: object, given: object) -> None:
 
 
 def expect_answer(answer: object, given: object) -> None:
-    """See that a hook gave an answer of a model.
-
-    Args:
-        answer: what it gave
-        given: what the model gave: that of a user's own may be of a class of their own
-
-    Raises:
-        TypeError: it is something else
-    """
+    """See that a hook gave an answer of a model."""
     if type(answer) is not type(given):
         expect(answer, ModelReply)
 
 
 def expect_args(args: object) -> None:
-    """See that a hook gave the arguments of a call.
-
-    Raises:
-        TypeError: they are no dict
-        ValueError: there is something in them that is not JSON
-    """
+    """See that a hook gave the arguments of a call."""
     expect(args, dict)
     copy_json(args)
 

@@ -9,18 +9,6 @@ from typing import Any
 from civitas.goal import Goal, format_goals
 from civitas.jsonvalue import NotJSON, to_json
 
-__all__ = [
-    "EMPTY",
-    "MAX_RESULT_CHARS",
-    "NOT_RUN",
-    "cut",
-    "json_text",
-    "marked",
-    "readable",
-    "result_content",
-    "system_text",
-]
-
 MAX_RESULT_CHARS = 20_000
 """How much of a result a model is shown."""
 

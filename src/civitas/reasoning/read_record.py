@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.journal.replay import RecordedPart
 
-__all__ = ["ReadRecord"]
-
 _OLD = frozenset(("answered", "asked", "chosen", "progress", "remembered", "turned"))
 """What civitas wrote before it had states and steps."""
 

@@ -10,8 +10,6 @@ from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt,
 from civitas.models.protocol import Usage
 from civitas.reasoning.prompts import cut
 
-__all__ = ["ANSWERED", "GIVEN", "Reply", "Step", "Stop", "StopReason", "log_failure"]
-
 _LOGGER = logging.getLogger("civitas.reasoning")
 
 StopReason: TypeAlias = Literal[

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.events import Event
     from civitas.reasoning.thread import Thread
 
-__all__ = [
-    "MAX_ANSWER_CHARS",
-    "AnswerSchema",
-    "Asked",
-    "as_memory",
-    "check_changed",
-    "checked_content",
-    "marked_with",
-    "thread_id",
-]
-
 
 class Asked:
     """What an agent is asked, and how the answer is wanted.
@@ -184,15 +173,8 @@ _MAX_TOLD = 4000
 class AnswerSchema:
     """What an answer is to be.
 
-    Args:
-        wanted: a JSON schema, or a type: what a JSON value can be turned into, such as a dataclass,
-            a TypedDict, a pydantic model or `list[int]`
-
     Attributes:
         json: the JSON schema
-
-    Raises:
-        DefinitionError: it is neither
     """
 
     __slots__ = ("_convert", "json")

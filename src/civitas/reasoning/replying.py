@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
     from civitas.reasoning.thread import Turns
 
-__all__ = [
-    "JOINED",
-    "ONCE",
-    "REPLYING",
-    "Replying",
-    "approver_of_group",
-    "joined",
-    "observing",
-    "own_reply",
-    "thread_of_caller",
-]
-
 
 class Replying:
     """A reply under way; what a tool of it started in the background may outlive it.
@@ -98,9 +86,6 @@ def observing(once: tuple[str, int] | None) -> Iterator[None]:
     """Have what agents observe in here be this message of a run, or of none.
 
     It is remembered once, however often they are told it.
-
-    Args:
-        once: what the run that it belongs to is known by, and which message of that it is, from 0
     """
     token = ONCE.set(once)
     try:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.record import Record
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["ENDED", "Marks", "begin", "ended", "guarded", "members_of", "overlap"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 _MOST: Final = 10_000

@@ -15,29 +15,6 @@ from civitas.reasoning.reply import Reply, Step
 if TYPE_CHECKING:
     from civitas.memory.memory import Memory
 
-__all__ = [
-    "ANSWER",
-    "APPENDED",
-    "LIVE",
-    "REPLY",
-    "VERSION",
-    "Codec",
-    "answer_json",
-    "answer_of_json",
-    "as_json",
-    "deep_json",
-    "dumped",
-    "loaded",
-    "memory_state",
-    "opened",
-    "reply_json",
-    "reply_of_json",
-    "restore_memory",
-    "state",
-    "step_json",
-    "usage_json",
-]
-
 
 class Codec(NamedTuple):
     """How a result is written as JSON data and read back, where its type alone does not say it."""

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-__all__ = ["NULL_STEP", "Notes", "Past", "Step"]
-
 
 class Notes(Protocol):
     """Where a step is recorded.

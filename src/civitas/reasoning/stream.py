@@ -18,8 +18,6 @@ from civitas.reasoning.reply import Reply
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["Line", "ReplyStream", "Watched"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 
@@ -53,11 +51,7 @@ class Line:
             pass  # the loop has ended, and with it whoever read
 
     async def seen(self) -> None:
-        """Wait until the reader has seen what was added so far, and asks for more.
-
-        Raises:
-            asyncio.CancelledError: nobody reads any more
-        """
+        """Wait until the reader has seen what was added so far, and asks for more."""
         looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._looked.append(looked)
         # As with events: the reader says that it waits before it looks who waits for that.

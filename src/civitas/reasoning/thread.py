@@ -16,18 +16,6 @@ from civitas.memory.memory import Memory
 if TYPE_CHECKING:
     from civitas.agent import Handling
 
-__all__ = [
-    "MAX_THREADS",
-    "Interruption",
-    "Thread",
-    "Threads",
-    "Turns",
-    "Underway",
-    "memory_of_thread",
-    "steer",
-    "thread_of_sender",
-]
-
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
 
@@ -172,10 +160,6 @@ class Threads:
     The agent's own is always kept. Of the others there are so many; the one used longest ago is
     dropped first, and none that is in use. May be used in any thread of the process.
 
-    Args:
-        together: whether replies of all threads wait for each other
-        most: how many are kept beside the agent's own
-
     Attributes:
         default: the agent's own thread
     """
@@ -225,11 +209,7 @@ class Threads:
         return thread
 
     def forget_sender(self, sender: str) -> list[str]:
-        """Drop the threads of a sender that has left; those in use when their use ends.
-
-        Returns:
-            their ids
-        """
+        """Drop the threads of a sender that has left; those in use when their use ends."""
         key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
         with _GUARD:
             ids = [id for id in self._by_id if id == key or id.startswith(prefix)]

@@ -11,8 +11,6 @@ from civitas.reasoning.reply_request import thread_id
 from civitas.reasoning.replying import own_reply, thread_of_caller
 from civitas.reasoning.thread import Thread, Threads, thread_of_sender
 
-__all__ = ["Threaded"]
-
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply of a thread."""
 
@@ -53,11 +51,7 @@ class Threaded(Agent):
         return under_way[0] if under_way else threads.default
 
     def _thread_of_message(self, thread: str | None = None) -> str | None:
-        """The thread that what is being handled belongs to.
-
-        Args:
-            thread: which of the sender's threads it names
-        """
+        """The thread that what is being handled belongs to."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self:
             return thread_of_caller(self, thread)

@@ -17,20 +17,6 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import copy_json
 from civitas.text import error_text, excerpt, json_type, render_path, shorten
 
-__all__ = [
-    "Form",
-    "Mismatch",
-    "form_of",
-    "injected_class",
-    "or_none",
-    "read",
-    "resolved_annotations",
-    "schemas_of",
-    "spelled",
-    "split_annotated",
-    "validator_of",
-]
-
 _MOST_TOLD = 8  # wrong values in one error
 _MOST_ERRORS = 100_000  # that are looked at: a tenth of a second
 

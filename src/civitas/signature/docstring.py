@@ -14,8 +14,6 @@ from typing import Any, Literal, Union
 
 from civitas.text import printable
 
-__all__ = ["Docstring", "Entry", "read_docstring", "read_type"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -13,8 +13,6 @@ from typing import Any
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.text import excerpt, shorten
 
-__all__ = ["WrongSchema", "check_schema", "validator"]
-
 _MAX_TOLD = 200
 
 

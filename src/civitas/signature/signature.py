@@ -32,8 +32,6 @@ from civitas.signature.annotation import (
 from civitas.signature.docstring import Docstring, Entry, read_docstring, read_type
 from civitas.text import error_text, excerpt, printable
 
-__all__ = ["Signature", "check_parameters"]
-
 _MOST_TOLD = 8  # names in one error
 
 _NOTHING: Any = inspect.Parameter.empty

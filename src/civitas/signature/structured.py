@@ -25,8 +25,6 @@ from pydantic_core import (
 
 from civitas.text import error_text, printable
 
-__all__ = ["schemas", "structured_form"]
-
 _REF = "#/$defs/"
 # Dataclasses and TypedDicts without a configuration of their own take this one over.
 _CONFIG = ConfigDict(extra="forbid")

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from civitas.spaces.delivery import Delivery
 
-__all__ = ["Deadlines"]
-
 TICK = 0.025
 """Seconds between two sweeps: a deadline is kept to within about this much."""
 

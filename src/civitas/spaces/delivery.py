@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     from civitas.agent import Agent, Pending
     from civitas.spaces.loop import LoopThread
 
-__all__ = [
-    "ANSWER",
-    "ASKING",
-    "BROADCAST",
-    "CALLBACK",
-    "ENDED",
-    "MAX_HOPS",
-    "QUEUED",
-    "REQUEST",
-    "RUNNING",
-    "SEND",
-    "Delivery",
-    "Receiver",
-    "Router",
-]
-
 # What kind of message it is decides what its end sends to whom.
 REQUEST: Final = 0  # one outcome, to whoever holds the request
 SEND: Final = 1  # `response`, `error` or `say` messages

@@ -21,19 +21,6 @@ from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
 from civitas.threads import WORKERS
 
-__all__ = [
-    "Offer",
-    "Outcome",
-    "answers",
-    "ask_permission",
-    "call_callback",
-    "handle",
-    "outcome_of",
-    "returned",
-    "text_of",
-    "traceback_of",
-]
-
 logger = logging.getLogger("civitas.space")
 
 _LONGEST = 10_000
@@ -63,11 +50,7 @@ class Offer:
 
     @classmethod
     def all_of(cls, seat: Receiver) -> dict[str, Offer]:
-        """The actions of the agent in a seat, by name.
-
-        Raises:
-            DefinitionError: one cannot be described
-        """
+        """The actions of the agent in a seat, by name."""
         agent = seat.agent
         return {
             name: cls(seat, f"{seat.id}.{name}", getattr(agent, attribute), options)
@@ -261,11 +244,7 @@ def _carried(text: object) -> str:
 
 
 def returned(delivery: Delivery, value: Any) -> Any:
-    """A returned value as JSON data.
-
-    Raises:
-        Outcome: it is none
-    """
+    """A returned value as JSON data."""
     try:
         return to_json(value)
     except NotJSON as error:

@@ -12,8 +12,6 @@ from civitas.errors import RequestError
 from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, Router
 from civitas.spaces.mailbox import AT_ONCE, Seat
 
-__all__ = ["Lane", "LanedSeat"]
-
 logger = logging.getLogger("civitas.space")
 
 

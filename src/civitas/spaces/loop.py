@@ -21,8 +21,6 @@ from weakref import WeakSet
 from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled, SpaceClosed
 
-__all__ = ["LoopThread", "loop_is_running", "on_a_space"]
-
 logger = logging.getLogger("civitas.space")
 
 _ROOM: Final = 256
@@ -50,11 +48,6 @@ def on_a_space() -> bool:
 
 class LoopThread:
     """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit.
-
-    Args:
-        name: the thread's name
-        closing: an async function, awaited on the loop when `stop` is called, before it ends
-        over: called in the thread when the loop has ended
 
     Attributes:
         ident: the thread's identifier, 0 before it runs
@@ -100,9 +93,6 @@ class LoopThread:
         """`enter` for what threads send: where much is on its way in, a thread waits for room.
 
         The loop of a space does not wait.
-
-        Raises:
-            SpaceClosed: this process is a fork of the one in which the loop runs
         """
         if self.closed or self._held_up or len(self._ingress) >= _ROOM:
             self._admit()
@@ -187,11 +177,7 @@ class LoopThread:
                 break
 
     def check_process(self) -> None:
-        """Refuse what is asked of the loop of another process.
-
-        Raises:
-            SpaceClosed: this process is a fork of the one in which the loop runs
-        """
+        """Refuse what is asked of the loop of another process."""
         if self.inherited:
             raise SpaceClosed(
                 f"this space belongs to process {self._process}, from which process {os.getpid()} "
@@ -205,11 +191,6 @@ class LoopThread:
 
         What it gives to await is awaited there, in a task; cancelling the future cancels that. In
         a thread wait with `result()`, on another loop with `asyncio.wrap_future`.
-
-        Returns:
-            A future of what the function returns or raises. It ends in any case: as `SpaceClosed`
-            where the loop ends first, as `RequestCancelled` where the task is cancelled on the
-            loop.
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.enter(self._run, outcome, function, args)

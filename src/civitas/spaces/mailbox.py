@@ -27,8 +27,6 @@ from civitas.spaces.delivery import (
 from civitas.spaces.handler import Offer, ask_permission, handle, text_of
 from civitas.spaces.request import waiting
 
-__all__ = ["AT_ONCE", "Seat"]
-
 T = TypeVar("T")
 
 AT_ONCE = 100

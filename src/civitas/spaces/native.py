@@ -8,8 +8,6 @@ from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 from civitas.spaces.space import Space
 
-__all__ = ["NativeSpace"]
-
 
 class NativeSpace(Space):
     """A space for agents in one process; nothing else is needed to run it.

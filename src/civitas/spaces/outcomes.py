@@ -24,8 +24,6 @@ from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.task_pool import Workers
 
-__all__ = ["Outcomes"]
-
 logger = logging.getLogger("civitas.space")
 
 _BIG = 2**63
@@ -33,9 +31,6 @@ _BIG = 2**63
 
 class Outcomes:
     """Ends each message once. All of it happens on the loop.
-
-    Args:
-        thread: the loop's thread, running
 
     Attributes:
         seats: the agents of the space, by the id that they are addressed by

@@ -13,8 +13,6 @@ from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled
 from civitas.spaces.delivery import Delivery, Router
 
-__all__ = ["Request", "on_end", "waiting"]
-
 
 class Request:
     """A request under way, or its outcome.
@@ -97,17 +95,7 @@ class Request:
             raise
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait in a thread, give the value or raise the outcome.
-
-        Args:
-            timeout: seconds to wait here; the request itself goes on after that
-
-        Raises:
-            RequestError: what the request ended as
-            TimeoutError: it has not ended in `timeout` seconds
-            SpaceClosed: it was made in the process that this one was forked from
-            RuntimeError: called on the space's own loop, which it would stop
-        """
+        """Wait in a thread, give the value or raise the outcome."""
         delivery = self._delivery
         if not delivery.answered:
             if get_ident() == self._office.thread_id:

@@ -25,8 +25,6 @@ from civitas.spaces.mailbox import Seat
 from civitas.spaces.outcomes import Outcomes
 from civitas.spaces.request import Request
 
-__all__ = ["PostOffice"]
-
 logger = logging.getLogger("civitas.space")
 
 _AT_ONCE = 32
@@ -35,10 +33,6 @@ _AT_ONCE = 32
 
 class PostOffice(Outcomes):
     """Takes messages in, in any thread; all else happens on the loop.
-
-    Args:
-        thread: the loop's thread, running
-        mailbox: how many messages may wait for one agent
 
     Attributes:
         dispatch: sends a request of an agent here on its way; on the loop

@@ -30,8 +30,6 @@ from civitas.spaces.request import Request, on_end
 from civitas.spaces.router import PostOffice
 from civitas.spaces.watchdog import WATCHDOG
 
-__all__ = ["Space"]
-
 logger = logging.getLogger("civitas.space")
 
 A = TypeVar("A", bound=Agent)

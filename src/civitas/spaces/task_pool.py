@@ -19,8 +19,6 @@ from typing import Any
 from civitas.agent import CURRENT
 from civitas.spaces.delivery import Delivery
 
-__all__ = ["Workers"]
-
 logger = logging.getLogger("civitas.space")
 
 _IDLE = 64
@@ -79,10 +77,6 @@ class _Worker:
 
 class Workers:
     """The tasks of one loop.
-
-    Args:
-        loop: the loop; everything here happens on its thread
-        ended: called with each delivery whose handler has ended, its value and its exception
 
     Attributes:
         in_no_task: whether `start` is known to be called outside of any task

@@ -17,8 +17,6 @@ from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.task_pool import Workers
 
-__all__ = ["WATCHDOG", "Watchdog"]
-
 logger = logging.getLogger("civitas.watchdog")
 
 _NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")

@@ -19,8 +19,6 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from civitas.errors import CivitasError, DefinitionError
 
-__all__ = ["Identity", "SQLiteConnection", "SQLiteFile"]
-
 E = TypeVar("E", bound=CivitasError)
 Identity: TypeAlias = tuple[int, int] | None
 
@@ -64,16 +62,7 @@ class SQLiteConnection(sqlite3.Connection):
 
 
 class SQLiteFile(Generic[E]):
-    """The path of an SQLite file of one kind, and what all kinds have in common.
-
-    Args:
-        path: where it is, or is to be made
-        kind: what it is called, such as `memory`
-        maker: the class that makes one
-        application: the id in its header, so that no other program's database is changed
-        migrations: the statements that lead from each version to the next; append only
-        error: makes the error for a file that cannot be used, of its name and the reason
-    """
+    """The path of an SQLite file of one kind, and what all kinds have in common."""
 
     def __init__(
         self,

@@ -15,8 +15,6 @@ from typing import Final, Generic, TypeVar
 from civitas.errors import CivitasError, DefinitionError
 from civitas.sqlite.file import Identity, SQLiteConnection, SQLiteFile
 
-__all__ = ["SQLitePool"]
-
 E = TypeVar("E", bound=CivitasError)
 
 _IDLE: Final = 4
@@ -28,13 +26,6 @@ class SQLitePool(Generic[E]):
 
     Readers do not wait for writers or for each other: each call has a connection of its own. The
     writers of a process wait in line; those of other processes at most `timeout` seconds.
-
-    Args:
-        file: the file, as one of its kind
-        timeout: seconds to wait while another process holds it locked
-        probe: a query that reads every table's definition, and so finds a file that is damaged
-        settings: pragmas of every connection, before those that all have
-        may_read: whether a file that may not be written is opened for reading
 
     Attributes:
         name: the path, as it was given
@@ -83,12 +74,7 @@ class SQLitePool(Generic[E]):
 
     @contextmanager
     def writing(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction that is committed when the body ends, else rolled back.
-
-        Raises:
-            BlockingIOError: somebody else writes, and it was not to wait; nothing was done
-            E: it cannot be written, or this thread is writing it already
-        """
+        """A connection in a transaction that is committed when the body ends, else rolled back."""
         self.check()
         if self._only_read:
             raise self._file.error(self._only_read)

@@ -34,8 +34,6 @@ from civitas.models import weights
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 
-__all__ = ["command"]
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(

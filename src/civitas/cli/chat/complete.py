@@ -10,8 +10,6 @@ from civitas.errors import SlashError
 from civitas.message import BROADCAST
 from civitas.slash import format_slash, parse_slash
 
-__all__ = ["Help", "completions"]
-
 Help = Mapping[str, Any]
 """What `help` gives: the description of each action by its name."""
 
@@ -25,16 +23,7 @@ _SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}
 async def completions(
     text: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]
 ) -> tuple[int, list[str]]:
-    """What may stand at the end of a text.
-
-    Args:
-        text: the line up to the cursor
-        ids: the agents that there are
-        help_of: asks an agent for its help
-
-    Returns:
-        how many characters at the end of the text they replace, and the candidates
-    """
+    """What may stand at the end of a text."""
     if found := _ID.fullmatch(text):
         return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
     if found := _ACTION.fullmatch(text):

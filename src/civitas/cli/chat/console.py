@@ -10,8 +10,6 @@ from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover
 from civitas.cli.chat.lines import shown_text
 
-__all__ = ["Console", "PlainConsole"]
-
 
 class Console(Protocol):
     """What the chat needs of where it takes place; all but `approver` is called on its loop."""

@@ -12,19 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MAX_LINES", "LineFile", "state_file"]
-
 MAX_LINES: Final = 5000
 """How many lines are kept; the file may have twice as many in between."""
 _MAX_BYTES: Final = 64 * 2**20
 
 
 def state_file(name: str) -> Path:
-    """The path of a file in the user's folder for what programs remember: `XDG_STATE_HOME`.
-
-    Raises:
-        RuntimeError: the user has no home folder
-    """
+    """The path of a file in the user's folder for what programs remember: `XDG_STATE_HOME`."""
     given = os.environ.get("XDG_STATE_HOME", "")
     # A path that is not absolute is to be ignored, says the XDG specification.
     state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
@@ -35,10 +29,6 @@ class LineFile:
     """Lines in a file that nobody else may read, each as a JSON text on a line of its own.
 
     What is wrong with the file is complained of once; from then on nothing is read or written.
-
-    Args:
-        path: where it is; its folder is made when something is to be kept
-        complain: is told what is wrong, in words
     """
 
     def __init__(self, path: Path, complain: Callable[[str], None]) -> None:

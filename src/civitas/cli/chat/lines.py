@@ -10,16 +10,6 @@ from civitas.approval import escaped
 from civitas.errors import SlashError
 from civitas.slash import format_slash
 
-__all__ = [
-    "MAX_SHOWN",
-    "has_colours",
-    "is_dumb",
-    "left_out",
-    "message_head",
-    "shown_message",
-    "shown_text",
-]
-
 MAX_SHOWN = 4000
 """How many characters of a message are shown."""
 

@@ -25,8 +25,6 @@ from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
 from civitas.spaces.space import Space
 
-__all__ = ["Session"]
-
 _HELP_TIMEOUT_S = 2.0
 _MOST_DISCOVERING = 1000
 _LOGGER = logging.getLogger("civitas")
@@ -58,11 +56,7 @@ class You(Agent):
 
 
 class Neighbours:
-    """Agents of other processes. No list of them is kept anywhere: all are asked for their help.
-
-    Args:
-        me: who asks, in its space
-    """
+    """Agents of other processes. No list of them is kept anywhere: all are asked for their help."""
 
     question: Final = "who-is-there"
     """The id of the messages that ask, and so of those that the answers are to."""
@@ -114,11 +108,6 @@ class _Log(logging.Handler):
 
 class Session:
     """One session: lines become messages, and messages are shown.
-
-    Args:
-        deaf: who is passed over when something is said to all
-        me: the person's id
-        shared: whether the space has agents of other processes too
 
     Attributes:
         notes: what the person is told at the beginning

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
 
-__all__ = ["TerminalConsole"]
-
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Gives, for a line up to the cursor, how many characters of it which candidates replace."""
 _QUICK_S: Final = 0.3
@@ -33,14 +31,6 @@ class TerminalConsole:
 
     What is shown while a line is being written appears above it. A question of an approver takes
     the place of that line, which comes back when it is answered.
-
-    Args:
-        complete: what may stand next in a line
-        interrupt: called when a question is answered by Ctrl-C
-        history: where lines are kept; None to keep them for this session alone
-
-    Raises:
-        MissingExtra: the extra `cli` is not installed
     """
 
     interactive = True

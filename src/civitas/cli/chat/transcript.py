@@ -10,8 +10,6 @@ from typing import Final
 from civitas.approval import escaped
 from civitas.cli.chat.lines import MAX_SHOWN, left_out
 
-__all__ = ["Transcript"]
-
 _ERASE: Final = "\r\x1b[K"
 
 
@@ -44,10 +42,6 @@ class Transcript:
     Nothing that was written is taken back but the line that says who is at work, so that answers
     look the same on a terminal that knows no more than new lines. Where a line comes in the midst
     of an answer, the answer goes on below it.
-
-    Args:
-        write: puts text on the screen at once
-        dim: the codes around the line that says who is at work; None for no such line
     """
 
     def __init__(self, write: Callable[[str], None], dim: tuple[str, str] | None) -> None:
@@ -67,13 +61,7 @@ class Transcript:
         self._mark()
 
     def piece(self, id: str, head: str, text: str) -> None:
-        """Write a piece of an answer, when the answer has its turn.
-
-        Args:
-            id: who answers
-            head: what stands before the answer
-            text: the piece, not escaped
-        """
+        """Write a piece of an answer, when the answer has its turn."""
         answer = self._coming.get(id)
         if answer is None:
             answer = self._coming[id] = _Answer(head)

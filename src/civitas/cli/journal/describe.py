@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from civitas.journal import Entry, Journal
     from civitas.journal.doubt import Doubt
 
-__all__ = ["copies", "not_copied", "refused_in_doubt", "tell_of", "told"]
-
 
 def told(entry: Entry) -> str:
     """What happened, with nothing in it that a terminal obeys."""
@@ -32,21 +30,12 @@ def told(entry: Entry) -> str:
 
 
 def copies(journal: Journal, run_id: str) -> list[str]:
-    """The ids of the copies of a run, with which somebody has gone on.
-
-    Raises:
-        JournalError: the journal cannot be read
-    """
+    """The ids of the copies of a run, with which somebody has gone on."""
     return [each.id for each in journal.runs() if each.forked_from == run_id]
 
 
 def not_copied(journal: Journal, recorded: Recorded) -> None:
-    """See to it that a run has no copy: what was to be executed again, it may have executed.
-
-    Raises:
-        StateError: it has
-        JournalError: the journal cannot be read
-    """
+    """See to it that a run has no copy: what was to be executed again, it may have executed."""
     found = copies(journal, recorded.run_id)
     if found:
         copy = replace(recorded, run_id=found[-1])
@@ -58,11 +47,7 @@ def not_copied(journal: Journal, recorded: Recorded) -> None:
 
 
 def refused_in_doubt(journal: Journal, recorded: Recorded, as_json: bool) -> bool:
-    """Whether a run cannot go on before a person has decided; then that is said.
-
-    Raises:
-        JournalError: the journal cannot be read, or is damaged
-    """
+    """Whether a run cannot go on before a person has decided; then that is said."""
     try:
         if journal.run(recorded.run_id).state == "running":
             return False  # what is under way in another process is not in doubt

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from civitas.journal import Entry, Journal
     from civitas.reasoning.reply import Reply
 
-__all__ = ["command", "retold"]
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
@@ -62,13 +60,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
 
 
 def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
-    """Show a run from its record; give the exit code that it had.
-
-    Raises:
-        NoSuchRun: there is none of that id
-        StateError: it has not ended
-        JournalError: the journal cannot be read, or is damaged
-    """
+    """Show a run from its record; give the exit code that it had."""
     run_id = recorded.run_id
     outline, entries = journal.run(run_id), journal.entries(run_id)
     own = [entry for entry in entries if not entry.path]

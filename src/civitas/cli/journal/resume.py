@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from civitas.journal import Journal
     from civitas.journal.doubt import Decision
 
-__all__ = ["command"]
-
 _ALL: Final = "all"
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
@@ -198,14 +196,7 @@ def _named(name: str, kind: str) -> Any:
 
 
 class _Going:
-    """Going on with a run.
-
-    Args:
-        journal: where it is recorded
-        recorded: which one it is
-        order: what it was set up by; None for a run of a program of the user's own
-        as_json: whether a program reads what is shown
-    """
+    """Going on with a run."""
 
     def __init__(
         self, journal: Journal, recorded: Recorded, order: Order | None, as_json: bool
@@ -284,11 +275,7 @@ def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
 def _decisions(
     repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
 ) -> dict[int, Decision]:
-    """What is decided about each call by its number; 0 is for all that are left.
-
-    Raises:
-        click.UsageError: there is no such number, or two decisions for one
-    """
+    """What is decided about each call by its number; 0 is for all that are left."""
     said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
     said += [(each, "skip") for each in skip]
     for each in done:

@@ -20,8 +20,6 @@ from civitas.journal.describe import doubt_line
 if TYPE_CHECKING:
     from civitas.journal import Journal, Outline
 
-__all__ = ["command", "headed"]
-
 _STATES = {
     "terminal": "done",
     "terminated": "done",

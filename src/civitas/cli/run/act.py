@@ -23,8 +23,6 @@ from civitas.cli.options import (
 )
 from civitas.cli.run.worker import ITERATIONS, Order, apart, made, record, watched, without_keys
 
-__all__ = ["command"]
-
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 

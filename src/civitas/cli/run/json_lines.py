@@ -12,8 +12,6 @@ from civitas.reasoning.prompts import cut, json_text
 if TYPE_CHECKING:
     from civitas.cli.options import Recorded
 
-__all__ = ["MAX_CHARS", "JSONLines"]
-
 MAX_CHARS: Final = 10_000
 """How much is given of a result and of a message."""
 
@@ -22,9 +20,6 @@ class JSONLines:
     """Prints each event as one JSON object on a line of standard output; the last is the reply.
 
     ASCII alone, so that nothing in it is obeyed by a terminal either.
-
-    Args:
-        recorded: which run of a journal it is; None for one that is not recorded
     """
 
     def __init__(self, recorded: Recorded | None = None) -> None:
@@ -37,12 +32,7 @@ class JSONLines:
     finish = hold = release = begin
 
     def event(self, event: Event, seconds: float | None) -> None:
-        """Print an event.
-
-        Args:
-            event: what happened
-            seconds: how long the run took until then; None for one that is told again
-        """
+        """Print an event."""
         if self._recorded is not None and not self._begun:
             self._begun = True
             _print("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})

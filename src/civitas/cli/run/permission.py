@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from civitas.cli.run.json_lines import JSONLines
     from civitas.cli.run.show import Shown
 
-__all__ = ["Permission", "keyboard"]
-
 
 class _Lines:
     """Lines of standard input, read without its buffer.
@@ -56,11 +54,6 @@ class Permission:
     """Asks the person at the terminal, by standard error, once the call in question was shown.
 
     Where standard input is no terminal, everything is refused.
-
-    Args:
-        asking: the names of the actions that ask
-        notes: what is to be known of some of them before one answers
-        screen: what leaves the terminal to a question meanwhile
     """
 
     awaits_reader = True

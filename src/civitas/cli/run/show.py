@@ -27,8 +27,6 @@ from civitas.reasoning.reply import ANSWERED, Reply, StopReason
 if TYPE_CHECKING:
     from civitas.cli.options import Recorded
 
-__all__ = ["Shown", "exit_code", "in_words", "one_or_more"]
-
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""
 MAX_LINE: Final = 400
@@ -83,17 +81,6 @@ class Shown:
 
     Whatever comes from a model, a file or a command is escaped: it is shown, and nothing in it is
     obeyed by a terminal.
-
-    Args:
-        whole: the names of the actions whose results are answers, and shown as a whole
-        reviewed: whether the work is reviewed: then what was concluded is shown, not what the
-            models write meanwhile
-        to_a_person: whether the reviewer is a person, who is shown the conclusion when asked
-        recorded: which run of a journal it is; None for one that is not recorded
-        model: who thinks while nothing comes, for the line that says so
-
-    Raises:
-        MissingExtra: rich is not installed
     """
 
     def __init__(
@@ -157,12 +144,7 @@ class Shown:
         self._show_status()
 
     def event(self, event: Event, seconds: float | None) -> None:
-        """Show an event.
-
-        Args:
-            event: what happened
-            seconds: how long the run took until then; None for one that is told again
-        """
+        """Show an event."""
         self._erase_status()
         try:
             self._show(event, seconds)

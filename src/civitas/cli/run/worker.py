@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from civitas.cli.run.show import Shown
     from civitas.journal import Entry, Journal
 
-__all__ = [
-    "ITERATIONS",
-    "Order",
-    "Worker",
-    "apart",
-    "is_order",
-    "is_small",
-    "keys",
-    "made",
-    "order_of",
-    "record",
-    "watched",
-    "without_keys",
-]
-
 _PART: Final = "act"
 """The part of a run whose state the order is: no agent's, so none is told of it."""
 _MAY_CHANGE: Final = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
@@ -95,11 +80,7 @@ class Order:
 
 
 def without_keys(order: Order) -> Order:
-    """The same order, seen to hold nothing that might be a key.
-
-    Raises:
-        click.UsageError: the address of a model may hold one
-    """
+    """The same order, seen to hold nothing that might be a key."""
     for name in (order.model, order.review or ""):
         try:
             parts = urlsplit(name.partition("#")[0])
@@ -118,9 +99,6 @@ def apart(order: Order, path: str) -> None:
 
     A command that was permitted may write below the folder, and nowhere else: but whoever writes a
     journal says what was permitted, and in which folder the run goes on.
-
-    Raises:
-        click.UsageError: it is in the folder
     """
     root, journal = Path(order.root).resolve(), Path(path).resolve()
     if journal.is_relative_to(root):
@@ -136,11 +114,7 @@ def is_order(entry: Entry) -> bool:
 
 
 def order_of(entries: Sequence[Entry]) -> Order | None:
-    """The order that a run of `civitas act` was begun with; None for any other run.
-
-    Raises:
-        StateError: it is not as this civitas writes it
-    """
+    """The order that a run of `civitas act` was begun with; None for any other run."""
     for entry in reversed(entries):
         if is_order(entry):
             try:
@@ -154,13 +128,7 @@ def order_of(entries: Sequence[Entry]) -> Order | None:
 
 
 async def record(order: Order, journal: Journal, run_id: str, agent: Any) -> None:
-    """Write down the order of a run, before its agent begins it or goes on.
-
-    Raises:
-        RunMismatch: the run was begun with another
-        RunHeld: somebody works on the run
-        JournalError: it cannot be written
-    """
+    """Write down the order of a run, before its agent begins it or goes on."""
     order = order.from_anywhere()
     opened = await journal.begin(run_id, type(agent).__name__, str(agent.id), order.task)
     try:
@@ -203,11 +171,7 @@ class Worker:
 
 
 async def watched(worker: Worker, task: Any, run_id: str | None = None, **options: Any) -> int:
-    """Have an agent reply, and show what happens; give the exit code.
-
-    Raises:
-        RunMismatch, RunHeld, JournalError: as the agent
-    """
+    """Have an agent reply, and show what happens; give the exit code."""
     from civitas.cli.run.show import exit_code
 
     began = time.monotonic()
@@ -238,20 +202,7 @@ def made(
     journal: Journal | None = None,
     recorded: Recorded | None = None,
 ) -> Worker:
-    """The worker that an order asks for.
-
-    Args:
-        order: the order
-        key: the key that goes with its model
-        own_key: that which the environment says, for a reviewer
-        as_json: whether a program reads what is shown
-        journal: where the run is recorded, if it is
-        recorded: which run it is there
-
-    Raises:
-        click.UsageError: the folder is none, or a person is to review who is not there
-        ModelError, WeightsError, MissingExtra: the model cannot be used
-    """
+    """The worker that an order asks for."""
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.permission import Permission
@@ -301,10 +252,6 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
 
     As when it was ordered: a key of civitas.toml is for a model that the file chose, and is the
     only one that such a model gets.
-
-    Args:
-        order: the order
-        said: what the file says now
     """
     own = os.environ.get("CIVITAS_KEY")
     if not order.model_of_file:

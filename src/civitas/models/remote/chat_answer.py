@@ -18,24 +18,6 @@ from civitas.jsonvalue import json_type
 from civitas.models.base import whole
 from civitas.models.protocol import Call, ModelReply, Usage
 
-__all__ = [
-    "CHUNK",
-    "MAX_CALLS",
-    "calls_in",
-    "checked",
-    "failed",
-    "finished",
-    "joined_content",
-    "kind_of",
-    "overflows",
-    "parsed",
-    "read_answer",
-    "read_calls",
-    "said",
-    "thought",
-    "wrong",
-]
-
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
@@ -99,11 +81,7 @@ _WANTED = {
 
 
 def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
-    """The fields of an object that a schema knows.
-
-    Raises:
-        ModelError: one is not what it should be; the text names it
-    """
+    """The fields of an object that a schema knows."""
     try:
         return schema.validate_python(data)  # type: ignore[no-any-return]
     except ValidationError as error:
@@ -121,14 +99,6 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
 
     Usage is what the provider says, and zero where that is no number of tokens. A call without an
     id of its own gets one. What a model reasoned is kept apart from its answer.
-
-    Args:
-        data: the body, or what its JSON is
-        name: what errors call the model
-        calls_before: how many calls the conversation had, for ids that are new in it
-
-    Raises:
-        ModelError: it is not an answer; the text names the field
     """
     where = f"{name}: the answer"
     answer = parsed(data, where) if isinstance(data, bytes) else data
@@ -150,11 +120,7 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
 def finished(
     text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
 ) -> ModelReply:
-    """The reply of what an answer was read to be.
-
-    Raises:
-        ModelError: the provider's filter left nothing of it
-    """
+    """The reply of what an answer was read to be."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
     if reason not in ("length", "content_filter"):
@@ -169,11 +135,7 @@ def _tokens(count: Any) -> int:
 
 
 def parsed(data: bytes, where: str) -> Any:
-    """The JSON of a body.
-
-    Raises:
-        ModelError: it is not JSON
-    """
+    """The JSON of a body."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -184,11 +146,7 @@ def parsed(data: bytes, where: str) -> Any:
 
 
 def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
-    """The text of a message's content; what it may hold beside text is left out.
-
-    Raises:
-        ModelError: a block is not what it should be
-    """
+    """The text of a message's content; what it may hold beside text is left out."""
     if not isinstance(content, list):
         return content or ""
     parts = []
@@ -218,11 +176,7 @@ def thought(message: Mapping[str, Any]) -> str:
 
 
 def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
-    """The calls of an answer, each with an id of its own.
-
-    Raises:
-        ModelError: one is not a call
-    """
+    """The calls of an answer, each with an id of its own."""
     return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
 
 

@@ -13,8 +13,6 @@ from civitas.models.remote.chat_answer import kind_of
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["chat_messages", "response_format", "tools"]
-
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # What strict keeping to a schema does not know; a server refuses a schema with one of these.
 _NOT_STRICT = frozenset(
@@ -36,11 +34,7 @@ _NOT_STRICT = frozenset(
 
 
 def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
-    """Our messages as the provider takes them; blocks of content are passed on as they are.
-
-    Raises:
-        ModelError: one is not what it should be
-    """
+    """Our messages as the provider takes them; blocks of content are passed on as they are."""
     return [_message(message, f"{name}: messages[{n}]") for n, message in enumerate(messages)]
 
 

@@ -26,8 +26,6 @@ from civitas.models.remote.chat_answer import (
     wrong,
 )
 
-__all__ = ["AnswerStream"]
-
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
 _MARK = b"\xef\xbb\xbf"
@@ -40,10 +38,6 @@ class AnswerStream:
 
     A body that is no stream of events is read as a whole answer: there are servers that do not know
     how to stream.
-
-    Args:
-        name: what errors call the model
-        calls_before: how many calls the conversation had, for ids that are new in it
 
     Attributes:
         over: the server said that nothing more comes
@@ -78,11 +72,7 @@ class AnswerStream:
         self._choices = False
 
     def feed(self, data: bytes) -> Iterator[StreamPart]:
-        """The pieces of the answer that some bytes bring.
-
-        Raises:
-            ModelError: they are of no answer; the text names the field
-        """
+        """The pieces of the answer that some bytes bring."""
         if not self._begun:
             data = self._begin(data)
         if self._plain is not None:
@@ -150,11 +140,7 @@ class AnswerStream:
         yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
 
     def take(self, chunk: Any) -> Iterator[StreamPart]:
-        """The pieces of the answer that an event brings, which `feed` reads of bytes.
-
-        Raises:
-            ModelError: it is not what it should be; the text names the field
-        """
+        """The pieces of the answer that an event brings, which `feed` reads of bytes."""
         self._begun = True
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
@@ -223,11 +209,7 @@ class AnswerStream:
         return call
 
     def end(self) -> tuple[list[StreamPart], ModelReply]:
-        """What is left, now that nothing more comes, and the answer.
-
-        Raises:
-            ModelError: not all of the answer came
-        """
+        """What is left, now that nothing more comes, and the answer."""
         if self._plain is not None or not self._begun:
             body = bytes(self._plain if self._plain is not None else self._line)
             if not body.strip():

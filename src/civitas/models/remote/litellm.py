@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.models.wrappers.rate_limit import RateLimit
 
-__all__ = ["LiteLLMModel"]
-
 # What a call itself says, and what would have litellm go around it.
 _OWN_FIELDS = frozenset(
     (

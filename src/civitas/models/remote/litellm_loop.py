@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 
 from civitas.network import check_allowed
 
-__all__ = ["LOOP", "imported"]
-
 _T = TypeVar("_T")
 _AHEAD = 16
 """How many parts are held for a reader who is slower."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.models.wrappers.rate_limit import RateLimit
 
-__all__ = ["OpenAIModel"]
-
 _OPENAI = "https://api.openai.com/v1"
 # What complete() and stream() themselves say in a request.
 _OWN_FIELDS = frozenset(

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from civitas.errors import DefinitionError, ModelError
 
-__all__ = ["check_base_url", "check_key", "check_options"]
-
 
 def check_options(
     what: str,
@@ -18,18 +16,7 @@ def check_options(
     options: Mapping[str, Any] | None,
     own: Iterable[str],
 ) -> None:
-    """Check what is not text.
-
-    Args:
-        what: the class, for errors
-        counts: numbers by the name of their argument, each with the least that it may be
-        timeout: a number of seconds
-        options: more fields of the request
-        own: those that the model itself sets
-
-    Raises:
-        DefinitionError: one is not what it should be
-    """
+    """Check what is not text."""
     for name, (value, least) in counts.items():
         if type(value) is not int or value < least:
             raise DefinitionError(f"{what}: {name}= must be an integer from {least}, got {value!r}")
@@ -41,21 +28,13 @@ def check_options(
 
 
 def check_key(key: str | None, name: str) -> None:
-    """Check that a key can stand in a header; the error does not show it.
-
-    Raises:
-        ModelError: it cannot
-    """
+    """Check that a key can stand in a header; the error does not show it."""
     if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 
 
 def check_base_url(url: Any, what: str) -> str:
-    """A server's address without a slash at its end.
-
-    Raises:
-        DefinitionError: it is not one, or has parts that do not belong there
-    """
+    """A server's address without a slash at its end."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looked at because it raises

@@ -32,8 +32,6 @@ from civitas.models.wrappers.prices import Prices
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["BudgetedModel"]
-
 _PRICES = Prices()
 _MOST_TOKENS = 2**53
 _END = object()
@@ -172,11 +170,6 @@ class BudgetedModel(Answering):
         """How many tokens, and how much money, a call would reserve now; it reserves nothing.
 
         Of the models of a `FallbackModel`, it is what the dearest would.
-
-        Raises:
-            UnknownPrice: nobody has stated what the model costs
-            DefinitionError: there is a limit, and no bound
-            ModelError: what it is given is not JSON
         """
         obeying: Any = self._obeying
         if obeying is not None:

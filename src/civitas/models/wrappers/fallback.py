@@ -15,8 +15,6 @@ from civitas.models.protocol import Model, StreamPart
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["FallbackModel"]
-
 logger = logging.getLogger("civitas.models")
 
 

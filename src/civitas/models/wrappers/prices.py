@@ -12,8 +12,6 @@ from civitas.errors import DefinitionError, UnknownPrice
 from civitas.jsonvalue import excerpt, shorten
 from civitas.network import is_loopback
 
-__all__ = ["FREE", "LISTED", "LISTED_ON", "Price", "Prices"]
-
 # A model in this process, or one that only repeats what it was told.
 _FREE = ("local:", "gguf:", "hf:", "scripted")
 _PLACES = 6

@@ -13,8 +13,6 @@ from civitas.errors import DefinitionError
 if TYPE_CHECKING:
     from civitas.models.protocol import Usage
 
-__all__ = ["Clock", "RateLimit", "Reservation"]
-
 _MINUTE_S = 60.0
 
 

@@ -24,8 +24,6 @@ from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["RecordedModel"]
-
 logger = logging.getLogger("civitas.models")
 
 _FORMAT = "civitas recorded model"

@@ -15,8 +15,6 @@ from civitas.models.protocol import Call, ModelReply, StreamPart, TextPiece
 if TYPE_CHECKING:
     from civitas.action import Action
 
-__all__ = ["ScriptedModel"]
-
 _OF_A_FUNCTION = 1000
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.reasoning.stream import Line
 
-__all__ = ["Conversation"]
-
 
 class Conversation(ConversationalAgent):
     """Agents that talk with each other; itself an agent that can be talked to.
@@ -263,11 +261,7 @@ class Conversation(ConversationalAgent):
         return item
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        """Have every participant observe something; while one speaks, when its turn is over.
-
-        Raises:
-            MailboxFull: too much waits for the end of a turn already
-        """
+        """Have every participant observe something; while one speaks, when its turn is over."""
         content = checked_content(message.get("content"), "observe")
         talk = self._talk(thread)
         if talk.exchange is not None and talk.exchange.observe(content):

@@ -35,8 +35,6 @@ from civitas.reasoning.state import step_json
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["Exchange", "reason_of"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 # What one participant met, the others would meet too: nobody is asked after it.
@@ -148,15 +146,7 @@ class Exchange:
         return await self._in_time(choosing, "who speaks next")  # type: ignore[no-any-return]
 
     async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
-        """What comes of asking something of the user's, if it does before the deadline.
-
-        Args:
-            asked: it
-            what: what it tells, in words
-
-        Raises:
-            DeadlineExceeded: the seconds were over before
-        """
+        """What comes of asking something of the user's, if it does before the deadline."""
         budget = self._budget
         limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
         try:
@@ -358,11 +348,7 @@ class Exchange:
             return True
 
     def observe(self, content: Content) -> bool:
-        """Tell everyone after this turn. False if the reply has ended.
-
-        Raises:
-            MailboxFull: too much waits for that already
-        """
+        """Tell everyone after this turn. False if the reply has ended."""
         with self._guard:
             if not self._open:
                 return False
@@ -375,12 +361,7 @@ class Exchange:
             return True
 
     def hear(self, *, last: bool = False, speaking: tuple[str, ...] | None = None) -> None:
-        """Take what came meanwhile into what is to be heard.
-
-        Args:
-            last: take in nothing more; what comes now is heard by the next reply
-            speaking: who speaks from now on
-        """
+        """Take what came meanwhile into what is to be heard."""
         with self._guard:
             if last:
                 self._open = False

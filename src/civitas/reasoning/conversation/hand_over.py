@@ -14,8 +14,6 @@ from civitas.message import address
 from civitas.reasoning.conversation.order import Choice, Handed, Order
 from civitas.reasoning.conversation.state import ConversationState
 
-__all__ = ["HAND_OVER", "HandOver"]
-
 HAND_OVER: Final = "hand_over"
 """The name of the action."""
 

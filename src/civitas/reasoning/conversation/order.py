@@ -17,8 +17,6 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.threads import WORKERS
 
-__all__ = ["Choice", "Handed", "NoChoice", "Order", "RoundRobin", "as_order", "called"]
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -143,11 +141,7 @@ class _ByFunction(Order):
 
 
 def _ids(named: Any, agents: dict[str, Any]) -> tuple[str, ...]:
-    """The ids that a function named.
-
-    Raises:
-        DefinitionError: it named none
-    """
+    """The ids that a function named."""
     if named is None:
         return ()
     if not isinstance(named, list | tuple):
@@ -180,11 +174,7 @@ def _id(named: Any, agents: dict[str, Any]) -> str:
 
 
 def as_order(given: Any) -> Order:
-    """An order, or the one that a function stands for.
-
-    Raises:
-        DefinitionError: it is neither
-    """
+    """An order, or the one that a function stands for."""
     if given is None:
         return RoundRobin()
     if isinstance(given, Order):

@@ -29,8 +29,6 @@ from civitas.reasoning.state import REPLY
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["GO_ON", "Emit", "Participants", "Turn", "own", "told"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
@@ -66,15 +64,7 @@ class Turn:
 
 
 class Participants:
-    """Tells the participants what the others said, and asks them. Everything is on their loop.
-
-    Args:
-        setup: the conversation
-        state: where it stands
-        thread: the thread that it belongs to
-        asked: the reply that they work for; None where they are only told
-        once: as which message of a run what is said is observed, if it is one
-    """
+    """Tells the participants what the others said, and asks them. Everything is on their loop."""
 
     def __init__(
         self,
@@ -94,11 +84,7 @@ class Participants:
         self._emit: Emit | None = None if asked is None else asked.emit
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
-        """Have participants observe what they have not heard, but for the last `leave`.
-
-        Raises:
-            JournalError: it cannot be written down that they are told
-        """
+        """Have participants observe what they have not heard, but for the last `leave`."""
         state, told_before = self._state, self._told
         if told_before is not None:
             for id in ids:
@@ -129,15 +115,7 @@ class Participants:
                     )
 
     async def speak(self, ids: tuple[str, ...], before: int) -> list[Turn]:
-        """Have participants speak, at once if there are several.
-
-        Args:
-            ids: who speaks
-            before: how many turns were taken before these
-
-        Returns:
-            what they gave, in the order of `ids`
-        """
+        """Have participants speak, at once if there are several."""
         if len(ids) == 1:
             return [await self._speak(ids[0], before + 1)]
         tasks = [
@@ -212,15 +190,7 @@ class Participants:
     async def _ask(
         self, agent: Any, question: Content, part: str, number: int, **wanted: Any
     ) -> Reply:
-        """What a participant gives, now or in the process before.
-
-        Args:
-            agent: the participant
-            question: what it is asked
-            part: which turn it is
-            number: that of the utterance that it is asked; 0 for another text
-            **wanted: what else it is given
-        """
+        """What a participant gives, now or in the process before."""
         record = self._record
         options = {} if self._works_for is None else options_for(agent, self._works_for)
         if getattr(agent, "_records", False):
@@ -274,11 +244,7 @@ def _fault(reply: Reply) -> str:
 
 
 def _checked(reply: Any) -> Reply:
-    """What a participant gave, if it is a reply.
-
-    Raises:
-        ModelError: it is none
-    """
+    """What a participant gave, if it is a reply."""
     if not isinstance(reply, Reply):
         raise ModelError(f"it gave no Reply but {type(reply).__name__}")
     if not isinstance(reply.text, str) or not isinstance(reply.steps, list):

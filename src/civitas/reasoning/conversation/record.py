@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from civitas.journal.replay import RecordedPart
     from civitas.reasoning.reply_request import Asked
 
-__all__ = [
-    "KIND",
-    "Told",
-    "as_it_ended",
-    "begun",
-    "emit_past",
-    "over",
-    "program_of",
-    "recall",
-    "replayed",
-    "stands",
-    "step_of",
-    "tell",
-]
-
 logger = logging.getLogger("civitas.reasoning")
 
 KIND = "Conversation"
@@ -54,12 +39,7 @@ _MARKS = Marks()
 
 
 def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
-    """The record of a conversation, begun or resumed.
-
-    Raises:
-        RunMismatch: another program began it
-        StateError: what was recorded is not what this civitas writes
-    """
+    """The record of a conversation, begun or resumed."""
     record = Record(part, SavedTalk)
     schema = None if asked.schema is None else AnswerSchema(asked.schema).json
     if schema is None and asked.resumed and record.begun is not None:
@@ -90,11 +70,6 @@ def over(record: Record[SavedTalk], saved: SavedTalk | None, reply: Reply) -> di
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
     is no state: it stands in the end alone.
-
-    Args:
-        record: where
-        saved: where the conversation stands; None in the middle of a turn
-        reply: the reply
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if saved is None:
@@ -121,16 +96,7 @@ def _at_end(record: Record[SavedTalk]) -> SavedTalk:
 
 
 def stands(record: Record[SavedTalk], setup: Setup, *, last: bool = False) -> ConversationState:
-    """Where a conversation resumes: after its last turn.
-
-    Args:
-        record: its record
-        setup: the conversation
-        last: where it ended instead, though that turn is taken again when it goes on
-
-    Raises:
-        StateError: what was recorded is no state of these participants
-    """
+    """Where a conversation resumes: after its last turn."""
     saved = _at_end(record) if last else record.state or SavedTalk()
     state = ConversationState.of(saved, setup.agents, setup.max_kept, f"run {record.run_id!r}")
     if saved is record.state:
@@ -143,9 +109,6 @@ async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None)
     """Have the participants, and the model that chooses, know what they did and were told.
 
     Participants that keep no record are told nothing.
-
-    Raises:
-        BudgetExceeded: the budget does not reach for what the run has spent already
     """
     told = Told(record, setup)
     thread = None if record.begun is None else record.begun["thread"]
@@ -206,11 +169,7 @@ class Told:
             self._record.mark(key, message)
 
     async def commit(self) -> None:
-        """Write down what was noted.
-
-        Raises:
-            JournalError: it cannot be written
-        """
+        """Write down what was noted."""
         if self._new:
             await self._record.commit()
 
@@ -289,11 +248,7 @@ def as_it_ended(record: Record[SavedTalk], schema: Any = None) -> Reply:
 
 
 def replayed(part: RecordedPart) -> Reply:
-    """The reply that a run ended with.
-
-    Raises:
-        StateError: it has not ended
-    """
+    """The reply that a run ended with."""
     record: Record[SavedTalk] = Record(part, SavedTalk)  # type: ignore[arg-type]
     if record.over is None:
         raise not_ended(part.run_id)

@@ -15,8 +15,6 @@ from civitas.reasoning.conversation.termination import Condition, as_condition
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = ["MAX_TURNS", "Setup", "set_up"]
-
 MAX_TURNS: Final = 20
 """How many turns one reply may have, if neither `max_turns` nor `until` says it."""
 _RULES: Final = ("all", "any", "none")
@@ -45,11 +43,7 @@ def set_up(
     max_kept: int,
     stop_if_failed: str,
 ) -> Setup:
-    """What `Conversation` was given, checked.
-
-    Raises:
-        DefinitionError: an argument is none of what it may be
-    """
+    """What `Conversation` was given, checked."""
     participants, order = _participants(agents, id), as_order(next)
     order.check(participants)
     condition = None if until is None else as_condition(until)
@@ -73,11 +67,7 @@ def set_up(
 
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
-    """The participants by id.
-
-    Raises:
-        DefinitionError: there are none, one cannot be talked to, or two have one id
-    """
+    """The participants by id."""
     if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
         raise DefinitionError(
             f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"

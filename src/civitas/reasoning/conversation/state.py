@@ -19,20 +19,6 @@ from civitas.reasoning.reply import Step, StopReason
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = [
-    "MAX_CHARS",
-    "MAX_KEPT",
-    "MAX_STEPS",
-    "Content",
-    "ConversationState",
-    "SavedTalk",
-    "Transcript",
-    "TurnEnded",
-    "TurnStarted",
-    "Utterance",
-    "shown",
-]
-
 Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""
 
@@ -110,10 +96,6 @@ class Utterance:
 
 class Transcript:
     """The last utterances of a conversation.
-
-    Args:
-        kept: how many at most
-        utterances: those that there have been
 
     Attributes:
         count: how many there have been, those that were dropped too

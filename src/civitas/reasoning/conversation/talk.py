@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["Talk"]
-
 
 class Talk:
     """One thread of a conversation.
@@ -57,11 +55,7 @@ class Talk:
             self.exchange, state.record = None, NULL_RECORD
 
     async def reply_recorded(self, asked: Asked, part: Part) -> Reply:
-        """The same, recorded; or go on with what was recorded.
-
-        Raises:
-            RunMismatch: another program began the run
-        """
+        """The same, recorded; or go on with what was recorded."""
         setup = self._setup
         record = begun(setup, part, asked)
         if record.state is not None:
@@ -88,11 +82,7 @@ class Talk:
         return reply
 
     async def recall(self, record: Record[SavedTalk], budget: Budget | None) -> None:
-        """Know what was said in a part of a run, as the participants do.
-
-        Raises:
-            BudgetExceeded: their budget does not reach for what they have spent
-        """
+        """Know what was said in a part of a run, as the participants do."""
         await recall(self._setup, record, budget)
         self.run = None if ended(record) else (record.key, record.run_id)
         self._be_at(stands(record, self._setup, last=True))

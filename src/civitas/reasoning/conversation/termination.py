@@ -15,16 +15,6 @@ from civitas.message import address
 from civitas.reasoning.conversation.order import called
 from civitas.reasoning.conversation.state import ConversationState
 
-__all__ = [
-    "Condition",
-    "Elapsed",
-    "MaxTokens",
-    "MaxTurns",
-    "Said",
-    "StoppedBy",
-    "as_condition",
-]
-
 
 class Condition:
     """Looked at after every turn: whether the conversation is to end, and why.
@@ -320,11 +310,7 @@ class _Both(_Pair):
 
 
 def as_condition(given: Any) -> Condition:
-    """A condition, or the one that a function stands for.
-
-    Raises:
-        DefinitionError: it is neither
-    """
+    """A condition, or the one that a function stands for."""
     if isinstance(given, Condition):
         return given
     if callable(given) and not isinstance(given, type):

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Part
 
-__all__ = ["ConclusionExtractor", "DecisionFunc", "DualActAgent"]
-
 KIND = "DualActAgent"
 
 DecisionFunc: TypeAlias = Callable[

@@ -10,14 +10,6 @@ from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion,
 from civitas.reasoning.dualact.templates import Template
 from civitas.reasoning.prompts import json_text, marked
 
-__all__ = [
-    "CONCLUSION_FORMAT",
-    "DECISION_PLACES",
-    "FORMAT_PLACES",
-    "TASK_PLACES",
-    "Briefing",
-]
-
 DECISION_PLACES: Final = ("original_task", "summary", "steps", "evidence", "confidence")
 """What a prompt for H may have places for."""
 TASK_PLACES: Final = ("instruction", "focus_area", "original_task")
@@ -70,13 +62,7 @@ CONCLUSION_FORMAT: Final = (
 
 
 class Briefing:
-    """The prompts of a dual act, the given ones or our own.
-
-    Args:
-        decision: for H, of a conclusion
-        task: for R
-        form: for R, of how to conclude
-    """
+    """The prompts of a dual act, the given ones or our own."""
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
         self._decision = Template(
@@ -97,15 +83,7 @@ class Briefing:
         several: int,
         in_words: bool = False,
     ) -> str:
-        """What H is asked, before R has run or of its conclusion.
-
-        Args:
-            task: the task
-            conclusion: R's, if there is one
-            told: what the user said meanwhile
-            several: how many R there are
-            in_words: whether H needs not be told how to spell a decision
-        """
+        """What H is asked, before R has run or of its conclusion."""
         values = {"original_task": marked(_text(task))}
         if conclusion is None:
             asked = self._begin.fill(values)

@@ -14,19 +14,6 @@ from civitas.reasoning.loop.answer import Unreadable, read_json
 from civitas.reasoning.prompts import cut, json_text, readable
 from civitas.reasoning.reply import ANSWERED, Reply, Step
 
-__all__ = [
-    "CONCLUSION_SCHEMA",
-    "DECISION_SCHEMA",
-    "Conclusion",
-    "DecisionAction",
-    "HumanDecision",
-    "conclusion_of",
-    "evidence_of",
-    "merged",
-    "read_conclusion",
-    "read_decision",
-]
-
 MAX_EVIDENCE_CHARS: Final = 1000
 """How much of the arguments and of the result of one call H is shown."""
 MAX_EVIDENCE: Final = 50
@@ -157,15 +144,7 @@ CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
 
 
 def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
-    """The decision that an answer is: exactly one object, and nothing beside it.
-
-    Args:
-        answer: the text, or the object that it was read as
-        instructions: how many R there are; with more than one, there may be an instruction for each
-
-    Raises:
-        Unreadable: it is none; says what is wrong
-    """
+    """The decision that an answer is: exactly one object, and nothing beside it."""
     value = _object(answer, "a decision")
     wanted = set(DECISION_SCHEMA["properties"])
     if unknown := sorted(value.keys() - wanted):
@@ -200,9 +179,6 @@ def read_conclusion(text: str) -> Conclusion:
     """The conclusion that a text is.
 
     A JSON object with the parts of a conclusion is one; any other text is the summary of one.
-
-    Raises:
-        Unreadable: it has the parts of a conclusion, and one of them is wrong
     """
     try:
         value = copy_json(read_json(text))
@@ -218,11 +194,7 @@ def read_conclusion(text: str) -> Conclusion:
 
 
 def conclusion_of(reply: Reply) -> Conclusion:
-    """The conclusion of an R's reply, with its evidence.
-
-    Raises:
-        Unreadable: the reply has the parts of a conclusion, and one of them is wrong
-    """
+    """The conclusion of an R's reply, with its evidence."""
     evidence = evidence_of(reply)
     if reply.stop_reason not in ANSWERED:
         error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason

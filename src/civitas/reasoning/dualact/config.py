@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.reasoning.hooks import Hooks
 
-__all__ = ["MAX_HR_LOOPS", "DualActConfig", "Pair"]
-
 MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
 

@@ -21,8 +21,6 @@ from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.record import Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop
 
-__all__ = ["decide"]
-
 
 async def decide(work: Work) -> None:
     """H's turn: it decides about the last conclusion, or how R begins."""

@@ -10,8 +10,6 @@ from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, Hu
 from civitas.reasoning.record import APPENDED, LIVE
 from civitas.reasoning.reply import Reply, Step, StopReason
 
-__all__ = ["DualActReply", "Progress"]
-
 Turn: TypeAlias = Literal["human", "reactive", "over"]
 
 

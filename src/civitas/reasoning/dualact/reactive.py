@@ -19,8 +19,6 @@ from civitas.reasoning.hooks import expect
 from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.reply import Reply, Step, Stop, StopReason, log_failure
 
-__all__ = ["act"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.dualact.config import Pair
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["begun", "over", "program_of", "recall", "replayed"]
-
 KIND = "DualActAgent"
 
 
@@ -92,11 +90,7 @@ def program_of(agent: Pair) -> dict[str, Any]:
 
 
 async def recall(agent: Pair, part: Part, budget: Budget | None) -> None:
-    """Have the members of a dual act know what they did in it, within the budget of this reply.
-
-    Raises:
-        BudgetExceeded: their budget does not reach for what they have spent
-    """
+    """Have the members of a dual act know what they did in it, within the budget of this reply."""
     members = {str(each.id): each for each in agent._agents}
     for name, id in members_of(part.past).items():
         member = members.get(id)

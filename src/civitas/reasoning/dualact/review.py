@@ -12,18 +12,6 @@ from civitas.reasoning.dualact.conclusions import Conclusion
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = [
-    "ReviewRule",
-    "Situation",
-    "after_budget_share",
-    "below_confidence",
-    "described",
-    "every",
-    "no_progress",
-    "on_error",
-    "review_rule",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -145,11 +133,7 @@ _NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 
 def review_rule(given: Any) -> ReviewRule:
-    """The rule that is meant: one, or the name of one that takes no number.
-
-    Raises:
-        ConfigError: it is neither
-    """
+    """The rule that is meant: one, or the name of one that takes no number."""
     if isinstance(given, str) and given in _NAMED:
         return _NAMED[given]
     return _rule(given)

@@ -13,8 +13,6 @@ from civitas.reasoning.dualact.turn import Work
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.resume import guarded
 
-__all__ = ["Rounds"]
-
 
 class Rounds(Work):
     """The turns of H and R on one task."""

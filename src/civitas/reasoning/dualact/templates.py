@@ -7,22 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from civitas.errors import ConfigError
 
-__all__ = ["Template"]
-
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Template:
-    """A text with places such as `{summary}`; braces around anything else are text.
-
-    Args:
-        text: the text
-        known: the names that there may be
-        what: what the template is, for errors
-
-    Raises:
-        ConfigError: there is a place of another name
-    """
+    """A text with places such as `{summary}`; braces around anything else are text."""
 
     __slots__ = ("text",)
 

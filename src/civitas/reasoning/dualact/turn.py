@@ -20,8 +20,6 @@ from civitas.reasoning.replying import joined
 from civitas.reasoning.state import REPLY
 from civitas.threads import WORKERS
 
-__all__ = ["Work", "as_stop"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 T = TypeVar("T")

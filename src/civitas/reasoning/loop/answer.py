@@ -21,22 +21,6 @@ from civitas.errors import InvalidArguments
 from civitas.jsonvalue import NotJSON, copy_json, json_type, shorten
 from civitas.reasoning.prompts import EMPTY, readable
 
-__all__ = [
-    "MAX_ARGS_CHARS",
-    "MAX_CALLS",
-    "MAX_NAME",
-    "Answer",
-    "Shown",
-    "Unreadable",
-    "Wanted",
-    "as_action",
-    "is_safe",
-    "read_answer",
-    "read_json",
-    "safe_name",
-    "safe_names",
-]
-
 MAX_NAME = 64
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")

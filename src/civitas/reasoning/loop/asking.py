@@ -22,8 +22,6 @@ from civitas.reasoning.reply import Stop, log_failure
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
 
-__all__ = ["Asking"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 

@@ -23,8 +23,6 @@ from civitas.reasoning.state import Codec, as_json
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = ["Call", "Calls", "cut_off", "doubts_of", "error_of"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
@@ -63,18 +61,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
 
 
 class Call:
-    """One call of an answer.
-
-    Args:
-        agent: on whose behalf
-        wanted: what the model calls
-        asked: what the run is asked
-        record: where it is recorded
-        iteration: which answer of the model it is of
-        place: which call of that answer, from 0
-        beside: whether others are executed at the same time
-        broken: the errors of hooks that end the reply are put here
-    """
+    """One call of an answer."""
 
     __slots__ = (
         "_agent",
@@ -274,12 +261,7 @@ class Calls:
         self._broken: list[HookError] = []
 
     async def execute(self) -> None:
-        """Execute them.
-
-        Raises:
-            Stop: a hook failed
-            JournalError: one cannot be written; it was not executed
-        """
+        """Execute them."""
         count = len(self._wanted)
         if count == 1:
             await self._into(0)
@@ -296,12 +278,7 @@ class Calls:
             raise Stop.on_hook(self._agent.id, self._broken[0]) from self._broken[0]
 
     async def within(self, budget: Budget) -> None:
-        """Execute them as far as a budget reaches, and in its time.
-
-        Raises:
-            Stop: it does not reach, or a hook failed
-            JournalError: one cannot be written; it was not executed
-        """
+        """Execute them as far as a budget reaches, and in its time."""
         places = range(len(self._wanted))
         ended = [self._record.has_ended(f"{self._iteration}.{place}") for place in places]
         try:

@@ -21,8 +21,6 @@ from civitas.jsonvalue import shorten
 from civitas.message import MAX_ID
 from civitas.reasoning.replying import own_reply
 
-__all__ = ["HELP_TIMEOUT_S", "discover", "discovered_actions"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 HELP_TIMEOUT_S = 3.0

@@ -22,8 +22,6 @@ from civitas.reasoning.reply import log_failure
 from civitas.reasoning.reply_request import Asked
 from civitas.threads import WORKERS
 
-__all__ = ["execute"]
-
 logger = logging.getLogger("civitas.reasoning")
 
 

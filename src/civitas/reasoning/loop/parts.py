@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from civitas.journal import Journal
     from civitas.models.protocol import Model
 
-__all__ = ["MAX_ITERATIONS", "LoopAgent"]
-
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Part
 
-__all__ = ["ReActAgent"]
-
 
 class ReActAgent(LoopAgent):
     """An agent that answers with the help of a model and of actions.

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.loop.parts import LoopAgent
     from civitas.reasoning.reply_request import Asked
 
-__all__ = [
-    "KIND",
-    "LoopState",
-    "as_it_ended",
-    "begun",
-    "catch_up",
-    "catch_up_models",
-    "over",
-    "program_of",
-    "replayed",
-]
-
 logger = logging.getLogger("civitas.reasoning")
 
 KIND = "ReActAgent"
@@ -126,17 +114,7 @@ def catch_up(
 
 
 def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
-    """Have a model and a budget of this process know the answers that were recorded.
-
-    Args:
-        record: of which run
-        known: the model as `note_known` is given it
-        model: the model
-        budget: what its answers are charged to, or None
-
-    Raises:
-        BudgetExceeded: the budget does not reach for what the run has spent already
-    """
+    """Have a model and a budget of this process know the answers that were recorded."""
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
     answers = spending(entries[_known(known, record) :]).answers

@@ -30,8 +30,6 @@ from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import ended, guarded
 from civitas.reasoning.state import as_json
 
-__all__ = ["SAME_CALLS", "Run"]
-
 SAME_CALLS = 3
 """So many answers in a row with the same calls and the same results are no progress."""
 _LEAST_CHARS = 200

@@ -7,15 +7,9 @@ from typing import Any
 
 from civitas.spaces.delivery import Delivery
 
-__all__ = ["Chains"]
-
 
 class Chains:
-    """The handlers of this process that wait for requests of their own.
-
-    Args:
-        new_key: makes a key, unique among all processes
-    """
+    """The handlers of this process that wait for requests of their own."""
 
     def __init__(self, new_key: Callable[[], str]) -> None:
         self._new_key = new_key

@@ -17,8 +17,6 @@ from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.amqp.outbox import Outbox
 from civitas.spaces.loop import LoopThread
 
-__all__ = ["Channels"]
-
 _REPLIES_EXPIRE_S: Final = 3600
 _REPLY_PREFETCH: Final = 2_000
 _NOT_FOUND: Final = 404
@@ -27,19 +25,6 @@ _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 class Channels:
     """A connection with its channels, set up again whenever it, or one of them, is lost.
-
-    Args:
-        thread: the loop's thread
-        options: where the broker is
-        names: what things are called there
-        process: what this process is called
-        intake: consumes
-        outbox: publishes
-        replied: takes the outcomes of requests
-        missed: called when answers were lost with the queue that they were in
-        attached: awaited when there is another channel to consume on
-        told: called with what happens to the connection
-        heard: called when all that came at once was read
 
     Attributes:
         link: the connection
@@ -86,12 +71,7 @@ class Channels:
         self.control = Control(self.link)
 
     async def empty(self) -> None:
-        """Wait until the answers that the broker has for this process are here, and want no more.
-
-        Raises:
-            LinkLost: there is no connection
-            Refused: the broker would not
-        """
+        """Wait until all answers that the broker has for this process are here; want no more."""
         self._ending = True
         queue = self._replies
         await self.control.call(

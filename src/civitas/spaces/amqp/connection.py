@@ -13,8 +13,6 @@ import pika
 from pika import frame, spec
 from pika.exceptions import InvalidFrameError, StreamLostError
 
-__all__ = ["Connection"]
-
 _FRAME_HEAD = 7
 """How many bytes a frame has before what it carries."""
 
@@ -41,14 +39,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     a turn of the loop is written at once, and what is said after it together, at the turn's end.
     pika's own adapter for asyncio writes each frame by itself; `benchmarks/amqp.py` measures the
     difference.
-
-    Args:
-        parameters: pika's
-        loop: the loop that it runs on; everything here happens on its thread
-        tls: how to encrypt it, if at all
-        opened: called when it may be used
-        failed: called with why it could not be opened
-        closed: called with why it is open no longer
 
     Attributes:
         confirmed: by channel, what takes the broker's confirmations instead of pika's own callbacks
@@ -94,16 +84,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         properties: bytes,
         body: bytes,
     ) -> None:
-        """Say what pika's `basic_publish` says, in a third of its time.
-
-        Args:
-            channel: its number
-            exchange: where to
-            routing_key: where to from there
-            mandatory: whether it comes back when there is no queue for it
-            properties: as AMQP encodes them, their flags before them
-            body: the message
-        """
+        """Say what pika's `basic_publish` says, in a third of its time."""
         frames = [
             _publish_frame(channel, exchange, routing_key, mandatory),
             _HEADER_HEAD.pack(

@@ -14,8 +14,6 @@ from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.wire import Unreadable
 
-__all__ = ["DeadLetter"]
-
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _BY_BROKER = {
     "expired": "it waited in the queue until its time was over, and nobody took it",

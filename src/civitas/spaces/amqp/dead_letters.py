@@ -30,8 +30,6 @@ from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.amqp.wire import Letter, Unreadable
 
-__all__ = ["DeadLetters", "NotSent"]
-
 MOST: Final = 1000
 """How many are listed."""
 
@@ -50,13 +48,6 @@ class DeadLetters:
 
     While it looks at them, they are not there for others who look; then they are, in their order,
     and also if the process dies. A `with` block opens the connection and ends it.
-
-    Args:
-        options: where the broker is
-        exchange: whose dead letters
-
-    Raises:
-        ConfigError: no exchange can be called that
     """
 
     def __init__(self, options: AMQPOptions, exchange: str = "civitas") -> None:
@@ -65,11 +56,7 @@ class DeadLetters:
         self._connection: BlockingConnection | None = None
 
     def __enter__(self) -> Self:
-        """Connect.
-
-        Raises:
-            BrokerError: there is no connection to be had
-        """
+        """Connect."""
         options = self._options
         wanted = parameters(options, "civitas dead-letters")
         wanted.blocked_connection_timeout = _BLOCKED_S
@@ -93,17 +80,7 @@ class DeadLetters:
             connection.close()
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
-        """The oldest ones.
-
-        Args:
-            most: how many at most
-
-        Returns:
-            them, fewer if they are large, and how many more there are
-
-        Raises:
-            BrokerError: the broker would not, or no space was ever opened on the exchange
-        """
+        """The oldest ones."""
         found: list[DeadLetter] = []
         with self._channel() as channel:
             waiting = self._count(channel)
@@ -118,11 +95,7 @@ class DeadLetters:
         return found, max(waiting - seen, 0)
 
     def find(self, key: str) -> DeadLetter | None:
-        """The one of that key; None if there is none.
-
-        Raises:
-            BrokerError: the broker would not, or no space was ever opened on the exchange
-        """
+        """The one of that key; None if there is none."""
         with self._channel() as channel:
             for each, _ in self._each(channel, self._count(channel)):
                 if each.key == key:
@@ -130,11 +103,7 @@ class DeadLetters:
         return None
 
     def drop(self, key: str) -> bool:
-        """Remove the one of that key for ever. Whether there was one.
-
-        Raises:
-            BrokerError: the broker would not, or no space was ever opened on the exchange
-        """
+        """Remove the one of that key for ever. Whether there was one."""
         found: list[int] = []
         with self._channel() as channel:
             for each, tags in self._each(channel, self._count(channel)):
@@ -151,15 +120,6 @@ class DeadLetters:
         of it now, it receives as a message. A letter is removed once the broker has confirmed the
         new message. If the process dies between the two and the letter is sent a second time, the
         receiver's inbox knows the message, and does not run it again.
-
-        Args:
-            key: which one; left out, all that are there now
-
-        Yields:
-            each letter, and why it could not be sent, if it could not; then it stays
-
-        Raises:
-            BrokerError: the broker would not, or no space was ever opened on the exchange
         """
         with self._channel() as channel:
             channel.confirm_delivery()

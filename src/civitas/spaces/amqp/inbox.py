@@ -9,8 +9,6 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from civitas.errors import DefinitionError
 
-__all__ = ["ACCEPTED", "ENDED", "STARTED", "Entry", "Inbox", "MemoryInbox"]
-
 ACCEPTED: Final = 0
 """It is kept here, and acknowledged; it has not begun."""
 
@@ -56,42 +54,22 @@ class Inbox(Protocol):
         """Keep a message that is to be acknowledged before it runs, as of the return.
 
         One that was started keeps that state; of one accepted before, the first message is kept.
-
-        Raises:
-            InboxError: it could not be written, and is not accepted
         """
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that was approved, in place of the one accepted before, as of the return.
-
-        Raises:
-            InboxError: it could not be written
-        """
+        """Keep a message that was approved in place of the one accepted before."""
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
         """Record that messages begin to run: pairs of key and agent, as of the return.
 
         The ends that wait are written with it, in one transaction.
-
-        Raises:
-            InboxError: it could not be written; nothing of it is, and the ends go on waiting
         """
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """Record that a message was handled: seen at once, written with what is next written.
-
-        Args:
-            key: the message's
-            agent: whose it was
-            answer: what is sent again when it comes again; None: nothing
-        """
+        """Record that a message was handled: seen at once, written with what is next written."""
 
     def flush(self) -> None:
-        """Write the ends that wait.
-
-        Raises:
-            InboxError: they could not be written, and go on waiting
-        """
+        """Write the ends that wait."""
 
     def answered(self, key: str, agent: str) -> None:
         """Forget that the answer of an accepted message is to be sent: it is with the broker.
@@ -106,27 +84,14 @@ class Inbox(Protocol):
         """
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove entries that ended that many seconds ago or more, those that came first first.
-
-        Args:
-            older_than: seconds since the end
-            at_most: so many at once; it looks at a bounded number too, and may leave some for later
-
-        Returns:
-            how many it removed
-        """
+        """Remove entries that ended that many seconds ago or more, those that came first first."""
 
     def close(self) -> None:
         """Write the ends that wait, and let go of the file. Again: nothing."""
 
 
 class MemoryInbox:
-    """An inbox that ends with its process, and holds a bounded number of ended entries.
-
-    Args:
-        limit: of more ended entries than this, those that ended first are forgotten; what has not
-            ended is never
-    """
+    """An inbox that ends with its process, and holds a bounded number of ended entries."""
 
     durable: Final = False
 

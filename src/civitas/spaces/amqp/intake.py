@@ -12,8 +12,6 @@ from pika.exceptions import AMQPError
 
 from civitas.spaces.amqp.link import LinkLost, settle
 
-__all__ = ["Intake", "Tag"]
-
 logger = logging.getLogger("civitas.amqp")
 
 Tag = tuple[int, int]
@@ -70,21 +68,7 @@ class Intake:
         *,
         classic: bool = True,
     ) -> str:
-        """Have `deliver(tag, method, properties, body)` called with each message of a queue.
-
-        Args:
-            queue: its name
-            deliver: takes the messages
-            prefetch: how many may be unacknowledged
-            cancelled: called when the broker ends it, as it does when the queue is deleted
-            classic: whether it is known to be no replicated queue
-
-        Returns:
-            the consumer's tag
-
-        Raises:
-            LinkLost: there is no channel
-        """
+        """Have `deliver(tag, method, properties, body)` called with each message of a queue."""
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
@@ -128,9 +112,6 @@ class Intake:
 
         It ends them with the queue. One that is cancelled is told by pika to hand back what is
         still on its way to it, which then goes with the queue.
-
-        Returns:
-            a future, which fails with LinkLost if the channel is lost
         """
         ended: asyncio.Future[None] = self._loop.create_future()
         if consumer not in self._consumers:

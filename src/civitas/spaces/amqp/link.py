@@ -28,18 +28,6 @@ from civitas.errors import BrokerError
 from civitas.spaces.amqp.connection import Connection
 from civitas.spaces.amqp.options import AMQPOptions
 
-__all__ = [
-    "Control",
-    "Link",
-    "LinkLost",
-    "Refused",
-    "explain",
-    "explain_loss",
-    "parameters",
-    "settle",
-    "tls",
-]
-
 logger = logging.getLogger("civitas.amqp")
 
 _FIRST_WAIT_S = 0.2
@@ -128,19 +116,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
 
 
 class Link:
-    """Keeps a connection open. Everything happens on the loop.
-
-    Args:
-        loop: the space's loop
-        options: where the broker is
-        name: what the broker shows of the connection
-        up: sets up what is needed on a new connection; what it raises ends that connection
-        down: called when the connection is lost
-        told: called with what has happened, for whoever wants to see it: one of `connected`,
-            `lost`, `retrying`, `blocked`, `unblocked`, and a text
-        last_words: called before something is sent: what can wait is said with it
-        heard: called when all that came at once was read
-    """
+    """Keeps a connection open. Everything happens on the loop."""
 
     def __init__(
         self,
@@ -174,11 +150,7 @@ class Link:
         return self._connection is not None and self._connection.is_open
 
     async def open(self) -> None:
-        """Connect, unless that is done; once connected, it is kept so.
-
-        Raises:
-            BrokerError: there is no connection to be had
-        """
+        """Connect, unless that is done; once connected, it is kept so."""
         if self._keeping is not None:
             return
         if self._opening is None:
@@ -198,11 +170,7 @@ class Link:
         self._keeping = self._loop.create_task(self._keep())
 
     async def channel(self) -> Channel:
-        """Open a channel.
-
-        Raises:
-            LinkLost: there is no connection
-        """
+        """Open a channel."""
         connection, lost = self._connection, self._lost
         if connection is None or lost is None or not connection.is_open:
             raise LinkLost("there is no connection")
@@ -351,18 +319,7 @@ class Control:
         self._turn = asyncio.Lock()
 
     async def call(self, operation: Operation) -> Any:
-        """Do one thing and wait for the broker's word.
-
-        Args:
-            operation: called with a channel and the callback that pika is to be given
-
-        Returns:
-            the method of the broker's answer
-
-        Raises:
-            Refused: it would not
-            LinkLost: there is no connection, or it was lost meanwhile
-        """
+        """Do one thing and wait for the broker's word."""
         async with self._turn:
             channel = self._channel
             if channel is None or not channel.is_open:

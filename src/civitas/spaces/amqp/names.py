@@ -10,8 +10,6 @@ from typing import Final
 
 from civitas.errors import ConfigError
 
-__all__ = ["Names"]
-
 _LONGEST: Final = 255
 """How many bytes the broker allows a name."""
 
@@ -27,12 +25,6 @@ class Names:
     observer of `#` sees everything. Dots, stars and hashes in an id are escaped, for they mean
     something in a topic, and line ends, which RabbitMQ drops from names; an id for which that is
     too long stands as its hash.
-
-    Args:
-        exchange: 1–100 letters, digits and `_ . : -`; not starting with `amq.`
-
-    Raises:
-        ConfigError: no exchange can be called that
     """
 
     everyone: Final = "all"

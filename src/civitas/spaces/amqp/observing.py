@@ -12,8 +12,6 @@ from civitas.spaces.amqp.link import Control
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.wire import Unreadable
 
-__all__ = ["Observing"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _KEPT: Final = 10_000
@@ -23,14 +21,7 @@ Callback = Callable[[dict[str, Any]], Any]
 
 
 class Observing:
-    """Copies of all messages of the exchange, for the callbacks that want them.
-
-    Args:
-        names: what things are called at the broker
-        control: declares
-        intake: consumes
-        new_key: makes a key, unique among all processes
-    """
+    """Copies of all messages of the exchange, for the callbacks that want them."""
 
     def __init__(
         self, names: Names, control: Control, intake: Intake, new_key: Callable[[], str]
@@ -63,12 +54,7 @@ class Observing:
         return True
 
     async def attach(self) -> None:
-        """Have the copies come here, on a new connection.
-
-        Raises:
-            LinkLost: there is no connection
-            Refused: the broker would not
-        """
+        """Have the copies come here, on a new connection."""
         names = self._names
         # A new one each time: the broker may take the connection that is lost to be there still.
         queue = names.observer_queue(self._new_key())

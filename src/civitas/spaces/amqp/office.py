@@ -53,27 +53,13 @@ from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 
-__all__ = ["AMQPOffice"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _EMPTY_S: Final = 5.0
 
 
 class AMQPOffice(PostOffice):
-    """Sends messages to the broker, also those to agents of its own, and takes what comes.
-
-    Args:
-        thread: the loop's thread, running
-        mailbox: how many messages may wait for one agent
-        options: where the broker is
-        names: what things are called there
-        inbox: what is remembered of messages
-        keep_s: how long messages wait for an agent that is away
-        quorum: whether queues are replicated
-        told: called with what happens to the connection
-        evict: called with the seat of an agent whose id another process has taken
-    """
+    """Sends messages to the broker, also those to agents of its own, and takes what comes."""
 
     def __init__(
         self,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from civitas.errors import ConfigError
 
-__all__ = ["AMQPOptions"]
-
 _VARIABLES = {
     "hostname": "AMQP_HOST",
     "port": "AMQP_PORT",

@@ -14,18 +14,6 @@ from pika.channel import Channel
 from civitas.spaces.amqp.link import LinkLost, settle
 from civitas.spaces.amqp.wire import REQUEST, SEND, Letter
 
-__all__ = [
-    "CONFIRMED",
-    "FULL",
-    "LIMIT",
-    "REFUSABLE",
-    "REFUSED",
-    "RETURNED",
-    "TOO_LARGE",
-    "UNROUTABLE",
-    "Outbox",
-]
-
 logger = logging.getLogger("civitas.amqp")
 
 # How it went.
@@ -48,10 +36,6 @@ _WINDOW = 5_000
 
 class Outbox:
     """Publishes in order, and again what was not confirmed when the connection was lost.
-
-    Args:
-        exchange: where to
-        settled: called once with each letter and how it went
 
     Attributes:
         largest: how many bytes a message may have, once the broker has told; None before
@@ -147,11 +131,7 @@ class Outbox:
         return watched
 
     async def taken(self, watched: set[Letter]) -> None:
-        """Wait until all that is watched is in its queue, or came back.
-
-        Raises:
-            LinkLost: there is no channel, or it was lost meanwhile
-        """
+        """Wait until all that is watched is in its queue, or came back."""
         while watched:
             if self._channel is None:
                 raise LinkLost("there is no channel")

@@ -26,8 +26,6 @@ from civitas.spaces.delivery import Delivery
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 
-__all__ = ["DeadLetterExchange", "Receiver"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _AGAIN_S: Final = 1.0
@@ -60,12 +58,6 @@ class DeadLetterExchange:
 
     What was delivered on a connection that is lost meanwhile comes again on the next. A message
     that cannot be read has no key that it could be known by, so it is known by all that it says.
-
-    Args:
-        intake: acknowledges
-        names: what things are called at the broker
-        new_key: makes a key, unique among all processes
-        publish: sends a letter
     """
 
     def __init__(
@@ -139,18 +131,7 @@ class DeadLetterExchange:
 
 
 class Receiver:
-    """Takes what the broker delivers. Everything happens on the loop.
-
-    Args:
-        office: has the mailboxes, and ends messages
-        inbox: what is remembered of messages
-        recorder: knows what is here, and records what becomes of it
-        intake: acknowledges
-        publish: sends an answer
-        chains: knows which handler here waits for a message
-        dead_letters: takes what cannot be handled
-        show: called with a message that came, and its key, for observers
-    """
+    """Takes what the broker delivers. Everything happens on the loop."""
 
     def __init__(
         self,

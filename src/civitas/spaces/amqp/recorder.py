@@ -18,8 +18,6 @@ from civitas.spaces.delivery import Delivery
 from civitas.spaces.handler import Offer
 from civitas.spaces.router import PostOffice
 
-__all__ = ["Ident", "Mail", "Recorder", "handler_of"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _AGAIN_S: Final = 1.0
@@ -70,14 +68,6 @@ class Recorder:
     The order is what keeps a message from being lost or run twice: *started* is in the inbox before
     the action is called; what it sends is confirmed before *ended*, with its answer, is in the
     inbox; the answer is confirmed before the message is acknowledged.
-
-    Args:
-        office: has the mailboxes, and ends messages
-        inbox: what is remembered of messages
-        intake: acknowledges
-        publish: sends an answer
-        is_idle: whether no agent is about to begin anything
-        keep_s: for how many seconds a message may come again
 
     Attributes:
         known: the messages that are here, until their answers are confirmed

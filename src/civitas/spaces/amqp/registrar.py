@@ -15,8 +15,6 @@ from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.link import Control, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 
-__all__ = ["Registrar", "Registration"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _NOT_FOUND = 404
@@ -62,16 +60,7 @@ class Registration:
 
 
 class Registrar:
-    """Claims ids and keeps the agents' queues.
-
-    Args:
-        control: declares
-        intake: consumes
-        names: what things are called
-        mailbox: how many messages may wait for an agent that is away
-        keep_s: how long they wait
-        quorum: whether the queues are replicated
-    """
+    """Claims ids and keeps the agents' queues."""
 
     def __init__(
         self,
@@ -111,13 +100,7 @@ class Registrar:
         cancelled: Callable[[], None],
         concurrency: int,
     ) -> None:
-        """Take an id for this process, as long as its connection lasts, and consume its queue.
-
-        Raises:
-            DuplicateAgent: another process has the id
-            LinkLost: the connection was lost
-            BrokerError: the broker would not
-        """
+        """Take an id for this process, as long as its connection lasts, and consume its queue."""
         id = registration.id
         registration.early.clear()
         prefetch = self._mailbox + concurrency + _SPARE
@@ -139,21 +122,12 @@ class Registrar:
         return bool(registration.consumer) and registration.channel == self._intake.number
 
     async def make_room(self, id: str) -> None:
-        """Have a queue for an agent that is not here.
-
-        Raises:
-            LinkLost: the connection was lost
-            BrokerError: the broker would not
-        """
+        """Have a queue for an agent that is not here."""
         await self._declare(id, claims=False)
         await self._bind(id)
 
     async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
-        """Have a queue for an agent.
-
-        Returns:
-            how many messages wait in it, and whether it is known to be no replicated queue
-        """
+        """Have a queue for an agent."""
         arguments = self._arguments
         queue = self._names.agent_queue(id)
 
@@ -195,16 +169,7 @@ class Registrar:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def leave(self, registration: Registration) -> None:
-        """Delete an agent's queue, when all that is in it was taken, and give its id back.
-
-        Args:
-            registration: of an agent whose queue is consumed; it is `lost` after this if somebody
-                else has deleted the queue
-
-        Raises:
-            LinkLost: the connection, or the channel that it consumes on, was lost
-            BrokerError: the broker would not
-        """
+        """Delete an agent's queue, when all that is in it was taken, and give its id back."""
         names, queue, id = self._names, registration.queue, registration.id
 
         def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
@@ -256,11 +221,7 @@ class Registrar:
             raise LinkLost("the channel was lost")
 
     async def is_there(self, registration: Registration) -> bool:
-        """Whether an agent's queue is.
-
-        Raises:
-            LinkLost: the connection was lost
-        """
+        """Whether an agent's queue is."""
         try:
             await self._state(registration.queue)
         except Refused as error:
@@ -268,11 +229,7 @@ class Registrar:
         return True
 
     async def is_consumed(self, id: str) -> bool:
-        """Whether messages of the agent of that id come to some process now.
-
-        Raises:
-            LinkLost: the connection was lost
-        """
+        """Whether messages of the agent of that id come to some process now."""
         try:
             found = await self._state(self._names.agent_queue(id))
         except Refused:
@@ -280,11 +237,7 @@ class Registrar:
         return bool(found.consumer_count)
 
     async def is_claimed(self, id: str) -> bool:
-        """Whether some process has an agent of that id, even if its queue has just been lost.
-
-        Raises:
-            LinkLost: the connection was lost
-        """
+        """Whether some process has an agent of that id, even if its queue has just been lost."""
         try:
             await self._state(self._names.claim_queue(id))
         except Refused as error:

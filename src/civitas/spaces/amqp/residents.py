@@ -23,8 +23,6 @@ from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 
-__all__ = ["Residents"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _BACKLOG_S: Final = 2.0
@@ -34,19 +32,7 @@ _AGAIN_S: Final = 0.5
 
 
 class Residents:
-    """Has the messages of each agent here come here, for as long as it is here.
-
-    Args:
-        office: has the loop's thread, and is ending or not
-        link: the connection
-        receiver: takes what comes
-        outbox: knows what is on its way to an agent
-        names: what things are called at the broker
-        registrar: claims and consumes
-        heartbeat: seconds; the broker may take two of them to see that a connection is dead
-        lost: called with the id of an agent whose queue was deleted
-        evict: called with the seat of an agent whose id another process has taken
-    """
+    """Has the messages of each agent here come here, for as long as it is here."""
 
     def __init__(
         self,
@@ -84,16 +70,7 @@ class Residents:
     # -- coming ------------------------------------------------------------------------------------
 
     async def claim(self, seat: Seat) -> bool:
-        """Have an agent's messages come here.
-
-        Returns:
-            whether it is still here, when that is done; it may have been removed meanwhile
-
-        Raises:
-            SpaceClosed: the space is being closed
-            DuplicateAgent: another process has an agent of that id
-            BrokerError: there is no broker, or it would not
-        """
+        """Have an agent's messages come here."""
         await self._link.open()
         while (leaving := self._leaving.get(seat.id)) is not None:
             await asyncio.wait((leaving,))  # one of that id, whose queue is being deleted

@@ -25,8 +25,6 @@ from civitas.spaces.space import MAILBOX, Space
 if TYPE_CHECKING:
     from civitas.spaces.amqp.office import AMQPOffice
 
-__all__ = ["AMQPSpace"]
-
 logger = logging.getLogger("civitas.amqp")
 
 KEEP_S = 86_400.0

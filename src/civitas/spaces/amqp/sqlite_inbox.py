@@ -13,8 +13,6 @@ from civitas.errors import InboxError
 from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry
 from civitas.sqlite import SQLiteFile
 
-__all__ = ["SQLiteInbox"]
-
 APPLICATION: Final = 0x63766931
 """What the file's header says it is (`cvi1`), so that no other program's database is changed."""
 
@@ -82,13 +80,6 @@ class SQLiteInbox:
     It keeps the size that it once needed; the place of what is forgotten is used again. Keys that
     begin alike for each sender and count up are neighbours in it, and cost less to write and far
     less to forget than random ones. To forget a thousand of them takes some milliseconds.
-
-    Args:
-        path: the file, made if it is not there; SQLite keeps another beside it, `-wal`
-
-    Raises:
-        DefinitionError: the path is none
-        InboxError: the file cannot be used; the text says why and what to do
     """
 
     durable: Final = True
@@ -122,11 +113,7 @@ class SQLiteInbox:
     # -- use ---------------------------------------------------------------------------------------
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`.
-
-        Raises:
-            InboxError: the file cannot be read
-        """
+        """See `Inbox.look_up`."""
         self._file.check_process()
         ended = self._ends.get((key, agent))
         if ended is not None:
@@ -167,11 +154,7 @@ class SQLiteInbox:
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`.
-
-        Raises:
-            InboxError: the file cannot be read
-        """
+        """See `Inbox.unfinished`."""
         self._file.check_process()
         try:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
@@ -181,20 +164,12 @@ class SQLiteInbox:
         return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`.
-
-        Raises:
-            InboxError: the file cannot be written, and nothing is forgotten
-        """
+        """See `Inbox.forget`."""
         at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
     def close(self) -> None:
-        """Write the ends that wait, and let go of the file. Again: nothing.
-
-        Raises:
-            InboxError: the ends could not be written, and are lost; the file is let go of
-        """
+        """Write the ends that wait, and let go of the file. Again: nothing."""
         if self._closed:
             return
         try:
@@ -206,11 +181,7 @@ class SQLiteInbox:
     # -- the file ----------------------------------------------------------------------------------
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """In one transaction, write the ends that wait, then run a statement for each row.
-
-        Returns:
-            how many rows of the table the last one changed
-        """
+        """In one transaction, write the ends that wait, then run a statement for each row."""
         self._file.check_process()
         execute = self._execute
         changed = 0

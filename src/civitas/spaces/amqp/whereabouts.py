@@ -19,8 +19,6 @@ from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.loop import LoopThread
 
-__all__ = ["Whereabouts"]
-
 logger = logging.getLogger("civitas.amqp")
 
 _CHECK_S: Final = 0.01
@@ -65,18 +63,7 @@ class _Held:
 
 
 class Whereabouts:
-    """Asks the broker who is there, and keeps letters to those whose queue is still to come.
-
-    Args:
-        thread: the loop's thread
-        registrar: knows whose queue is consumed
-        outbox: sends
-        here: the ids of the agents of this process
-        nobody: called with a request that is not answered, and whose receiver is nowhere
-        remade: called with an id whose queue was not there, when this process has declared it
-        settled: called with a letter that is not held back any longer, and how it went
-        keep_s: how long messages wait for an agent that is away
-    """
+    """Asks the broker who is there, and keeps letters to those whose queue is still to come."""
 
     def __init__(
         self,

@@ -30,27 +30,6 @@ from civitas.errors import (
 )
 from civitas.message import Envelope, address, check_message
 
-__all__ = [
-    "ANSWER",
-    "CANCEL",
-    "LARGEST",
-    "LOST",
-    "REPLY",
-    "REQUEST",
-    "SEND",
-    "Arrived",
-    "Letter",
-    "Unreadable",
-    "beside",
-    "error_headers",
-    "error_of",
-    "read",
-    "read_json",
-    "stored",
-    "take_out",
-    "written",
-]
-
 # What kind of message it is; AMQP's `type`.
 SEND: Final = "send"
 REQUEST: Final = "request"
@@ -230,11 +209,7 @@ def headers(
 
 
 def read(properties: Any, body: bytes) -> Arrived:
-    """What came, checked as a message is that is sent.
-
-    Raises:
-        Unreadable: it is no message; the text says why
-    """
+    """What came, checked as a message is that is sent."""
     key, kind = properties.message_id, properties.type
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
@@ -271,11 +246,7 @@ def read(properties: Any, body: bytes) -> Arrived:
 
 
 def read_json(body: bytes) -> Any:
-    """JSON data.
-
-    Raises:
-        Unreadable: it is none, or too much
-    """
+    """JSON data."""
     if len(body) > LARGEST:
         raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
     try:
