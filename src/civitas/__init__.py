@@ -57,9 +57,8 @@ reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.hand_over: HandOver
 reasoning.conversation.order: RoundRobin
-reasoning.conversation.state: ConversationState
+reasoning.conversation.state: ConversationState TurnEnded TurnStarted Utterance
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
-reasoning.conversation.transcript: TurnEnded TurnStarted Utterance
 reasoning.conversational: Conversational ConversationalAgent
 reasoning.dualact.agent: DualActAgent
 reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision

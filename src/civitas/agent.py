@@ -77,8 +77,8 @@ class Handling(Protocol):
         ...
 
     @property
-    def original_id(self) -> str | None:
-        """The id of the message that it answers, if it is an answer."""
+    def answered_thread(self) -> str | None:
+        """Of an answer: which thread of the agent sent what it answers; empty for its own."""
         ...
 
     def message(self) -> dict[str, Any] | None:
@@ -267,7 +267,7 @@ class Agent:
         called = None if message is None else message["action"]["name"]
         return handling.came_as if called == action else None
 
-    def _lane(self, message: dict[str, Any]) -> str | None:
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """The lane of a message to this agent, or None; called once when it comes, on the loop.
 
         The messages of one lane are handled one at a time, in order; up to `_lanes` lanes side by
@@ -324,7 +324,7 @@ class Agent:
             args = check_args(args)
             if to.isascii() and action.isascii():
                 envelope: Envelope = tuple.__new__(
-                    Envelope, (seat.id, to, action, args, None, None)
+                    Envelope, (seat.id, to, action, args, None, None, None)
                 )
                 return seat.request(envelope, 300)
         message = {"to": to, "action": {"name": action, "args": args}}

@@ -39,7 +39,11 @@ class Nested(dict[str, Any]):
 
 
 class Envelope(NamedTuple):
-    """The parts of a valid message; `sender` is the `from`."""
+    """The parts of a valid message; `sender` is the `from`.
+
+    `thread` travels beside the message: which thread of its agent sent it (empty for the agent's
+    own, None where no agent with threads did), or, of an answer, sent what it answers.
+    """
 
     sender: str
     to: str
@@ -47,6 +51,7 @@ class Envelope(NamedTuple):
     args: dict[str, Any]
     id: str | None = None
     meta: dict[str, Any] | None = None
+    thread: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The message as a dict of its own, in the order of the schema."""
@@ -116,7 +121,7 @@ def check_message(message: Any, sender: str) -> Envelope:
                 and name.isascii()
             ):
                 usual: Envelope = tuple.__new__(
-                    Envelope, (sender, to, name, check_args(args.copy()), None, None)
+                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None)
                 )
                 return usual
     to = message.get("to")
@@ -158,7 +163,7 @@ def check_message(message: Any, sender: str) -> Envelope:
             raise InvalidMessage("action.args", f"must be an object, not {type(args).__name__}")
         args = check_args(args.copy())
     # On the path of every message, and NamedTuple's own constructor takes three times as long.
-    envelope: Envelope = tuple.__new__(Envelope, (sender, to, name, args, id, meta))
+    envelope: Envelope = tuple.__new__(Envelope, (sender, to, name, args, id, meta, None))
     return envelope
 
 

@@ -17,8 +17,8 @@ from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver
+from civitas.reasoning.conversation.state import shown
 from civitas.reasoning.conversation.termination import MaxTurns, Said, StoppedBy
-from civitas.reasoning.conversation.transcript import shown
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply, Step
 from reasoning.talkers import Gated, Talker, agent, answer

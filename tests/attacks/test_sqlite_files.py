@@ -61,7 +61,7 @@ class Kind:
 
 KINDS = (
     Kind(
-        *("journal", Journal, JournalError, "journal", 1, fill_journal),
+        *("journal", Journal, JournalError, "journal", 2, fill_journal),
         lambda journal: len(journal.runs()) == 20,
     ),
     Kind(

@@ -72,6 +72,33 @@ if __name__ == "__main__":
     agent.reply_sync("Buy bread.", schema=schema, thread="shop", run_id="bread-1")
 '''
 
+THREE = '''
+import asyncio, os, signal
+from civitas import ReActAgent, ScriptedModel
+
+begun = []
+
+async def send(to: str) -> str:
+    """Send a letter."""
+    begun.append(to)
+    while os.environ.get("DIES") and len(begun) < 3:
+        await asyncio.sleep(0)
+    if os.environ.get("DIES"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open("sent", "a") as file:
+        file.write(to)
+    return "sent"
+
+def clerk():
+    letters = [{"name": "send", "args": {"to": to}} for to in "ABC"]
+    return ReActAgent("clerk", ScriptedModel([letters, "Well."]), actions=[send])
+
+if __name__ == "__main__":
+    agent = clerk()
+    agent.journal = "../runs.db"
+    agent.reply_sync("Send them.", run_id="letters")
+'''
+
 
 def does(*listed: tuple[str, dict[str, Any]]) -> Any:
     """An answer of the server that calls actions."""
@@ -113,9 +140,9 @@ def killed_in_a_command(server: OpenAIServer, folder: Path, *options: str) -> No
             terminal.process.wait()
 
 
-def killed_program(folder: Path) -> None:
-    """Have a program of the user's own be killed in the midst of paying."""
-    (folder / "my_agents.py").write_text(PROGRAM)
+def killed_program(folder: Path, text: str = PROGRAM) -> None:
+    """Have a program of the user's own be killed in the midst of its actions, such as paying."""
+    (folder / "my_agents.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "my_agents.py"],
         cwd=folder,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from civitas import DualActAgent, DualActConfig, Journal, ReActAgent, ScriptedModel
+from civitas.reasoning.events import Event
+from civitas.reasoning.record import APPENDED, recorded
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -112,3 +118,50 @@ def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
         f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
         f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
     )
+
+
+def test_a_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path) -> None:
+    @dataclass
+    class Count:
+        done: list[int] = field(default_factory=list, metadata=APPENDED)
+
+    async def count(journal: Journal) -> None:
+        async with recorded(journal, "r", "Counter", "me", Count, task="Count") as record:
+            record.save(Count([1, 2]))
+            await record.end("done", text="two")
+
+    with Journal(folder / JOURNAL) as journal:
+        asyncio.run(count(journal))
+    told = json.loads(replayed(folder))
+    assert (told["state"], told["over"]) == ({"done": [1, 2]}, {"reason": "done", "text": "two"})
+
+
+def test_a_dual_act_in_a_dual_act_is_told_as_it_was(folder: Path) -> None:
+    def scripted(id: str, *script: Any, **options: Any) -> ReActAgent:
+        return ReActAgent(id, ScriptedModel(list(script)), **options)
+
+    def look(at: str) -> str:
+        """Look."""
+        return "seen"
+
+    worker = scripted("w", {"name": "look", "args": {"at": "sea"}}, "Sea.", actions=[look])
+    judge = scripted("h", decides("CONTINUE", "Look"), decides("TERMINATE"))
+    inner = DualActAgent(DualActConfig(human=judge, reactive=worker), "inner")
+    chief = scripted("H", decides("TERMINATE"))
+    outer = DualActAgent(DualActConfig(human=chief, reactive=inner, first="reactive"))
+    shown: list[Event] = []
+
+    async def watch() -> None:
+        async with outer.stream("Go.", run_id="r") as events:
+            shown.extend([event async for event in events])
+
+    with Journal(folder / JOURNAL) as journal:
+        outer.journal = journal
+        asyncio.run(watch())
+    told = [json.loads(line) for line in replayed(folder, "--json").splitlines()]
+    kinds = ("call_started", "call_ended", "conclusion", "decision")
+    assert [
+        (each["kind"], each["agent"], each.get("loop")) for each in told if each["kind"] in kinds
+    ] == [
+        (each.kind, each.agent, getattr(each, "loop", None)) for each in shown if each.kind in kinds
+    ]

@@ -16,6 +16,7 @@ from cli.journal_programs import (
     JOURNAL,
     MOMENT_S,
     SEARCH,
+    THREE,
     WRITE,
     at_terminal,
     civitas,
@@ -62,11 +63,14 @@ def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
         again = civitas(*act(server), cwd=folder)
         assert len(server.requests) == 2
     assert (done.returncode, done.stdout) == (1, "")
-    first, _, called, *_, repeat, skip = done.stderr.splitlines()
+    first, _, called, _, *ways = done.stderr.splitlines()
     assert first == "civitas: run r cannot go on before you decide"
-    assert called == f"  run_command(command={json.dumps(COMMAND[1]['command'])})"
-    assert repeat == "  to execute it again and go on: civitas resume r --repeat"
-    assert skip == "  to skip it and go on:          civitas resume r --skip"
+    assert called == f"  1  run_command(command={json.dumps(COMMAND[1]['command'])})"
+    assert ways == [
+        "  to run it again and go on:    civitas resume r --repeat",
+        "  to skip it and go on:         civitas resume r --skip",
+        "  to give its result and go on: civitas resume r --done 1=RESULT",
+    ]
     assert (again.returncode, again.stderr) == (1, done.stderr)
     assert (folder / "log.txt").read_text() == "ran\n"
 
@@ -82,6 +86,7 @@ def test_in_doubt_for_programs(folder: Path) -> None:
     assert said["resume"] == [
         f"civitas resume r --repeat --journal {JOURNAL}",
         f"civitas resume r --skip --journal {JOURNAL}",
+        f"civitas resume r --done 1=RESULT --journal {JOURNAL}",
     ]
 
 
@@ -105,7 +110,7 @@ def test_a_command_that_was_killed_is_repeated_or_skipped(
         assert heard in server.requests[2].body["messages"][-1]["content"]
     assert done.returncode == 0, done.stderr
     called = f"run_command(command={json.dumps(COMMAND[1]['command'])})"
-    words = "is executed again" if ran == 2 else "is not executed again"
+    words = "is run again" if ran == 2 else "is skipped"
     assert done.stderr == f"{called} {words}\n"
     shown = done.stdout.splitlines()
     assert shown[0] == f"run r, recorded in {JOURNAL}"
@@ -332,7 +337,7 @@ def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
     killed_program(folder)
     asks = civitas("resume", "bread-1", cwd=folder)
     assert asks.returncode == 1
-    assert "  pay(coins=3)\n" in asks.stderr
+    assert "  1  pay(coins=3)\n" in asks.stderr
     assert "civitas resume bread-1 --skip --agent MODULE:AGENT" in asks.stderr
     done = civitas("resume", "bread-1", "--repeat", "--agent", "my_agents:buyer", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -358,13 +363,13 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
     decided = civitas("resume", "bread-1", "--skip", cwd=folder)
     assert decided.returncode == 0, decided.stderr
     assert decided.stdout == (
-        "that is recorded; the program of agent buyer goes on with it by "
-        "reply(…, run_id='bread-1'), or here: civitas resume bread-1 --agent MODULE:AGENT\n"
+        "recorded; to go on, run the program of agent buyer again with run_id='bread-1', or here: "
+        "civitas resume bread-1 --agent MODULE:AGENT\n"
     )
     again = civitas("resume", "bread-1", cwd=folder)
     assert (again.returncode, again.stdout) == (1, "")
-    assert "the program of agent buyer goes on with it" in again.stderr
-    for option, becomes in (("--repeat", "executed again"), ("--skip", "not executed again")):
+    assert "run the program of agent buyer again" in again.stderr
+    for option, becomes in (("--repeat", "run again"), ("--skip", "skipped")):
         otherwise = civitas("resume", "bread-1", option, cwd=folder)
         assert otherwise.returncode == 0  # nothing of it was carried out yet
         assert f"pay(coins=3) is {becomes}\n" in otherwise.stderr
@@ -417,7 +422,7 @@ def test_nothing_is_decided_for_an_agent_that_is_not_there(
     killed_program(folder)
     wrong = civitas("resume", "bread-1", "--repeat", "--agent", agent, cwd=folder)
     assert (wrong.returncode, wrong.stdout) == (code, "")
-    assert "is executed again" not in wrong.stderr
+    assert "is run again" not in wrong.stderr
     with Journal(folder / JOURNAL) as journal:
         assert [doubt.action for doubt in journal.in_doubt("bread-1")] == ["pay"]
 
@@ -428,6 +433,56 @@ def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
     done = civitas("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
     assert done.returncode == 1
     assert "it is a Clerk, and the run is one of a ReActAgent" in done.stderr
+
+
+# -- a decision for each call ----------------------------------------------------------------------
+
+
+def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
+    killed_program(folder, THREE)
+    shown = civitas("runs", "letters", cwd=folder).stdout.splitlines()[-8:]
+    assert shown[:5] == [
+        "outcome unknown, the process ended while these were running:",
+        *(f'  {n}  send(to="{to}")' for n, to in enumerate("ABC", 1)),
+        "Look whether each took effect, and then:",
+    ]
+    command = ("resume", "letters", "--repeat", "2", "--skip", "1", "--done", '3={"at": 5}')
+    done = civitas(*command, "--agent", "my_agents:clerk", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        'send(to="B") is run again',
+        'send(to="A") is skipped',
+        'send(to="C") took effect',
+    ]
+    assert (folder / "sent").read_text() == "B"
+    with Journal(folder / JOURNAL) as journal:
+        a, b, c = journal.replay("letters").steps
+    assert a.error.startswith("skipped: ")
+    assert (b.result["result"], c.result["result"]) == ("sent", {"at": 5})
+
+
+def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
+    killed_program(folder, THREE)
+    first = civitas("resume", "letters", "--done", "2=by hand", cwd=folder)
+    assert (first.returncode, first.stdout) == (1, "")
+    assert [line[:6] for line in first.stderr.splitlines()[3:5]] == ["  1  s", "  3  s"]
+    rest = civitas(
+        "resume", "--repeat", "letters", "--skip", "3", "--agent", "my_agents:clerk", cwd=folder
+    )
+    assert rest.returncode == 0, rest.stderr
+    assert (folder / "sent").read_text() == "A"
+    with Journal(folder / JOURNAL) as journal:
+        results = [step.result.get("result") for step in journal.replay("letters").steps]
+    assert results == ["sent", "by hand", None]
+
+
+def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
+    killed_program(folder, THREE)
+    wrong = civitas("resume", "letters", "--repeat", "1", "--skip", "4", cwd=folder)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == ("civitas: no call in doubt has the number 4: there are 1 to 3\n")
+    with Journal(folder / JOURNAL) as journal:
+        assert len(journal.in_doubt("letters")) == 3
 
 
 # -- what cannot be gone on with -------------------------------------------------------------------
@@ -462,7 +517,12 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     (
-        (("r", "--repeat", "--skip"), 2, "--repeat and --skip are opposites"),
+        (("r", "--repeat", "--skip"), 2, "all calls that are left: give one of --repeat, --skip"),
+        (("r", "--repeat", "2", "--done", "2=1"), 2, "call 2: give one of --repeat, --skip"),
+        (("r", "--repeat=x"), 2, "N must be the number of a call in doubt"),
+        (("r", "--skip", "x"), 2, "Got unexpected extra argument (x)"),
+        (("r", "--done", "paid"), 2, "must be N=RESULT, got 'paid'"),
+        (("--repeat", "2"), 2, "Missing argument 'ID'"),
         ((), 2, "Missing argument 'ID'"),
         (("nobody",), 1, "has no run 'nobody'; its last ones are 'r'"),
         (("r", "--agent", "a:b"), 2, "it is a run of civitas act"),

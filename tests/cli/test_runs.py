@@ -58,7 +58,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     one, about, task, two, _, escaped, three, stopped, cut = done.stdout.splitlines()
     assert (one, two, three) == ("one", "two", "three")
     assert about.startswith("  done; ReActAgent files, began ")
-    assert about.endswith(", 8 entries")
+    assert about.endswith(", 7 entries")
     assert (task, escaped) == (r"  First\nof all", r"  Then \x1b[2Jthis")
     assert stopped.startswith("  stopped: its time was over; ")
     assert len(cut) <= 80
@@ -80,22 +80,20 @@ def test_one_run_is_shown_entry_by_entry(recorded: Path) -> None:
     assert state.startswith("  done; ReActAgent files, began ")
     assert ordered.startswith("     1  ")
     assert ordered.endswith(f"#m in {recorded}")
+    model = ordered.partition(": set up: ")[2].partition(" in ")[0]
     search = 'search_in_file(file_name="notes.txt", search_term="milk")'
     assert without_times(lines) == [
-        "     2  is asked: Where is milk?",
-        "     3  remembers what it is told: Where is milk?",
-        "     4  asks its model, the 1st time",
-        f"     5  the model answers: {search}",
-        f"     6  begins {search}",
-        '     7  search_in_file gives [[2, "milk, oat"]]',
-        "     8  remembers that it calls search_in_file, and what search_in_file gave: "
-        '[[2, "milk, oat"]]',
-        "     9  is through with that answer",
-        "    10  asks its model, the 2nd time",
-        "    11  the model answers: In line 2.",
-        "    12  remembers its answer: In line 2.",
-        "    13  is through with that answer",
-        "    14  ends, done: In line 2.",
+        "     2  task: Where is milk?",
+        "     3  ready for the first turn (1 message)",
+        f"     4  model call 1: {model}",
+        f"     5  model answer 1: call {search}",
+        f"     6  tool call: {search}",
+        '     7  tool result: search_in_file: [[2, "milk, oat"]]',
+        "     8  turn finished (2 messages, 1 step)",
+        f"     9  model call 2: {model}",
+        "    10  model answer 2: In line 2.",
+        "    11  turn finished (1 message)",
+        "    12  over, done: In line 2.",
     ]
 
 
@@ -103,7 +101,7 @@ def test_one_run_for_programs(recorded: Path) -> None:
     done = civitas("runs", "milk", "--json", cwd=recorded)
     found = json.loads(done.stdout)
     assert (found["run"]["id"], found["run"]["state"]) == ("milk", "done")
-    assert [entry["sequence"] for entry in found["entries"]] == list(range(1, 15))
+    assert [entry["sequence"] for entry in found["entries"]] == list(range(1, 13))
     assert found["entries"][-1]["data"]["reason"] == "done"
     assert found["in_doubt"] == []
 
@@ -114,12 +112,13 @@ def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
     done = civitas("runs", "r", cwd=folder)
     assert done.returncode == 0
     assert "  stopped: its process ended; ReActAgent files" in done.stdout
-    *_, heading, called, look, repeat, skip = done.stdout.splitlines()
-    assert heading == "in doubt, since the process ended in the midst of it:"
-    assert called.startswith("  run_command(command=")
+    *_, heading, called, look, repeat, skip, gave = done.stdout.splitlines()
+    assert heading == "outcome unknown, the process ended while this was running:"
+    assert called.startswith("  1  run_command(command=")
     assert look == "Look whether it took effect, and then:"
-    assert repeat.endswith(": civitas resume r --repeat")
+    assert repeat.endswith(" civitas resume r --repeat")
     assert skip.endswith(" civitas resume r --skip")
+    assert gave.endswith(": civitas resume r --done 1=RESULT")
     found = json.loads(civitas("runs", "r", "--json", cwd=folder).stdout)
     assert [each["action"] for each in found["in_doubt"]] == ["run_command"]
     civitas("resume", "r", "--skip", "--agent", "a:b", cwd=folder)  # wrong usage decides nothing
@@ -129,9 +128,9 @@ def test_what_is_in_doubt_is_shown_with_what_to_do(folder: Path) -> None:
 def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
     killed_program(folder)
     done = civitas("runs", "bread-1", cwd=folder)
-    assert "is asked: Buy bread. Please.\n" in done.stdout
+    assert "task: Buy bread. Please.\n" in done.stdout
     last = done.stdout.splitlines()[-1]
-    assert last.endswith("civitas resume bread-1 --skip --agent MODULE:AGENT")
+    assert last.endswith("civitas resume bread-1 --done 1=RESULT --agent MODULE:AGENT")
 
 
 def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:

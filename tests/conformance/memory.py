@@ -68,6 +68,9 @@ class MemoryConformance:
         """An empty memory of a kind; each one is apart from the others."""
         raise NotImplementedError
 
+    def settle(self, memory: Any) -> None:
+        """Wait for what a memory does in the background."""
+
     @pytest.fixture
     def memory(self) -> Any:
         """A memory with room for everything that a test adds."""
@@ -220,6 +223,7 @@ class MemoryConformance:
         for number in range(50):
             for each in (whole, thread):
                 each.add_memory(user(f"message {number}"))
+                self.settle(each)
         assert len(thread.get_memories()) == len(whole.get_memories())
         assert thread.get_memories(1) == [user("message 49")]
 

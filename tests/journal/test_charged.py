@@ -25,7 +25,7 @@ from civitas import (
     ScriptedModel,
     Usage,
 )
-from civitas.cli.journal.describe import told
+from civitas.journal.describe import entry_line
 from journal.crash import Crashing
 from standing_clock import StandingClock
 
@@ -189,8 +189,9 @@ def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) 
         first = asyncio.run(main(journal))
         assert first.spent.tokens > 1000
         (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
-        tokens = first.spent.tokens
-        assert told(charged).startswith(f"the model was asked, and gave no answer: {tokens:,} tok")
+        line = entry_line(charged)
+        assert line.startswith("model call 1 ")
+        assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")
         second = budget()
         assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
         assert spent(second) == with_last(spent(first))

@@ -14,9 +14,13 @@ import pytest
 
 from civitas import (
     Budget,
+    Conversation,
+    DecisionAction,
     DualActAgent,
     DualActConfig,
+    HumanDecision,
     Journal,
+    MaxTurns,
     Memory,
     ReActAgent,
     ScriptedModel,
@@ -582,6 +586,48 @@ def test_what_members_have_spent_counts_once(tmp_path: Path) -> None:
         assert second.spent.tokens == first.spent.tokens
         third = Budget(model_calls=1)
         assert pair(journal, third).reply_sync("go", run_id="R").text == "One."
+
+
+@pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
+def test_what_was_spent_counts_in_the_budget_of_the_reply_that_goes_on(
+    tmp_path: Path, kind: str
+) -> None:
+    """And once in what that is a part of, also where the process is the same."""
+
+    def made(journal: Journal, whole: Budget) -> Any:
+        script = [call("act", what=1), ValueError("down"), said("One."), said("Two.")]
+        acts = [Action("act", crashing, idempotent=True)]
+        model = ScriptedModel(script)
+        if kind == "loop":
+            return ReActAgent("r", model, actions=acts, journal=journal, budget=whole)
+        worker = ReActAgent("r", model, actions=acts)
+        if kind == "conversation":
+            return Conversation([worker], until=MaxTurns(1), journal=journal, budget=whole)
+        pair = DualActAgent(
+            DualActConfig(
+                human=ReActAgent("h", ScriptedModel([])), reactive=worker, first="reactive"
+            ),
+            journal=journal,
+            budget=whole,
+        )
+        pair.set_decision_func(lambda conclusion, _: HumanDecision(DecisionAction.TERMINATE))
+        return pair
+
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+        whole = Budget(model_calls=9, tokens=100_000)
+        agent = made(journal, whole)
+        agent.reply_sync("go", run_id="R", budget=whole.child(model_calls=9))
+        assert whole.spent.model_calls == 2
+        again = whole.child(model_calls=9)
+        agent.reply_sync("go", run_id="R", budget=again)
+        assert whole.spent.model_calls == again.spent.model_calls
+    with Journal(tmp_path / "after") as journal:
+        whole = Budget(model_calls=9, tokens=100_000)
+        small = whole.child(model_calls=1)
+        reply = made(journal, whole).reply_sync("go", run_id="R", budget=small)
+        assert reply.stop_reason == "budget"
+        assert small.spent.model_calls == whole.spent.model_calls == 1
 
 
 def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ class TestSummarizingMemory(MemoryConformance):
 
     def make(self, kind: type[Any], tokens: int) -> Any:
         return kind(ScriptedModel(itertools.repeat("They talked.", 100)), tokens)
+
+    def settle(self, memory: Any) -> None:
+        asyncio.run(memory.settled())
 
 
 @pytest.fixture(scope="class")

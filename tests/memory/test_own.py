@@ -13,7 +13,7 @@ PROGRAM = """
 import json, os, sys
 from civitas import Action, Memory, ReActAgent, ScriptedModel
 
-folder, last = sys.argv[1], int(sys.argv[2])
+folder, last, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 class FileMemory(Memory):
     def lines(self):
@@ -27,12 +27,13 @@ class FileMemory(Memory):
     def add_memory(self, memory):
         self.write({"memory": memory})
 
+    def get_memories(self, limit=None):
+        return [line["memory"] for line in self.lines()][-limit if limit else 0 :]
+
+class Numbered(FileMemory):
     def add_once(self, memory, run, sequence):
         if not any(line.get("at") == [run, sequence] for line in self.lines()):
             self.write({"memory": memory, "at": [run, sequence]})
-
-    def get_memories(self, limit=None):
-        return [line["memory"] for line in self.lines()][-limit if limit else 0 :]
 
 def look(n: int) -> str:
     if n == last:
@@ -44,21 +45,26 @@ agent = ReActAgent(
     "m",
     ScriptedModel(script),
     actions=[Action("look", look, idempotent=True)],
-    memory=FileMemory(),
+    memory={"FileMemory": FileMemory, "Numbered": Numbered}[kind](),
     journal=folder + "/runs.db",
 )
 print(agent.reply_sync("x", run_id="R").text)
 """
 
 
-@pytest.mark.parametrize("deaths", ((), (1,), (2, 3), (3, 3)))
-def test_it_is_told_a_runs_messages_once(tmp_path: Path, deaths: tuple[int, ...]) -> None:
+ROLES = ["user", *["assistant", "tool"] * 3, "assistant"]
+
+
+@pytest.mark.parametrize("kind", ("FileMemory", "Numbered"))
+@pytest.mark.parametrize("deaths", ((1,), (2, 3), (3, 3)))
+def test_it_is_told_a_runs_messages_once(
+    tmp_path: Path, deaths: tuple[int, ...], kind: str
+) -> None:
     for last in (*deaths, 0):
-        command = (sys.executable, "-c", PROGRAM, str(tmp_path), str(last))
+        command = (sys.executable, "-c", PROGRAM, str(tmp_path), str(last), kind)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == (-9 if last else 0), done.stderr
     assert done.stdout == "end\n"
     lines = [json.loads(line) for line in (tmp_path / "memory").read_text().splitlines()]
-    roles = [line["memory"]["role"] for line in lines]
-    assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
-    assert [line["at"][1] for line in lines] == list(range(8))
+    assert [line["memory"]["role"] for line in lines] == ROLES
+    assert kind == "FileMemory" or [line["at"][1] for line in lines] == list(range(8))

@@ -154,11 +154,11 @@ def test_loading_takes_the_place_of_what_was_remembered(memory: Any) -> None:
     thinker.reply_sync("a")
     before = thinker.state_dict()
     thinker.reply_sync("b")
-    if thinker._memory is None:
-        thinker.reply_sync("t", thread="Ann")
+    thinker.reply_sync("t", thread="Ann")
     thinker.load_state_dict(before)
     assert thinker.state_dict() == before
     assert thinker.reply_sync("c").text == "3: c"
+    assert thinker.reply_sync("c", thread="Ann").text == "1: c"
 
 
 def test_a_state_shares_nothing_with_the_agent() -> None:

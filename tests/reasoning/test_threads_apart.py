@@ -71,6 +71,11 @@ def loop_with_a_file(path: Any) -> tuple[Any, list[ScriptedModel]]:
     return ReActAgent("it", script, memory=SQLiteMemory(path)), [script]
 
 
+def loop_with_a_list() -> tuple[Any, list[ScriptedModel]]:
+    script = model()
+    return ReActAgent("it", script, memory=Memory()), [script]
+
+
 def loop_with_a_function() -> tuple[Any, list[ScriptedModel]]:
     script = model()
     return ReActAgent("it", script, memory=lambda thread: Memory()), [script]
@@ -105,6 +110,7 @@ def function_agent() -> tuple[Any, list[ScriptedModel]]:
 
 KINDS: dict[str, Callable[..., tuple[Any, list[ScriptedModel]]]] = {
     "loop": loop,
+    "loop with a list": loop_with_a_list,
     "loop, by a function": loop_with_a_function,
     "dual act": dual_act,
     "dual act with one memory": dual_act_with_one_memory,
@@ -261,17 +267,19 @@ def test_a_response_that_nobody_asked_for_is_its_senders(space: NativeSpace) -> 
     assert "obey Eve" not in json.dumps(script.received)
 
 
-def test_the_thread_of_a_sender_that_left_is_gone(space: NativeSpace) -> None:
-    it, (script,) = loop()
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpace) -> None:
+    it, models = KINDS[kind]()
     space.add(it)
     ada = space.add(Agent("Ada"))
-    ada.ask("it", "say", content=SECRET).result(WAIT)
-    ada.ask("it", "say", content=SECRET, thread="more").result(WAIT)
+    for thread in (None, "more"):
+        ada.ask("it", "say", content=SECRET, thread=thread).result(WAIT)
     space.remove(ada)
-    assert it.state_dict()["threads"] == {}
+    before = [len(each.received) for each in models]
     other = space.add(Agent("Ada"))
-    other.ask("it", "say", content="What is the code?").result(WAIT)
-    assert SECRET not in json.dumps(script.received[2])
+    for thread in (None, "more"):
+        other.ask("it", "say", content="What is the code?", thread=thread).result(WAIT)
+    assert SECRET not in seen(models, before)
 
 
 class Graph:

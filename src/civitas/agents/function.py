@@ -106,7 +106,7 @@ class OpenAIFunctionAgent(ReActAgent):
             data: the value
             original_message_id: the id of the message that asked for it
         """
-        await self._hear("returned", json_text(data), original_message_id)
+        await self._hear("returned", json_text(data))
 
     @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
@@ -117,16 +117,15 @@ class OpenAIFunctionAgent(ReActAgent):
             original_message_id: the id of the message
         """
         await super().error(error, original_message_id)
-        await self._hear("reports an error", error, original_message_id)
+        await self._hear("reports an error", error)
 
-    async def _hear(self, what: str, text: str, answers: str | None) -> None:
+    async def _hear(self, what: str, text: str) -> None:
         room = getattr(self.model, "context_tokens", None)
         # As of the results of its own calls: about half of the context, at two characters a token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
         told = _told(message.get("from", "?"), what, cut(text, limit))
-        thread = self._thread_of_message(None, answers)
-        await self.observe({"role": "user", "content": told}, thread)
+        await self.observe({"role": "user", "content": told}, self._thread_of_message())
 
     async def _discover(self, thread: Thread) -> None:
         await super()._discover(thread)

@@ -135,11 +135,9 @@ class User(Agent):
         """Wait until every agent has handled what came to it so far, and then this one."""
         own = str(self.id)
         others = [id for id in self.space.ids() if id != own]
-        # Messages are handled in their order, and so this one after those before.
-        asked = [
-            self.request({"to": id, "action": {"name": "help", "args": {}}}, patience_s)
-            for id in others
-        ]
+        # What is said is handled in its order, and so is this, after what came before.
+        help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}
+        asked = [self.request({"to": id, **help}, patience_s) for id in others]
         for pending in asked:
             try:
                 await pending

@@ -37,7 +37,18 @@ T = TypeVar("T")
 class Account:
     """What one budget allows and what went out of it. Only its ledger changes it."""
 
-    __slots__ = ("before", "begun", "fault", "limits", "over", "seconds", "spent", "taken", "title")
+    __slots__ = (
+        "__weakref__",
+        "before",
+        "begun",
+        "fault",
+        "limits",
+        "over",
+        "seconds",
+        "spent",
+        "taken",
+        "title",
+    )
 
     def __init__(
         self, title: str, limits: tuple[int | None, ...], seconds: float | None = None

@@ -222,8 +222,11 @@ class Budget:
             DefinitionError: an amount is not a number from 0 on
         """
         amounts = checked_amounts("charge", tokens, usd, model_calls, actions)
-        own = self._accounts[:-1] if self.is_shared else self._accounts
-        self._ledger.charge(own, amounts, self._now())
+        self._ledger.charge(self._accounts, amounts, self._now())
+
+    def _each(self) -> list[tuple[Account, Budget]]:
+        """It, and what it is a part of: each by its account, as a budget that counts only there."""
+        return [(account, self._relative((account,), None)) for account in self._accounts]
 
     def is_part_of(self, other: Budget) -> bool:
         """Whether what is spent here counts there: it is that budget, or descends from it."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from civitas.budget.account import Account, Ledger, Reservation, end
+from civitas.budget.account import Account, Accounts, Ledger, Reservation, end
 from civitas.budget.amounts import KINDS, Amounts
 from civitas.errors import CivitasError, DefinitionError
 
@@ -80,6 +80,10 @@ class SharedLedger(Ledger):
                     undo()
             raise
         return found[0]
+
+    def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
+        """Count what was spent elsewhere, where that is not known from the books."""
+        super().charge(tuple(a for a in accounts if a is not self._account), amounts, now)
 
     def look(self) -> None:
         """Read the root's account."""

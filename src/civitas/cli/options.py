@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -193,15 +193,26 @@ class Recorded:
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
-    def ways(self, stop_reason: str) -> list[tuple[str, str]]:
-        """How to go on after it ended so: each in words, and the command. None if it is over."""
+    def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
+        """How to go on after it ended so: each in words, and the command. None if it is over.
+
+        Args:
+            stop_reason: why it ended
+            doubts: the numbers of the calls in doubt, as far as they are known
+        """
         if stop_reason in ENDED:
             return []
         if stop_reason == "in_doubt":
-            return [
-                ("to execute it again and go on", self.command("resume", "--repeat")),
-                ("to skip it and go on", self.command("resume", "--skip")),
+            it = "it" if len(doubts) == 1 else "all"
+            ways = [
+                (f"to run {it} again and go on", self.command("resume", "--repeat")),
+                (f"to skip {it} and go on", self.command("resume", "--skip")),
             ]
+            done = ("--done", f"{doubts[0]}=RESULT")
+            if len(doubts) == 1:
+                return [*ways, ("to give its result and go on", self.command("resume", *done))]
+            rest = ("--repeat", str(doubts[1]), "--skip")
+            return [*ways, ("to decide one by one", self.command("resume", *done, *rest))]
         if stop_reason == "budget" and self.max_tokens is not None:
             # How many it will take, nobody knows.
             words = f"to go on with a limit of more than {self.max_tokens}"

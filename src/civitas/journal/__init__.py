@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from civitas.journal.doubt import Done
 from civitas.journal.entry import Entry, Outline
 from civitas.journal.journal import Journal
 from civitas.journal.run import Part
 
 Record = Part
 
-__all__ = ["Entry", "Journal", "Outline", "Part", "Record"]
+__all__ = ["Done", "Entry", "Journal", "Outline", "Part", "Record"]

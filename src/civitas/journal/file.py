@@ -13,6 +13,7 @@ from typing import Any, Final
 from civitas.errors import DefinitionError, JournalError, NoSuchRun
 from civitas.journal.entry import Entry
 from civitas.journal.kept import FILE_BYTES, TEXT_CHARS, KeptFiles, hash_of, restored, set_aside
+from civitas.jsonvalue import to_json
 from civitas.sqlite import SQLiteFile, SQLitePool
 
 __all__ = ["DURABILITY", "JournalFile"]
@@ -66,7 +67,15 @@ _SELECT = (
 )
 _MARKED: Final = '{"\\u0000":'
 """How an object that stands for a large text begins, as JSON text."""
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def _parts(value: Any) -> Any:
+    """What stands for a value that is no JSON data: of a dataclass its fields, which come next."""
+    names = getattr(type(value), "__dataclass_fields__", None)
+    return to_json(value) if names is None else {name: getattr(value, name) for name in names}
+
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_parts)
 
 
 class JournalFile(SQLitePool[JournalError]):
@@ -149,7 +158,7 @@ class JournalFile(SQLitePool[JournalError]):
             kept.update(row)
             return hash
 
-        return as_text(set_aside(data, put)), kept
+        return as_text(set_aside(json.loads(text), put)), kept
 
     def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
         """The hash of a value, and the row to be written for it; a large one is a file by now.

@@ -15,7 +15,7 @@ __all__ = ["RecordedPart", "reply_of"]
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.loop.recording",
     "DualActAgent": "civitas.reasoning.dualact.recording",
-    "Conversation": "civitas.reasoning.conversation.recording",
+    "Conversation": "civitas.reasoning.conversation.record",
 }
 
 

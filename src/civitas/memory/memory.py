@@ -99,6 +99,12 @@ class Memory:
         memory: Self = threads.get(id, self._another)
         return memory
 
+    def _forget_thread(self, id: str) -> None:
+        """Have `thread(id)` give an empty memory from now on; what is in a file stays there."""
+        threads: _Threads | None = self.__dict__.get("_threads")
+        if threads is not None:
+            threads.forget(id)
+
     def _another(self) -> Memory:
         other = copy.copy(self)
         other._start_empty()
@@ -124,6 +130,11 @@ class _Threads:
             if len(self._recent) > _MOST_THREADS:
                 self._recent.popitem(last=False)
             return memory
+
+    def forget(self, id: str) -> None:
+        with self._lock:
+            self._recent.pop(id, None)
+            self._used.pop(id, None)
 
 
 def check_thread(id: object) -> None:

@@ -19,6 +19,9 @@ __all__ = ["Answering", "Characters", "Closing", "answer_of", "in_pieces", "stre
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
+_NOTHING: Any = object()
+
+
 class Answering:
     """A model whose `complete` and `stream` are one method, `_answer`; a subclass has that.
 
@@ -53,11 +56,11 @@ class Answering:
             ModelError: there is no answer, or what came is none
         """
         self._check(messages)
-        reply: Any = None
+        reply: Any = _NOTHING
         # Read to its end: what it settles comes after the answer.
         async for part in self._answer(messages, actions, schema, False):
             reply = part
-        if reply is None:
+        if reply is _NOTHING:
             raise ModelError(f"{self.name}: its stream ended without an answer")
         return reply  # type: ignore[no-any-return]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from civitas.models.protocol import Usage
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry
+    from civitas.reasoning.resume import Marks
 
 __all__ = ["Spending", "charge", "most_json", "spending"]
 
@@ -99,8 +100,34 @@ def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
     return charged_json(tokens, picodollars("reserve", usd), 1)
 
 
-def charge(budget: Budget, model: Any, spent: Spending) -> None:
-    """Have a budget know what was spent in another process."""
+def charge(
+    budget: Budget,
+    model: Any,
+    known: Callable[[Any], int],
+    count: int,
+    spent_since: Callable[[int], Spending],
+    marks: Marks,
+    key: str,
+) -> None:
+    """Have a budget, and what it is a part of, know what was spent in another process.
+
+    One made for this reply knows less than what it is a part of, which was charged before.
+    """
+    late: DeadlineExceeded | None = None
+    for account, alone in budget._each():
+        before = known(account)
+        if before >= count:
+            continue
+        marks.set(account, key, count)  # it counts, also if it is too much
+        try:
+            _charge(alone, model, spent_since(before))
+        except DeadlineExceeded as error:
+            late = late or error
+    if late is not None:
+        raise late
+
+
+def _charge(budget: Budget, model: Any, spent: Spending) -> None:
     usd = spent.usd + _price(budget, model, spent.unpriced, spent.untold)
     calls, actions = spent.model_calls, spent.actions
     try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
 __all__ = [
+    "budget_of",
     "check_part",
     "check_reply_budget",
     "in_thread",
@@ -86,11 +87,16 @@ def options_for(member: Any, asked: Asked) -> dict[str, Any]:
         options["thread"] = asked.thread
     if asked.deps is not None and takes(member.reply, "deps"):
         options["deps"] = asked.deps
-    if asked.budget is not None and takes(member.reply, "budget"):
-        had = getattr(member, "budget", None)
-        if had is None or not had.is_part_of(asked.budget):
-            options["budget"] = asked.budget
+    budget = budget_of(member, asked.budget)
+    if budget is not None and budget is asked.budget and takes(member.reply, "budget"):
+        options["budget"] = budget
     return options
+
+
+def budget_of(member: Any, budget: Budget | None) -> Budget | None:
+    """What a member spends of in a reply that has a budget of its own, or None."""
+    had: Budget | None = getattr(member, "budget", None)
+    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
 
 
 def in_thread(function: Any, thread: str | None) -> dict[str, Any]:

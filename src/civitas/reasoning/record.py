@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import APPENDED, LIVE, Codec, as_json, dumped, loaded
+from civitas.reasoning.state import APPENDED, LIVE, Codec, as_json, deep_json, dumped, loaded
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Record(ReadRecord[S]):
     def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Note that something has happened, or that a step was cut off: a step without a call."""
         data = {"key": key, "about": about} if about else {"key": key}
-        self.note("ended", {**data, "result": as_json(result)})
+        self.note("ended", {**data, "result": result})
 
     def _result(self, past: Past, of: Any) -> Any:
         if isinstance(of, Codec):
@@ -181,13 +181,12 @@ class Record(ReadRecord[S]):
         grown: dict[str, Any] = {}
         for each in fields(cast(Any, state)):
             value = getattr(state, each.name)
-            if each.metadata == LIVE:
-                continue
-            if each.name not in self._written:
-                scalars[each.name] = as_json(value)
-            elif len(value) > self._written[each.name]:
-                grown[each.name] = [as_json(item) for item in value[self._written[each.name] :]]
-                self._written[each.name] = len(value)
+            if each.name in self._written:
+                if len(value) > self._written[each.name]:
+                    grown[each.name] = value[self._written[each.name] :]
+                    self._written[each.name] = len(value)
+            elif each.metadata != LIVE:
+                scalars[each.name] = value
         self.note("state", {"state": scalars, "appended": grown})
 
     def then(self, done: Callable[[], None]) -> None:
@@ -259,8 +258,11 @@ class Record(ReadRecord[S]):
         return self._part.noted
 
     def note(self, kind: str, data: Any) -> None:
-        """Note an entry."""
-        self._part.note(kind, data)
+        """Note an entry; of a value that has no JSON form, the text that a model is shown."""
+        try:
+            self._part.note(kind, data)
+        except (TypeError, ValueError):
+            self._part.note(kind, deep_json(data))
         self.count += 1
 
     def _has_committed(self) -> None:
@@ -378,7 +380,13 @@ async def recorded(
         if record.begun is None or record.begun["fingerprint"] is None:
             copied = (record.begun or {}).get("copied", [])
             record.begin(kind=kind, agent=agent, task=task, fingerprint=now, copied=copied)
-        yield record
+        try:
+            yield record
+        except BaseException:
+            with suppress(JournalError):  # what stopped the run is raised
+                record.commit_now()
+            raise
+        await record.commit()
     finally:
         part.close()
 
@@ -386,8 +394,7 @@ async def recorded(
 def _result_json(result: Any, of: Any) -> Any:
     if isinstance(of, Codec):
         return of.dump(result)
-    # A long text is stored by its hash: it has no bound.
-    return result if isinstance(result, str) else as_json(result)
+    return result
 
 
 def _read(value: Any, of: Any) -> Any:

@@ -26,7 +26,6 @@ __all__ = [
     "observing",
     "own_reply",
     "thread_of_caller",
-    "told_once",
 ]
 
 
@@ -95,15 +94,11 @@ def joined(agent: Any, record: Record | None) -> Iterator[None]:
 
 
 @contextmanager
-def told_once(run: str, number: int) -> Iterator[None]:
-    """Have what agents observe in here be remembered once, however often they are told it."""
-    with observing((run, number)):
-        yield
-
-
-@contextmanager
 def observing(once: tuple[str, int] | None) -> Iterator[None]:
-    """Have what agents observe in here be this message of a run, or of none."""
+    """Have what agents observe in here be this message of a run, or of none.
+
+    It is remembered once, however often they are told it.
+    """
     token = ONCE.set(once)
     try:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
@@ -25,6 +25,7 @@ __all__ = [
     "answer_json",
     "answer_of_json",
     "as_json",
+    "deep_json",
     "dumped",
     "loaded",
     "memory_state",
@@ -56,6 +57,17 @@ def as_json(value: Any) -> Any:
         if isinstance(value, dict):
             return {readable(str(key)): _or_text(item) for key, item in value.items()}
         return json_text(value)
+
+
+def deep_json(value: Any) -> Any:
+    """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
+    if isinstance(value, dict):
+        return {readable(str(key)): deep_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [deep_json(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: deep_json(getattr(value, each.name)) for each in fields(value)}
+    return as_json(value)
 
 
 def _or_text(value: Any) -> Any:

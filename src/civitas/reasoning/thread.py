@@ -23,7 +23,6 @@ __all__ = [
     "Threads",
     "Turns",
     "Underway",
-    "has_threads",
     "memory_of_thread",
     "steer",
     "thread_of_sender",
@@ -31,8 +30,6 @@ __all__ = [
 
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
-MAX_SENT: Final = 1000
-"""Of how many messages that threads sent it is known which thread sent them."""
 
 # One for all: it is held for a few instructions, and agents are many.
 _GUARD = threading.Lock()
@@ -183,14 +180,13 @@ class Threads:
         default: the agent's own thread
     """
 
-    __slots__ = ("_by_id", "_most", "_sent", "_turns", "default")
+    __slots__ = ("_by_id", "_most", "_turns", "default")
 
     def __init__(self, together: bool = False, most: int = MAX_THREADS) -> None:
         self.default = Thread(None)
         self._turns = self.default.turns if together else None
         self._most = most
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
-        self._sent: OrderedDict[str, tuple[str, str | None]] | None = None
 
     def get(self, id: str | None) -> Thread:
         """The thread of that id; made if there is none."""
@@ -228,16 +224,22 @@ class Threads:
         thread = threads[id] = Thread(id, self._turns)
         return thread
 
-    def forget_sender(self, sender: str) -> None:
-        """Drop the threads of a sender that has left; those in use when their use ends."""
+    def forget_sender(self, sender: str) -> list[str]:
+        """Drop the threads of a sender that has left; those in use when their use ends.
+
+        Returns:
+            their ids
+        """
         key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
         with _GUARD:
-            for id, thread in list(self._by_id.items()):
-                if id == key or id.startswith(prefix):
-                    if thread.uses:
-                        thread.left = True
-                    else:
-                        del self._by_id[id]
+            ids = [id for id in self._by_id if id == key or id.startswith(prefix)]
+            for id in ids:
+                thread = self._by_id[id]
+                if thread.uses:
+                    thread.left = True
+                else:
+                    del self._by_id[id]
+        return ids
 
     def under_way(self) -> list[Thread]:
         """The threads that have a reply under way."""
@@ -248,24 +250,6 @@ class Threads:
         """The threads but for the agent's own, the one used longest ago first."""
         with _GUARD:
             return iter(list(self._by_id.values()))
-
-    # -- what comes back ---------------------------------------------------------------------------
-
-    def sent(self, message: str, to: str, thread: str | None) -> None:
-        """Know which thread sent a message, by the message's id."""
-        with _GUARD:
-            if self._sent is None:
-                self._sent = OrderedDict()
-            self._sent[message] = (to, thread)
-            if len(self._sent) > MAX_SENT:
-                self._sent.popitem(last=False)
-
-    def that_sent(self, message: str, sender: str) -> tuple[str | None] | None:
-        """The id of the thread that sent a message which `sender` answers; None if none did."""
-        found = None if self._sent is None else self._sent.get(message)
-        if found is None or found[0] not in (sender, "*"):
-            return None
-        return (found[1],)
 
 
 def thread_of_sender(sender: str, thread: str | None = None) -> str:
@@ -284,16 +268,9 @@ def _quoted(sender: str) -> str:
     return sender.replace("%", "%25").replace("/", "%2F")
 
 
-def has_threads(memory: Any) -> bool:
-    """Whether a memory has a part for each thread."""
-    return type(memory) is Memory or callable(getattr(memory, "thread", None))
-
-
 def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
     """The part of a memory that belongs to a thread."""
     select: Any = getattr(memory, "thread", None)
-    if type(memory) is Memory:
-        return Memory()
     if not callable(select):
         raise DefinitionError(
             f"agent {agent!r}: thread= needs a memory with threads, such as SQLiteMemory, a "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 from civitas.agent import CURRENT, Agent
 from civitas.errors import DefinitionError, MailboxFull
+from civitas.message import check_message
 from civitas.reasoning.reply_request import thread_id
 from civitas.reasoning.replying import own_reply, thread_of_caller
 from civitas.reasoning.thread import Thread, Threads, thread_of_sender
@@ -52,7 +52,7 @@ class Threaded(Agent):
             )
         return under_way[0] if under_way else threads.default
 
-    def _thread_of_message(self, thread: str | None, answers: str | None = None) -> str | None:
+    def _thread_of_message(self, thread: str | None = None) -> str | None:
         """The thread that what is being handled belongs to."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self:
@@ -63,53 +63,50 @@ class Threaded(Agent):
         sender: str = message["from"]
         if self.shared:
             return sender  # each line is marked with it
-        if answers is None:
-            answers = getattr(handling, "original_id", None)
-        known = None
-        if answers is not None and self._threads is not None:
-            known = self._threads.that_sent(answers, sender)
-        if known is not None:
-            return known[0]
+        answered = handling.answered_thread
+        if answered is not None:
+            return answered or None
         return thread_of_sender(sender, None if thread is None else thread_id(thread))
 
-    def _lane(self, message: dict[str, Any]) -> str | None:
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """In which order a message is handled: with those of its thread; None for all others."""
-        if self.shared or self._together:
-            return None
         sent = message["action"]
-        args = sent.get("args") or {}
-        if sent["name"] == "say":
-            thread = args.get("thread")
-            return thread_of_sender(message["from"], thread if isinstance(thread, str) else None)
-        if sent["name"] in ("response", "error"):
-            answers = args.get("original_message_id")
-            known = None
-            if isinstance(answers, str) and self._threads is not None:
-                known = self._threads.that_sent(answers, message["from"])
-            return thread_of_sender(message["from"]) if known is None else known[0]
-        return None
+        name = sent["name"]
+        # Who wants to know that all which it said before was handled asks for help in order.
+        if name == "help" and (message.get("meta") or {}).get("in_order") is True:
+            name = "say"
+        if self.shared or self._together or name not in ("say", "response", "error"):
+            return None
+        if thread is not None:
+            return thread
+        named = sent["args"].get("thread") if sent["name"] == "say" else None
+        return thread_of_sender(message["from"], named if isinstance(named, str) else None)
 
     def send(self, message: dict[str, Any]) -> None:
         """As every agent's; what comes back belongs to the thread whose reply sends it."""
-        if isinstance(message, dict) and not self.shared:
-            asked = own_reply(self)
-            thread = self._thread_of_message(None) if asked is None else asked.thread
-            id = message.get("id")
-            if id is None:
-                id = f"t-{secrets.token_hex(8)}"
-                message = {**message, "id": id}
-            if isinstance(id, str):
-                self._kept.sent(id, str(message.get("to")), thread)
-        super().send(message)
+        seat = self._seat
+        if seat is None or self.shared:
+            super().send(message)
+            return
+        asked = own_reply(self)
+        thread = self._thread_of_message() if asked is None else asked.thread
+        seat.send(check_message(message, seat.id)._replace(thread=thread or ""))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         asked = own_reply(self)
         return super()._asked_by(message) if asked is None else (asked.run_id, asked.thread)
 
     def _sender_left(self, sender: str) -> None:
-        """Drop the threads of one that has left the space."""
+        """Drop the threads of one that has left the space, its members' too."""
         if self._threads is not None:
-            self._threads.forget_sender(sender)
+            for thread in self._threads.forget_sender(sender):
+                self._forget_memory(thread)
+        for member in getattr(self, "_member_agents", ()):
+            if isinstance(member, Threaded):
+                member._sender_left(sender)
+
+    def _forget_memory(self, thread: str) -> None:
+        """Drop what is remembered in a thread, unless it is in a file."""
 
     def _before_add(self) -> None:
         why = None if self.shared else self._one_thread_only()

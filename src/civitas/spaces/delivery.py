@@ -136,6 +136,11 @@ class Delivery:
         """What it is known by to other processes, if it came over a broker."""
         return None if self.mail is None else self.key
 
+    @property
+    def answered_thread(self) -> str | None:
+        """Of an answer: which thread of the receiver sent what it answers; empty for its own."""
+        return self.envelope.thread if self.kind == ANSWER else None
+
     def message(self) -> dict[str, Any] | None:
         """The message, as a dict of the caller's own; None in a callback of the agent's own."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()

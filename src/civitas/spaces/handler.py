@@ -282,10 +282,13 @@ def answers(
     to = envelope.sender
     sender = envelope.to if delivery.seat is None else delivery.seat.id
     if error is not None:
-        args = {"error": str(error), "original_message_id": id}
-        return Envelope(sender, to, "error", args), id
-    if value is None:
+        name, args = "error", {"error": str(error), "original_message_id": id}
+    elif value is None:
         return None
-    if envelope.name == "say" and isinstance(value, str) and delivery.kind not in (ANSWER, REQUEST):
-        return Envelope(sender, to, "say", {"content": value}), id
-    return Envelope(sender, to, "response", {"data": value, "original_message_id": id}), id
+    elif (
+        envelope.name == "say" and isinstance(value, str) and delivery.kind not in (ANSWER, REQUEST)
+    ):
+        name, args = "say", {"content": value}
+    else:
+        name, args = "response", {"data": value, "original_message_id": id}
+    return Envelope(sender, to, name, args, thread=envelope.thread), id

@@ -82,7 +82,7 @@ class LanedSeat(Seat):
         if message is None:
             return None
         try:
-            return self.agent._lane(message)
+            return self.agent._lane(message, delivery.answered_thread)
         except BaseException:  # the agent's own code
             logger.exception("the lane of %s is not known, so it has none", delivery)
             return None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from civitas import (
+    Budget,
     Conversation,
     Journal,
     NativeSpace,
@@ -26,6 +27,7 @@ from civitas import (
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.reasoning.conversation import ChosenBy, HandOver, MaxTurns, Said, TurnEnded
+from journal.crash import crash
 from reasoning.conversation.journalled import (
     RUN,
     World,
@@ -34,6 +36,7 @@ from reasoning.conversation.journalled import (
     told,
     transcripts,
 )
+from reasoning.talkers import answer
 
 PROGRAM = Path(__file__).with_name("journalled.py")
 TESTS = PROGRAM.parent.parent.parent
@@ -457,6 +460,80 @@ async def test_a_state_that_was_loaded_is_gone_on_with_in_a_run_of_its_own(tmp_p
     assert other.journal.replay(reply.run_id) == reply
 
 
+@on_a_loop
+async def test_what_participants_are_told_is_in_the_file_before_they_are(tmp_path: Path) -> None:
+    class Looks:
+        def __init__(self, id: str) -> None:
+            self.id = id
+
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            return answer(f"{self.id} speaks")
+
+        async def observe(self, message: Any) -> None:
+            written = [entry.data.get("result") for entry in journal.entries(RUN)]
+            told.append((self.id, message["content"], written.count(message)))
+
+    told: list[tuple[str, str, int]] = []
+    with Journal(tmp_path / "j.db") as journal:
+        agents = [Looks(id) for id in ("a", "b", "c")]
+        talk = Conversation(agents, until=MaxTurns(2), journal=journal)
+        await talk.reply("go", run_id=RUN)
+    # Of b and c, who do not speak, both entries are there before one of them is told.
+    assert told == [
+        ("b", "go", 2),
+        ("c", "go", 2),
+        ("c", "a: a speaks", 1),
+        ("a", "b: b speaks", 2),
+        ("c", "b: b speaks", 2),
+    ]
+
+
+# -- the model that chooses ------------------------------------------------------------------------
+
+
+class Chooser(ScriptedModel):
+    """Keeps what a crash would leave of a journal in one of its calls."""
+
+    def __init__(self, journal: Journal, copy: Path, fatal: int, *script: str) -> None:
+        super().__init__(script, "chooser")
+        self.asked = 0
+        self._crash = functools.partial(crash, journal.path, copy)
+        self._fatal = fatal
+
+    async def complete(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        if self.asked == self._fatal:
+            self._crash()
+        return await super().complete(*args, **options)
+
+
+def chosen_by(chooser: Chooser, journal: Journal, budget: Budget) -> Conversation:
+    agents, until = pair("one"), MaxTurns(1)
+    return Conversation(agents, ChosenBy(chooser), until, journal=journal, budget=budget)
+
+
+def test_a_choice_that_was_cut_off_is_charged(tmp_path: Path) -> None:
+    for number in range(4):
+        budget = Budget(model_calls=4)
+        with Journal(tmp_path / f"{number}") as journal:
+            chooser = Chooser(journal, tmp_path / f"{number + 1}", 1, '{"next": "b"}')
+            reply = chosen_by(chooser, journal, budget).reply_sync("go", run_id=RUN)
+        # Each process counts the calls that those before it were killed in.
+        assert budget.spent.model_calls == min(number + 2, 4)
+        assert reply.stop_reason == ("done" if number < 3 else "budget")
+
+
+def test_an_answer_of_the_chooser_that_was_had_is_not_asked_for_again(tmp_path: Path) -> None:
+    script = ("nobody", '{"next": "b"}')
+    for number, (fatal, asked, calls) in enumerate(((2, 2, 3), (1, 1, 4))):
+        budget = Budget(model_calls=9)
+        with Journal(tmp_path / f"{number}") as journal:
+            chooser = Chooser(journal, tmp_path / f"{number + 1}", fatal, *script)
+            reply = chosen_by(chooser, journal, budget).reply_sync("go", run_id=RUN)
+        assert (reply.stop_reason, reply.text) == ("done", "one")
+        assert (chooser.asked, budget.spent.model_calls) == (asked, calls)
+
+
 # -- another program -------------------------------------------------------------------------------
 
 
@@ -526,6 +603,31 @@ async def test_a_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> No
 def test_what_is_no_journal_is_refused() -> None:
     with pytest.raises(DefinitionError, match="journal= is a Journal"):
         Conversation(pair("one"), journal=3)  # type: ignore[arg-type]
+
+
+@on_a_loop
+async def test_a_copy_tells_durable_memories_nothing_twice(tmp_path: Path) -> None:
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut and state.turns == 2:
+                raise RuntimeError("cut")
+
+        agents = [
+            ReActAgent(id, ScriptedModel([f"{id} {n}" for n in (1, 2)], "m"), memory=memory)
+            for id, memory in zip("ab", (SQLiteMemory(tmp_path / id) for id in "ab"), strict=True)
+        ]
+        return Conversation(agents, until=MaxTurns(4) | until, journal=tmp_path / "j.db")
+
+    assert (await make_it(True).reply("go", run_id=RUN)).stop_reason == "error"
+    with Journal(tmp_path / "j.db") as journal:
+        copy = journal.fork(RUN)
+    talk = make_it(False)
+    assert (await talk.reply("go", run_id=copy)).stop_reason == "done"
+    contents = [[m["content"] for m in each.memory.get_memories()] for each in talk.agents.values()]
+    assert contents == [
+        ["go", "a 1", "b: b 1", "a 2", "b: b 2"],
+        ["go", "a: a 1", "b 1", "a: a 2", "b 2"],
+    ]
 
 
 def test_it_goes_on_in_a_space(tmp_path: Path) -> None:

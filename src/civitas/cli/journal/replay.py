@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +25,7 @@ from civitas.reasoning.events import (
     Event,
     MessageAdded,
 )
+from civitas.reasoning.reply import ANSWERED
 
 if TYPE_CHECKING:
     from civitas.cli.run.json_lines import JSONLines
@@ -74,7 +77,10 @@ def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
             f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows what there "
             f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
         )
-    reply: Reply = journal.replay(run_id)
+    reply: Reply | dict[str, Any] = journal.replay(run_id)
+    if isinstance(reply, dict):  # of an orchestrator of the user's own
+        click.echo(json.dumps(reply, indent=2))
+        return 0 if reply["over"]["reason"] in ANSWERED else 1
     screen = _screen(reply, outline.kind, as_json)
     if not as_json:
         click.echo(escaped(outline.task))
@@ -96,40 +102,52 @@ def _screen(reply: Reply, kind: str, as_json: bool) -> Shown | JSONLines:
 
 
 def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
-    """What happened, in the order in which it was recorded."""
-    decisions = conclusions = 0
-    names = {"": agent}
-    begun = set()
+    """What happened, in the order in which it was recorded, in members' turns too."""
+    names = {"": agent}  # of each part
+    begun: set[tuple[str, str]] = set()
+    rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
-        data = entry.data
-        by = names.get(entry.path, entry.path)
-        if entry.kind in ("asked", "started") and "part" in data:
-            names[f"{entry.path}/{data['part']}".lstrip("/")] = data["agent"]
-        if entry.kind == "answered":
-            answer = data["answer"]
-            for piece, text in ((ReasoningPiece, answer["reasoning"]), (TextPiece, answer["text"])):
-                if isinstance(text, str) and text:
+        data, path = entry.data, entry.path
+        by = names.get(path, path)
+        about = data.get("about", {})
+        if entry.kind == "state":
+            yield from _grown(by, path, data["appended"], rounds)
+        elif entry.kind == "begun":
+            names[path] = data["agent"]
+        elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
+            # Of the turn in which it stopped.
+            lists = ("conclusions", "decisions")
+            since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
+            yield from _grown(by, path, since, rounds)
+        elif entry.kind == "ended" and "model" in about:
+            answer = data["result"]
+            for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
+                if isinstance(text := answer.get(name), str) and text:
                     yield piece(text, by)
-        elif entry.kind == "remembered":
-            for message in data["messages"]:
-                yield MessageAdded(by, message)
-        elif entry.kind in ("started", "ended") and "action" in data:
-            common = (by, data["iteration"], data["id"], data["action"])
-            call = (entry.path, data["iteration"], data["call"])
+        elif entry.kind in ("started", "ended") and "iteration" in about:
+            common = (by, about["iteration"], about["id"], about["action"])
             # What was refused has an end alone.
-            if entry.kind == "started" or call not in begun:
-                yield CallStarted(*common, data["args"])
-            begun.add(call)
+            if entry.kind == "started" or (path, data["key"]) not in begun:
+                args = data["result"]["args"] if entry.kind == "ended" else data["args"]
+                yield CallStarted(*common, args)
+            begun.add((path, data["key"]))
             if entry.kind == "ended":
-                yield CallEnded(*common, data["result"], data["error"])
-        elif entry.kind == "state" and not entry.path:
-            grown = entry.data["appended"]
-            for given in grown.get("conclusions", ()):
-                conclusions += 1
-                yield ConclusionReached(agent, conclusions, Conclusion(**given))
-            for given in grown.get("decisions", ()):
-                decisions += 1
-                made = HumanDecision(
-                    DecisionAction(given["action"]), given["new_instruction"], given["reasoning"]
-                )
-                yield DecisionMade(agent, decisions, made)
+                result = data["result"]["result"]
+                error = result.get("error")
+                yield CallEnded(*common, result, None if error is None else str(error))
+
+
+def _grown(
+    by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
+) -> Iterator[Event]:
+    """What was new in a state."""
+    for message in grown.get("messages", ()):
+        yield MessageAdded(by, message)
+    for given in grown.get("conclusions", ()):
+        rounds[path, "conclusions"] += 1
+        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**given))
+    for given in grown.get("decisions", ()):
+        rounds[path, "decisions"] += 1
+        action = DecisionAction(given["action"])
+        made = HumanDecision(action, given["new_instruction"], given["reasoning"])
+        yield DecisionMade(by, rounds[path, "decisions"], made)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
-from civitas.cli.journal.describe import called, not_copied, refused_in_doubt
+from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
 from civitas.cli.run.worker import (
     Order,
@@ -26,23 +29,64 @@ from civitas.cli.run.worker import (
     watched,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
+from civitas.journal.describe import doubt_line
+from civitas.journal.doubt import Done
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
+    from civitas.journal.doubt import Decision
 
 __all__ = ["command"]
 
+_ALL: Final = "all"
+_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+_WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Command(click.Command):
+    """The command, whose --repeat and --skip may stand alone or before a number.
+
+    click would take whatever stands behind such an option for its value, the run's id too.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        made = list(args)
+        for n in reversed(range(end)):
+            if args[n] not in ("--repeat", "--skip"):
+                continue
+            value = args[n + 1] if n + 1 < end else ""
+            if value != _ALL and not _NUMBER.fullmatch(value):
+                made.insert(n + 1, _ALL)
+        return super().parse_args(ctx, made)
+
+
+@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @journal_option("The journal.")
-@click.option("--repeat", is_flag=True, help="Execute what is in doubt again.")
-@click.option("--skip", is_flag=True, help="Do not; the model is told so.")
+@click.option(
+    "--repeat",
+    metavar="[N]",
+    multiple=True,
+    help="Run call N again, or all that are left.",
+)
+@click.option(
+    "--skip",
+    metavar="[N]",
+    multiple=True,
+    help="Skip call N, or all that are left; the model is told so.",
+)
+@click.option(
+    "--done",
+    metavar="N=RESULT",
+    multiple=True,
+    help="Call N took effect: its result, as JSON or text.",
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Go on with a copy if the program has changed, or although there is one.",
+    help="Go on with a copy, even if the agent changed or there is a copy already.",
 )
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
@@ -51,8 +95,9 @@ __all__ = ["command"]
 def command(
     run_id: str,
     journal: str | None,
-    repeat: bool,
-    skip: bool,
+    repeat: tuple[str, ...],
+    skip: tuple[str, ...],
+    done: tuple[str, ...],
     force: bool,
     max_seconds: float | None,
     max_tokens: int | None,
@@ -61,8 +106,9 @@ def command(
 ) -> int:
     """Go on with the run of that ID where it stands.
 
-    What ended is not done again. An action that had begun when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat or --skip.
+    What ended is not done again. An action that was running when the process ended is in doubt:
+    nobody knows whether it took effect. Look, and say --repeat, --skip or --done, for all of them
+    or each by its number N in `civitas runs ID`.
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. The run of a
@@ -76,14 +122,14 @@ def command(
     Examples:
       civitas resume 79a0b5265e6033b5
       civitas resume 79a0b5265e6033b5 --repeat
+      civitas resume 79a0b5265e6033b5 --done 1=paid --skip
       civitas resume 79a0b5265e6033b5 --agent my_agents:Clerk
 
     \b
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if repeat and skip:
-        raise click.UsageError("--repeat and --skip are opposites: give one of them")
+    decisions = _decisions(repeat, skip, done)
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     with opened(journal) as found:
         outline = found.run(run_id)
@@ -120,9 +166,9 @@ def command(
             not_copied(found, recorded)
         named = None if agent is None else _named(agent, outline.kind)  # before it is decided
         decided = False
-        if repeat or skip:
-            decided = _decide(found, recorded, repeat)
-        elif refused_in_doubt(found, recorded, as_json):
+        if decisions:
+            decided = _decide(found, recorded, decisions)
+        if refused_in_doubt(found, recorded, as_json):
             return 1
         going = _Going(found, recorded, order, as_json)
         if order is None and named is None:
@@ -173,10 +219,10 @@ class _Going:
         """Say what is next where nobody was named who could go on."""
         id, of = self._recorded.run_id, escaped(agent)
         next = (
-            f"the program of agent {of} goes on with it by reply(…, run_id={id!r}), or here: "
+            f"to go on, run the program of agent {of} again with run_id={id!r}, or here: "
             f"{escaped(self._recorded.command('resume'))}"
         )
-        text = f"that is recorded; {next}" if decided else f"civitas: {next}"
+        text = f"recorded; {next}" if decided else f"civitas: {next}"
         click.echo(text, err=self._as_json or not decided)
         return 0 if decided else 1
 
@@ -235,12 +281,50 @@ def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
     return "the program has changed" if force else ""
 
 
-def _decide(journal: Journal, recorded: Recorded, repeat: bool) -> bool:
+def _decisions(
+    repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
+) -> dict[int, Decision]:
+    """What is decided about each call by its number; 0 is for all that are left.
+
+    Raises:
+        click.UsageError: there is no such number, or two decisions for one
+    """
+    said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
+    said += [(each, "skip") for each in skip]
+    for each in done:
+        number, equals, result = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
+        try:
+            said.append((number, Done(json.loads(result))))
+        except (ValueError, RecursionError):
+            said.append((number, Done(result)))
+    made: dict[int, Decision] = {}
+    for number, decision in said:
+        if number != _ALL and not _NUMBER.fullmatch(number):
+            raise click.UsageError(
+                f"N must be the number of a call in doubt, as `civitas runs ID` shows it, got "
+                f"{number!r:.80}"
+            )
+        if made.setdefault(0 if number == _ALL else int(number), decision) != decision:
+            which = "all calls that are left" if number == _ALL else f"call {number}"
+            raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
+    return made
+
+
+def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Write down what a person decides; False if there was nothing to decide."""
-    doubts = journal.decide(recorded.run_id, repeat=repeat)
-    done = "is executed again" if repeat else "is not executed again"
+    rest = decisions.pop(0, None)
+    wanted: dict[int, Decision] | Decision = decisions
+    if rest is not None:
+        left = [each.number for each in journal.in_doubt(recorded.run_id)]
+        # Where all are decided, and none has a number now, all of them are decided anew.
+        wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
+    doubts = journal.decide(recorded.run_id, wanted)
     for doubt in doubts:
-        print(f"{called(doubt)} {done}", file=sys.stderr, flush=True)
+        decision = decisions.get(doubt.number, rest)
+        words = _WORDS[decision] if isinstance(decision, str) else "took effect"
+        print(f"{doubt_line(doubt)} {words}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)

@@ -12,9 +12,10 @@ import click
 
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
-from civitas.cli.journal.describe import called, copies, tell_of, told
+from civitas.cli.journal.describe import copies, tell_of, told
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.run.worker import order_of
+from civitas.journal.describe import doubt_line
 
 if TYPE_CHECKING:
     from civitas.journal import Journal, Outline
@@ -45,7 +46,8 @@ def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
     """List the runs of a journal, or what happened in the one of that ID.
 
     They are listed in the order in which they began. Of one run each entry of its record is shown
-    in a line, and what is in doubt: actions that had begun when their process ended.
+    in a line, and by numbers the calls in doubt: actions that were running when their process
+    ended. `civitas resume` takes these numbers.
 
     \b
     Examples:
@@ -113,7 +115,7 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
         click.echo(_fitting(line, 2))
     if outline.state == "running":
         for doubt in doubts:
-            click.echo(f"under way: {called(doubt)}")
+            click.echo(f"running: {doubt_line(doubt)}")
         return
     if made := copies(journal, outline.id):
         click.echo(f"it has gone on as a copy: {escaped(', '.join(made))}")

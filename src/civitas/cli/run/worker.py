@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ITERATIONS",
-    "KIND",
     "Order",
     "Worker",
     "apart",
+    "is_order",
     "is_small",
     "keys",
     "made",
@@ -42,10 +42,8 @@ __all__ = [
     "without_keys",
 ]
 
-KIND: Final = "ordered"
-"""What the entry is called that holds an order."""
 _PART: Final = "act"
-"""The part of a run where it stands: no agent's, so none is told of it."""
+"""The part of a run whose state the order is: no agent's, so none is told of it."""
 _MAY_CHANGE: Final = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
 ITERATIONS: Final = 10
 
@@ -132,6 +130,11 @@ def apart(order: Order, path: str) -> None:
         )
 
 
+def is_order(entry: Entry) -> bool:
+    """Whether an entry holds the order of a run of `civitas act`."""
+    return entry.path == _PART and entry.kind == "state"
+
+
 def order_of(entries: Sequence[Entry]) -> Order | None:
     """The order that a run of `civitas act` was begun with; None for any other run.
 
@@ -139,9 +142,9 @@ def order_of(entries: Sequence[Entry]) -> Order | None:
         StateError: it is not as this civitas writes it
     """
     for entry in reversed(entries):
-        if entry.path == _PART and entry.kind == KIND:
+        if is_order(entry):
             try:
-                return Order(**entry.data)
+                return Order(**entry.data["state"])
             except TypeError as error:
                 raise StateError(
                     f"entry {entry.sequence} is of another civitas, which can go on with the run: "
@@ -168,7 +171,7 @@ async def record(order: Order, journal: Journal, run_id: str, agent: Any) -> Non
         if before is not None:
             _check(run_id, before, order)
         if before != order:
-            part.note(KIND, asdict(order))
+            part.note("state", {"state": asdict(order), "appended": {}})
             await part.commit()
     finally:
         opened.close()

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from civitas.reasoning.conversation.hand_over import HandOver as HandOver
     from civitas.reasoning.conversation.order import RoundRobin as RoundRobin
     from civitas.reasoning.conversation.state import ConversationState as ConversationState
+    from civitas.reasoning.conversation.state import TurnEnded as TurnEnded
+    from civitas.reasoning.conversation.state import TurnStarted as TurnStarted
+    from civitas.reasoning.conversation.state import Utterance as Utterance
     from civitas.reasoning.conversation.termination import Condition as Condition
     from civitas.reasoning.conversation.termination import Elapsed as Elapsed
     from civitas.reasoning.conversation.termination import MaxTokens as MaxTokens
     from civitas.reasoning.conversation.termination import MaxTurns as MaxTurns
     from civitas.reasoning.conversation.termination import Said as Said
     from civitas.reasoning.conversation.termination import StoppedBy as StoppedBy
-    from civitas.reasoning.conversation.transcript import TurnEnded as TurnEnded
-    from civitas.reasoning.conversation.transcript import TurnStarted as TurnStarted
-    from civitas.reasoning.conversation.transcript import Utterance as Utterance
 
 _HOME = {
     "ChosenBy": "chosen_by",
@@ -33,9 +33,9 @@ _HOME = {
     "RoundRobin": "order",
     "Said": "termination",
     "StoppedBy": "termination",
-    "TurnEnded": "transcript",
-    "TurnStarted": "transcript",
-    "Utterance": "transcript",
+    "TurnEnded": "state",
+    "TurnStarted": "state",
+    "Utterance": "state",
 }
 
 __all__ = sorted(_HOME)

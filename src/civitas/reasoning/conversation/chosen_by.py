@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError
@@ -15,8 +16,11 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice, Order
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.prompts import cut, readable
+from civitas.reasoning.record import Step
+from civitas.reasoning.state import ANSWER
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.models.protocol import Model
 
 __all__ = ["ChosenBy"]
@@ -35,9 +39,8 @@ class ChosenBy(Order):
     """A model chooses who speaks next, from the participants and what was said lately.
 
     It is asked where there is a choice. Its answer is read strictly: `{"next": id}` and nothing
-    else. One that cannot be used is asked
-    for once more with the fault stated; then the conversation ends as `unreadable`, and nobody is
-    chosen in the model's stead.
+    else. One that cannot be used is asked for once more with the fault stated; then the
+    conversation ends as `unreadable`, and nobody is chosen in the model's stead.
 
     Args:
         model: a model, or the name of one
@@ -111,15 +114,14 @@ class ChosenBy(Order):
         prompt = self._shown(state, told)
         usage = Usage()
         fault = ""
-        model = self.model
-        if state.budget is not None:
-            from civitas.models.wrappers.budgeted import BudgetedModel
-
-            model = BudgetedModel(model, state.budget)
-        for answers in (1, 2):
-            given: Any = model.complete(prompt, schema=schema)
-            if inspect.isawaitable(given):
-                given = await given
+        name = getattr(self.model, "name", None)
+        for attempt in (1, 2):
+            given = await state.record.step(
+                f"choose.{state.turns + 1}.{attempt}",
+                partial(self._ask, state.budget, prompt, schema),
+                of=ANSWER,
+                model=name,
+            )
             # Before anything is read: what cannot be read has been paid for all the same.
             spent = getattr(given, "usage", None)
             if isinstance(spent, Usage):
@@ -137,9 +139,27 @@ class ChosenBy(Order):
                 ]
                 continue
             if chosen is None:
-                return Choice((), usage, f"{self._name} ended the conversation", answers)
-            return Choice((chosen,), usage, answers=answers)
-        raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage, 2)
+                return Choice((), usage, f"{self._name} ended the conversation")
+            return Choice((chosen,), usage)
+        raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage)
+
+    async def _ask(
+        self, budget: Budget | None, prompt: list[Any], schema: dict[str, Any], step: Step
+    ) -> Any:
+        """The model's answer, asked for once it is recorded what that may spend at most."""
+        model: Any = self.model
+        if budget is None:
+            await step.begins()
+            return await _completed(model, prompt, schema)
+        from civitas.budget.bill import Bill
+        from civitas.models.wrappers.budgeted import BudgetedModel
+        from civitas.reasoning.charging import most_json
+
+        model, bill = BudgetedModel(model, budget), Bill(budget)
+        step.charge(bill.json)
+        await step.begins(None, most_json(model, prompt, None, schema))
+        with bill.opened():
+            return await _completed(model, prompt, schema)
 
     @property
     def _name(self) -> str:
@@ -178,6 +198,11 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
+
+
+async def _completed(model: Any, prompt: list[Any], schema: dict[str, Any]) -> Any:
+    given: Any = model.complete(prompt, schema=schema)
+    return await given if inspect.isawaitable(given) else given
 
 
 def _read(text: Any, calls: Any, allowed: list[str | None]) -> str | None:

@@ -5,68 +5,34 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import (
-    BudgetExceeded,
-    DeadlineExceeded,
-    DefinitionError,
-    NotPermitted,
-    StateError,
-)
+from civitas.errors import DefinitionError, NotPermitted, StateError
 from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.message import address
-from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.exchange import Exchange
-from civitas.reasoning.conversation.order import Order, as_order
+from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import Participants
-from civitas.reasoning.conversation.state import ConversationState
-from civitas.reasoning.conversation.termination import Condition, as_condition
-from civitas.reasoning.conversation.transcript import MAX_KEPT, Content
+from civitas.reasoning.conversation.record import KIND, program_of
+from civitas.reasoning.conversation.setup import set_up
+from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, SavedTalk
+from civitas.reasoning.conversation.talk import Talk
+from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import members_without_threads, share_budget
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema, Asked, checked_content, thread_id
-from civitas.reasoning.resume import ENDED
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Record
-    from civitas.reasoning.conversation.recording import ConversationRecording
+    from civitas.journal import Part
     from civitas.reasoning.stream import Line
 
-__all__ = ["MAX_TURNS", "Conversation"]
-
-MAX_TURNS: Final = 20
-"""How many turns one reply may have, if neither `max_turns` nor `until` says it."""
-_RULES: Final = ("all", "any", "none")
-
-_KIND = "Conversation"
-
-
-class _Talk:
-    """One thread of a conversation.
-
-    Attributes:
-        state: where it stands
-        exchange: the reply under way, or None
-        run: the key and the id of a run that is not over, or None
-        since: what was said to it since that was stopped
-    """
-
-    __slots__ = ("exchange", "run", "since", "state")
-
-    def __init__(self, state: ConversationState) -> None:
-        self.state = state
-        self.exchange: Exchange | None = None
-        self.run: tuple[str, str] | None = None
-        self.since: list[Content] = []
+__all__ = ["Conversation"]
 
 
 class Conversation(ConversationalAgent):
@@ -135,32 +101,14 @@ class Conversation(ConversationalAgent):
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
-        self.agents: Final = _participants(agents, id)
-        self.next: Final = as_order(next)
-        self.next.check(self.agents)
-        self.until: Final = None if until is None else as_condition(until)
-        if self.until is not None and (unknown := self.until.ids() - self.agents.keys()):
-            raise DefinitionError(
-                f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "
-                "who takes no part"
-            )
-        if max_turns is None:
-            bound = self.until.most_turns() if self.until is not None else None
-            max_turns = MAX_TURNS if bound is None else bound
-        for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
-            if type(number) is not int or number < 1:
-                raise DefinitionError(
-                    f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}"
-                )
-        if stop_if_failed not in _RULES:
-            raise DefinitionError(
-                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
-                f"{stop_if_failed!r:.80}"
-            )
-        self.max_turns: Final = max_turns
-        self.max_kept: Final = max_kept
-        self.stop_if_failed: Final = stop_if_failed
-        self._own_budget: Budget | None = None
+        setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
+        self.agents: Final = setup.agents
+        self.next: Final = setup.next
+        self.until: Final = setup.until
+        self.max_turns: Final = setup.max_turns
+        self.max_kept: Final = setup.max_kept
+        self.stop_if_failed: Final = setup.stop_if_failed
+        self._setup = setup
         self._journal = (
             None if journal is None else as_journal(journal, f"conversation {self.id!r}")
         )
@@ -170,12 +118,12 @@ class Conversation(ConversationalAgent):
     @property
     def budget(self) -> Budget | None:
         """What the participants may spend together, or None."""
-        return self._own_budget
+        return self._setup.budget
 
     @budget.setter
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, list(self.agents.values()), budget)
-        self._own_budget = budget
+        self._setup.budget = budget
 
     @property
     def journal(self) -> Journal | None:
@@ -187,10 +135,10 @@ class Conversation(ConversationalAgent):
         """Where its own thread stands: what was said, who spoke last. To be read."""
         return self._talk(self._kept.default).state
 
-    def _talk(self, thread: Thread) -> _Talk:
-        talk: _Talk | None = thread.own
+    def _talk(self, thread: Thread) -> Talk:
+        talk: Talk | None = thread.own
         if talk is None:
-            talk = thread.own = _Talk(ConversationState(self.agents, self.max_kept))
+            talk = thread.own = Talk(self._setup, ConversationState(self.agents, self.max_kept))
         return talk
 
     @property
@@ -264,10 +212,9 @@ class Conversation(ConversationalAgent):
         return await self._carried(asked)
 
     def _show_on(self, line: Line, asked: Asked) -> None:
-        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`; of
-        # several that speak at once, they are in the order of their list. A conversation goes no
-        # further than its reader: when `TurnEnded` is looked at, it stands between two turns, and
-        # its state can be saved.
+        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`. A
+        # conversation goes no further than its reader: when `TurnEnded` is looked at, it stands
+        # between two turns, and its state can be saved.
         asked.emit = line.pass_on
 
     def _shown_too(self, emit: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
@@ -302,7 +249,7 @@ class Conversation(ConversationalAgent):
             chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
             exchange = self._talk(chosen).exchange
         if exchange is not None:
-            if exchange.meanwhile.interrupt(content):
+            if exchange.interrupt(content):
                 heard: concurrent.futures.Future[None] = concurrent.futures.Future()
                 heard.set_result(None)
                 return Interruption(heard)
@@ -323,7 +270,7 @@ class Conversation(ConversationalAgent):
         """
         content = checked_content(message.get("content"), "observe")
         talk = self._talk(thread)
-        if talk.exchange is not None and talk.exchange.meanwhile.observe(content):
+        if talk.exchange is not None and talk.exchange.observe(content):
             return
         async with self._turn_of(thread):
             now = talk.state
@@ -332,10 +279,9 @@ class Conversation(ConversationalAgent):
                 # Heard when that run goes on, or in the next: what waits for it stands there.
                 talk.since.append(content)
                 return
-            participants = Participants(self, now, thread.id)
-            for id in now.agents:
-                # The next speaker of a reply to be gone on with is asked the last.
-                await participants.deliver(id, leave=1 if now.open else 0)
+            participants = Participants(self._setup, now, thread.id, once=self._as_once())
+            # The next speaker of a reply that is resumed is asked the last.
+            await participants.deliver(now.agents, leave=1 if now.open else 0)
 
     async def _respond(self, asked: Asked) -> Reply:
         talk = self._talk(asked.state)
@@ -356,104 +302,27 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
                 "begun"
             )
-        record = asked.record
-        if record is None:
+        part = asked.record
+        if part is None:
             if self._journal is None:
-                self._begin(asked)
-                return await self._exchanged(asked)
+                return await talk.reply(asked)
             if asked.resumed and talk.run is not None:
                 asked.run_id = talk.run[1]
             task = json_text(asked.content)
-            record = await self._journal.begin(asked.run_id, _KIND, str(self.id), task)
+            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
-            return await self._recorded(asked, record)
+            return await talk.reply_recorded(asked, part)
         finally:
             if asked.record is None:
-                record.close()
-
-    async def _recorded(self, asked: Asked, record: Record) -> Reply:
-        """Reply, and record it; or go on with what was recorded."""
-        from civitas.reasoning.conversation.recording import ConversationRecording
-
-        talk = self._talk(asked.state)
-        recording = ConversationRecording(self, record, asked)
-        past = recording.past
-        if past.begun is None:
-            self._begin(asked)
-            recording.begin(talk.state)
-        else:
-            try:
-                await recording.recall()
-            except BudgetExceeded as error:
-                reason: Any = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
-                return Reply("", "", [], [], Usage(), reason, str(error), None, asked.run_id)
-            stands = recording.state()
-            if past.ended:
-                _be_at(talk, stands)
-                return self._as_it_ended(past.reply(), asked.schema)
-            since = talk.since if talk.run is not None and talk.run[0] == record.key else []
-            talk.state = stands
-            for content in (*since, *asked.state.hear()):
-                stands.add(None, content)
-                recording.heard(content, ())
-        talk.run, talk.since = (record.key, record.run_id), []
-        reply = await self._exchanged(asked, recording)
-        if reply.stop_reason in ENDED:
-            talk.run = None
-        return reply
-
-    def _as_it_ended(self, reply: Reply, schema: Any) -> Reply:
-        if schema is None or reply.stop_reason != "done":
-            return reply
-        try:  # as the type that was asked for
-            return replace(reply, value=AnswerSchema(schema).read(reply.text))
-        except Unreadable:
-            return reply  # a terminal action gave it
+                part.close()
 
     def _program(self) -> dict[str, Any]:
-        from civitas.reasoning.conversation.recording import program_of
+        return program_of(self._setup)
 
-        return program_of(self)
-
-    async def _recall(self, record: Record) -> None:
-        """Know what was said in a part of a run that is over, as the participants do."""
-        from civitas.reasoning.conversation.past import ConversationPast
-        from civitas.reasoning.conversation.recording import recall
-
-        past = ConversationPast(record.run_id, record.past)
-        if past.begun is not None:
-            await recall(self, record, past)
-            talk = self._talk(self._kept.get(past.begun["thread"]))
-            talk.run = None if past.ended else (record.key, record.run_id)
-            _be_at(talk, past.state(self.agents, self.max_kept, last=True))
-
-    def _begin(self, asked: Asked) -> None:
-        """Begin a reply, unless one goes on."""
-        now = self._talk(asked.state).state
-        if not asked.resumed:
-            now.begin()
-            for told in asked.state.hear():
-                now.add(None, told)
-            now.add(None, asked.content)
-
-    async def _exchanged(
-        self, asked: Asked, recording: ConversationRecording | None = None
-    ) -> Reply:
-        talk = self._talk(asked.state)
-        if self.until is not None:
-            self.until.begin(talk.state.kept, "u")
-        exchange = Exchange(self, talk.state, asked, recording)
-        talk.exchange = exchange
-        try:
-            return await exchange.go()
-        except BaseException as error:
-            exchange.meanwhile.hear(last=True)
-            if recording is not None:
-                recording.broken_off(exchange.cut_off(error))
-            raise
-        finally:
-            exchange.meanwhile.hear(last=True)
-            talk.exchange = None
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        record: Record[SavedTalk] = Record(part, SavedTalk)
+        if record.begun is not None and record.state is not None:
+            await self._talk(self._kept.get(record.begun["thread"])).recall(record, budget)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -473,7 +342,7 @@ class Conversation(ConversationalAgent):
                 "such as at a TurnEnded of its stream"
             )
         if exchange is not None:
-            exchange.meanwhile.hear()
+            exchange.hear()
         participants: dict[str, Any] = {}
         for id, agent in self.agents.items():
             if hasattr(agent, "state_dict"):
@@ -484,11 +353,12 @@ class Conversation(ConversationalAgent):
                         f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
                     ) from None
         threads = {
-            thread.id: thread.own.state.to_json() for thread in self._kept if thread.own is not None
+            thread.id: dumped(thread.own.state.saved())
+            for thread in self._kept
+            if thread.own is not None
         }
-        return state(
-            _KIND, conversation=self.state.to_json(), threads=threads, participants=participants
-        )
+        mine = dumped(self.state.saved())
+        return state(KIND, conversation=mine, threads=threads, participants=participants)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take what `state_dict` gave in place of what was said so far.
@@ -502,68 +372,26 @@ class Conversation(ConversationalAgent):
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, _KIND)
-        try:
-            mine = ConversationState.from_json(
-                data.get("conversation"), tuple(self.agents), self.max_kept
-            )
-            given = data.get("threads", {})
-            if not isinstance(given, dict):
-                raise ValueError("threads is no object")
-            threads = {
-                id: ConversationState.from_json(each, tuple(self.agents), self.max_kept)
-                for id, each in given.items()
-            }
-            theirs = data.get("participants")
-            if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
-                raise ValueError("participants names others than the participants")
-            for id in theirs:
-                if not hasattr(self.agents[id], "load_state_dict"):
-                    raise ValueError(f"participant {id!r} has no load_state_dict")
-        except ValueError as error:
-            raise StateError(
-                f"conversation {self.id!r} cannot go on from this state: {error}"
-            ) from None
+        data = opened(saved, KIND)
+        whose = f"conversation {self.id!r} cannot go on from this state"
+        mine = self._loaded(data.get("conversation"), whose)
+        threads, theirs = data.get("threads", {}), data.get("participants")
+        if not isinstance(threads, dict):
+            raise StateError(f"{whose}: threads must be an object")
+        others = {id: self._loaded(each, whose) for id, each in threads.items()}
+        if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
+            raise StateError(f"{whose}: participants names others than the participants")
+        for id in theirs:
+            if not hasattr(self.agents[id], "load_state_dict"):
+                raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
         for id, its in theirs.items():
             self.agents[id].load_state_dict(its)
         kept = Threads(together=True)
-        kept.default.own = _Talk(mine)
-        for id, each in threads.items():
-            kept.get(id).own = _Talk(each)
+        kept.default.own = Talk(self._setup, mine)
+        for id, each in others.items():
+            kept.get(id).own = Talk(self._setup, each)
         self._threads = kept
 
-
-def _be_at(talk: _Talk, state: ConversationState) -> None:
-    """Stand where a reply ended, unless the thread has gone further since."""
-    if state.transcript.count > talk.state.transcript.count:
-        talk.state = state
-
-
-def _participants(agents: Iterable[Any], id: str | int) -> dict[str, Any]:
-    """The participants by id.
-
-    Raises:
-        DefinitionError: there are none, one cannot be talked to, or two have one id
-    """
-    if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
-        raise DefinitionError(
-            f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"
-        )
-    found: dict[str, Any] = {}
-    for agent in agents:
-        missing = [n for n in ("id", "reply", "observe") if not hasattr(agent, n)]
-        if missing or isinstance(agent, type):
-            given = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)[:80]
-            raise DefinitionError(
-                f"conversation {id!r}: a participant has id, reply and observe, and {given} has "
-                f"not{' ' + ', '.join(missing) if missing else ''}"
-            )
-        name = address(agent.id)
-        if name in found:
-            raise DefinitionError(
-                f"conversation {id!r}: two participants have the id {name!r}: give each its own"
-            )
-        found[name] = agent
-    if not found:
-        raise DefinitionError(f"conversation {id!r} has no participants")
-    return found
+    def _loaded(self, saved: Any, whose: str) -> ConversationState:
+        made = loaded(SavedTalk, saved, whose)
+        return ConversationState.of(made, self.agents, self.max_kept, whose)

@@ -4,112 +4,133 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, ModelError
+from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.meanwhile import Meanwhile
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
-from civitas.reasoning.conversation.transcript import TurnEnded, Utterance, shown
-from civitas.reasoning.prompts import cut, readable
+from civitas.reasoning.conversation.record import over
+from civitas.reasoning.conversation.setup import Setup
+from civitas.reasoning.conversation.state import (
+    MAX_STEPS,
+    Content,
+    ConversationState,
+    SavedTalk,
+    TurnEnded,
+    Utterance,
+    shown,
+)
+from civitas.reasoning.group import in_thread
+from civitas.reasoning.prompts import readable
+from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
-from civitas.reasoning.resume import ENDED
+from civitas.reasoning.resume import ENDED, guarded
+from civitas.reasoning.state import step_json
 
 if TYPE_CHECKING:
-    from civitas.reasoning.conversation.conversation import Conversation
-    from civitas.reasoning.conversation.recording import ConversationRecording
-    from civitas.reasoning.conversation.state import ConversationState
     from civitas.reasoning.reply_request import Asked
 
-__all__ = ["MAX_STEPS", "Exchange"]
+__all__ = ["Exchange", "reason_of"]
 
 logger = logging.getLogger("civitas.reasoning")
 
-MAX_STEPS: Final = 1000
-"""How many of the participants' steps a reply tells of: the last."""
-
 # What one participant met, the others would meet too: nobody is asked after it.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
+_MAX_HEARD: Final = 100
+"""How many interruptions and observations may wait for the end of a turn."""
 
 
 class Exchange:
     """One reply of a conversation under way.
 
     Attributes:
-        participants: who is asked, and told
-        meanwhile: what is said in the midst of a turn
         between: whether it stands between two turns, where its state can be saved
         thread: the thread that it belongs to
-        budget: what it may spend, or None
     """
 
     def __init__(
-        self,
-        conversation: Conversation,
-        state: ConversationState,
-        asked: Asked,
-        recording: ConversationRecording | None,
+        self, setup: Setup, state: ConversationState, asked: Asked, record: Record[SavedTalk]
     ) -> None:
-        self.conversation = conversation
-        self.state = state
-        self.recording = recording
         self.thread = asked.state
-        self.budget = conversation.budget if asked.budget is None else asked.budget
-        state.budget = self.budget
-        self.schema = asked.schema
-        self.run_id = asked.run_id
-        self.emit: Emit | None = asked.emit
-        self.meanwhile = Meanwhile(conversation, state, recording, asked.thread)
-        self.participants = Participants(conversation, state, asked.thread, recording, asked)
         self.between = True
-        self._steps: deque[Step] = deque(maxlen=MAX_STEPS)
+        self._setup = setup
+        self._state = state
+        self._record = state.record = record
+        self._asked = asked
+        self._budget = setup.budget if asked.budget is None else asked.budget
+        state.budget = self._budget
+        self._emit: Emit | None = asked.emit
+        self._participants = Participants(setup, state, asked.thread, asked)
         self._error: BaseException | None = None
-        self._values: dict[str, Any] = {}
-        if recording is not None:
-            self._steps.extend(recording.past.steps)
-            self._values = dict(recording.past.values)
+        self._saved = record.state or SavedTalk()  # what was recorded last
+        self._steps: deque[Step] = deque(self._saved.steps, maxlen=MAX_STEPS)
+        self._values = self._saved.values
+        if record.state is None:
+            self._save()
+        # What is said while somebody speaks, in any thread, and who has heard it already.
+        self._speaking: tuple[str, ...] = ()
+        self._open = True
+        self._heard: deque[tuple[Content, tuple[str, ...]]] = deque()
+        self._guard = threading.RLock()
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def go(self) -> Reply:
-        """Have the participants speak until there is a reason to stop."""
-        try:
+        """Have the participants speak until there is a reason to stop, and write down why."""
+        if self._record is NULL_RECORD:
             return await self._go()
-        except JournalError as error:
-            if self.recording is None:
-                raise
-            log_failure(logger, f"run {self.run_id!r} of {self.conversation.id!r} stops", error)
-            return self.reply("error", str(error), *self._outcome(), error)
+        return await guarded(
+            self._record,
+            self._go,
+            self._over,
+            lambda why: self._over(self._reply("cancelled", why, *self._outcome(), None)),
+            lambda error: self._reply("error", str(error), *self._outcome(), error),
+        )
+
+    def _save(self) -> None:
+        if self._record is not NULL_RECORD:
+            self._saved = self._state.saved(self._saved, self._values)
+            self._record.save(self._saved)
+
+    def _over(self, reply: Reply) -> dict[str, Any]:
+        return over(self._record, self._state.saved(self._saved, self._values), reply)
 
     async def _go(self) -> Reply:
-        conversation, state = self.conversation, self.state
+        try:
+            await self._speak()
+            return await self._end()
+        finally:
+            self.hear(last=True)
+
+    async def _speak(self) -> None:
+        setup, state = self._setup, self._state
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
         while state.stop is None:
             if task is not None and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # a participant has kept it to itself
-            left = conversation.max_turns - state.turns
-            self.meanwhile.hear()
+            left = setup.max_turns - state.turns
+            self.hear()
             try:
-                if self.budget is not None:
-                    self.budget.start()
-                    self.budget.check()
-                choice = await self._choose()
-            except BudgetExceeded as error:
-                self._fail(str(error), error)
-                break
+                if self._budget is not None:
+                    self._budget.start()
+                    self._budget.check()
+                key = f"choose.{state.turns + 1}"
+                choice = await self._record.step(key, self._choose, of=Choice)
             except NoChoice as error:
                 state.usage = state.usage + error.usage
                 state.stop = ("unreadable", str(error))
-                break
+                return
             except Exception as error:
-                about = f"who speaks next in {conversation.id!r} could not be told"
-                log_failure(logger, about, error)
-                self._fail(f"who speaks next could not be told: {told(error)}", error)
-                break
+                if isinstance(error, JournalError) and self._record is not NULL_RECORD:
+                    raise
+                self._fail_to_tell("who speaks next", error)
+                return
             state.usage = state.usage + choice.usage
             if not choice.ids:
                 state.stop = ("done", choice.detail or "nobody was to speak next")
@@ -117,33 +138,13 @@ class Exchange:
                 state.stop = (
                     "max_iterations",
                     f"{len(choice.ids)} were to speak at once, and {left} of "
-                    f"{conversation.max_turns} turns were left",
+                    f"{setup.max_turns} turns were left",
                 )
             else:
                 await self._take_turn(choice.ids)
-        return await self._end()
 
-    async def _choose(self) -> Choice:
-        """Who speaks next: as it was recorded, or as it is told now."""
-        state, recording = self.state, self.recording
-        if recording is None:
-            return await self._choose_now()
-        known = recording.choice(state)
-        if known is not None:
-            return known
-        try:
-            choice = await recording.choosing(self._choose_now)
-        except NoChoice as error:
-            recording.chose(state, error)
-            raise
-        except BaseException:
-            recording.unchosen()
-            raise
-        recording.chose(state, choice)
-        return choice
-
-    async def _choose_now(self) -> Choice:
-        choosing = self.conversation.next.choose(self.state)
+    async def _choose(self, step: RecordStep) -> Choice:
+        choosing = self._setup.next.choose(self._state)
         return await self._in_time(choosing, "who speaks next")  # type: ignore[no-any-return]
 
     async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
@@ -156,7 +157,7 @@ class Exchange:
         Raises:
             DeadlineExceeded: the seconds were over before
         """
-        budget = self.state.budget
+        budget = self._budget
         limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
         try:
             async with limit:
@@ -170,38 +171,36 @@ class Exchange:
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Have participants speak, at once if there are several, and keep what they said."""
-        state = self.state
+        state = self._state
         before = state.turns
         self.between = False
         try:
-            others = [id for id in state.agents if id not in ids]
-            if self.recording is not None:
-                await self.recording.telling(state, [(id, 0) for id in others])
-            for id in others:
-                await self.participants.deliver(id)
-            self.meanwhile.speaking = ids
-            turns = await self.participants.speak(ids, before)
-            self.meanwhile.hear(speaking=())
+            await self._participants.deliver([id for id in state.agents if id not in ids])
+            self._speaking = ids
+            turns = await self._participants.speak(ids, before)
+            self.hear(speaking=())
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
             await self._judge(turns)
-            if self.recording is not None:
-                steps = [step for turn in turns if turn.reply for step in turn.reply.steps]
-                await self.recording.turned(state, steps, self._values)
+            if state.stop is None or state.stop[0] in ENDED:
+                # Else the turn is taken again when the run goes on.
+                self._save()
+                await self._record.commit()
         finally:
-            self.meanwhile.speaking = ()
+            self._speaking = ()
             self.between = True
-        if self.emit is not None:
+        if self._emit is not None:
+            of = (self._asked.run_id, self._asked.thread)
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
-                id = str(self.conversation.id)
-                of = (self.run_id, self.thread.id)
-                await self.emit(TurnEnded(id, utterance.speaker, number, utterance, *of))
+                await self._emit(
+                    TurnEnded(self._setup.id, utterance.speaker, number, utterance, *of)
+                )
 
     def _keep(self, turn: Turn) -> Utterance:
         """Keep what came of a turn, for everyone else to hear."""
-        state, reply = self.state, turn.reply
+        state, reply = self._state, turn.reply
         state.turns += 1
         text = ""
         if reply is not None:
@@ -209,6 +208,8 @@ class Exchange:
             if isinstance(reply.usage, Usage):
                 state.usage = state.usage + reply.usage
             self._steps.extend(reply.steps)
+            if self._record is not NULL_RECORD:
+                self._saved.steps.extend(Step(**step_json(each)) for each in reply.steps)
         fault = None if turn.fault is None else readable(turn.fault)
         return state.add(turn.id, text, fault)
 
@@ -216,107 +217,91 @@ class Exchange:
 
     async def _judge(self, turns: list[Turn]) -> None:
         """Whether the turn that was just taken is the last."""
-        conversation, state = self.conversation, self.state
+        setup, state = self._setup, self._state
         self._values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
         }
         failed = [turn for turn in turns if turn.fault is not None]
         for turn in failed:
-            met = _reason(turn.error) if turn.reply is None else turn.reply.stop_reason
+            met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
             if met in _FINAL:
                 self._error = turn.error
                 state.stop = (met, f"agent {turn.id!r}: {turn.fault}")
                 return
-        rule = conversation.stop_if_failed
+        rule = setup.stop_if_failed
         if failed and (rule == "any" or (rule == "all" and len(failed) == len(turns))):
             names = " and ".join(repr(turn.id) for turn in failed)
             detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failed)}"
             error = next((turn.error for turn in failed if turn.error is not None), None)
             self._fail(detail, error)
             return
-        if conversation.until is not None:
+        if setup.until is not None:
             try:
-                checking = conversation.until.check(state, "u")
+                checking = setup.until.check(state, "u")
                 reason = await self._in_time(checking, "whether it is over")
-            except BudgetExceeded as error:
-                self._fail(str(error), error)
-                return
             except Exception as error:
-                about = f"whether {conversation.id!r} is over could not be told"
-                log_failure(logger, about, error)
-                self._fail(f"whether it is over could not be told: {told(error)}", error)
+                self._fail_to_tell("whether it is over", error)
                 return
             if reason is not None:
                 state.stop = ("done", reason)
                 return
-        reason = conversation.next.over(state)
+        reason = setup.next.over(state)
         if reason is not None and len(failed) == len(turns):
             self._fail(f"{reason}: {failed[-1].fault}", failed[-1].error)
         elif reason is not None:
             state.stop = ("done", reason)
-        elif state.turns >= conversation.max_turns:
+        elif state.turns >= setup.max_turns:
             state.stop = (
                 "max_iterations",
                 f"the conversation was not over after {state.turns} turns",
             )
 
+    def _fail_to_tell(self, what: str, error: Exception) -> None:
+        if isinstance(error, BudgetExceeded):
+            self._fail(str(error), error)
+            return
+        log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
+        self._fail(f"{what} could not be told: {told(error)}", error)
+
     def _fail(self, detail: str, error: BaseException | None) -> None:
         self._error = error
-        self.state.stop = (_reason(error), detail)
+        self._state.stop = (reason_of(error), detail)
 
     async def _end(self) -> Reply:
         """Tell everyone what was said last, and give the reply."""
-        state = self.state
+        state = self._state
         assert state.stop is not None
         reason, detail = state.stop
         text, value = self._outcome()
         self.between = False
         try:
-            if self.schema is not None:
+            if self._asked.schema is not None:
                 value = None
                 if reason == "done" and state.last:
                     reason, detail, text, value = await self._conclude(reason, detail, text)
-            self.meanwhile.hear(last=True)
-            if self.recording is None or reason in ENDED:
+            self.hear(last=True)
+            if self._record is NULL_RECORD or reason in ENDED:
                 # Else the turn is taken again, and what came of this one is not heard.
-                for id in state.agents:
-                    await self.participants.deliver(id)
+                await self._participants.deliver(state.agents)
         finally:
             self.between = True
         state.open = False
         error = self._error
         if reason == "error" and error is None:
-            error = ModelError(f"conversation {self.conversation.id!r}: {detail}")
-        reply = self.reply(reason, detail, text, value, error)
-        if self.recording is not None:
-            await self.recording.ends(state, reply)
-        return reply
+            error = ModelError(f"conversation {self._setup.id!r}: {detail}")
+        return self._reply(reason, detail, text, value, error)
 
-    def cut_off(self, error: BaseException) -> Reply:
-        """What there is of a reply that is stopped from outside."""
-        return self.reply("cancelled", told(error), *self._outcome(), None)
-
-    def reply(
+    def _reply(
         self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
     ) -> Reply:
         """The reply as it stands."""
-        state = self.state
-        messages = [_as_chat(each) for each in state.own]
-        return Reply(
-            text,
-            value,
-            messages,
-            list(self._steps),
-            state.usage,
-            reason,
-            detail,
-            error,
-            self.run_id,
-        )
+        state, steps = self._state, list(self._steps)
+        end = (reason, detail, error, self._asked.run_id)
+        return Reply(text, value, state.messages, steps, state.usage, *end)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""
-        state = self.state
+        state = self._state
         said = [each for each in state.said if each.error is None]
         if len(said) > 1:
             text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
@@ -336,13 +321,13 @@ class Exchange:
         self, reason: StopReason, detail: str, text: str
     ) -> tuple[StopReason, str, str, Any]:
         """Ask the last speaker for the outcome by the schema."""
-        state = self.state
+        state = self._state
         id = state.last[-1]
-        self.meanwhile.speaking = (id,)
+        self._speaking = (id,)
         try:
-            turn = await self.participants.conclude(id, self.schema)
+            turn = await self._participants.conclude(id, self._asked.schema)
         finally:
-            self.meanwhile.speaking = ()
+            self._speaking = ()
         self._keep(turn)
         if turn.fault is None and turn.reply is not None:
             return reason, detail, readable(turn.reply.text), turn.reply.value
@@ -350,19 +335,66 @@ class Exchange:
         why = "error" if turn.reply is None else turn.reply.stop_reason
         return why, f"agent {id!r} gave no outcome: {turn.fault}", text, None
 
+    # -- what is said while somebody speaks --------------------------------------------------------
 
-def _reason(error: BaseException | None) -> StopReason:
+    def interrupt(self, content: Content) -> bool:
+        """Tell those who speak, and after this turn everyone else. False if it has ended."""
+        marked = Utterance(1, None, content).heard(self._state.agents)
+        # Held while they are told, or the turn could end before it is known who has heard it.
+        with self._guard:
+            if not self._open or len(self._heard) >= _MAX_HEARD:
+                return False
+            heard = []
+            for id in self._speaking:
+                interrupt = getattr(self._setup.agents[id], "interrupt", None)
+                if interrupt is not None:
+                    try:
+                        there = in_thread(interrupt, self._asked.thread)
+                        if interrupt(marked, **there) is not False:
+                            heard.append(id)
+                    except Exception as error:
+                        log_failure(logger, f"agent {id!r} could not be interrupted", error)
+            self._heard.append((content, tuple(heard)))
+            return True
+
+    def observe(self, content: Content) -> bool:
+        """Tell everyone after this turn. False if the reply has ended.
+
+        Raises:
+            MailboxFull: too much waits for that already
+        """
+        with self._guard:
+            if not self._open:
+                return False
+            if len(self._heard) >= _MAX_HEARD:
+                raise MailboxFull(
+                    f"conversation {self._setup.id!r} has {_MAX_HEARD} observations to tell "
+                    "when the present turn ends, and takes no more until then"
+                )
+            self._heard.append((content, ()))
+            return True
+
+    def hear(self, *, last: bool = False, speaking: tuple[str, ...] | None = None) -> None:
+        """Take what came meanwhile into what is to be heard.
+
+        Args:
+            last: take in nothing more; what comes now is heard by the next reply
+            speaking: who speaks from now on
+        """
+        with self._guard:
+            if last:
+                self._open = False
+            if speaking is not None:
+                self._speaking = speaking
+            while self._heard:
+                content, known_to = self._heard.popleft()
+                self._state.add(None, content, known_to=known_to)
+                self._record.hear({"content": content, "known_to": list(known_to)})
+
+
+def reason_of(error: BaseException | None) -> StopReason:
     """Why a reply ends with this error."""
     reason: Any = "error"
     if isinstance(error, BudgetExceeded):
         reason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
     return reason  # type: ignore[no-any-return]
-
-
-def _as_chat(utterance: Utterance) -> dict[str, Any]:
-    if utterance.speaker is None:
-        return {"role": "user", "content": utterance.content}
-    content = utterance.content
-    if utterance.error is not None:
-        content = f"(no answer: {cut(utterance.error, 500)})"
-    return {"role": "assistant", "name": utterance.speaker, "content": content}

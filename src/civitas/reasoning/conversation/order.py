@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from civitas.action import is_async
 from civitas.errors import CivitasError, DefinitionError, InvalidId
 from civitas.jsonvalue import shorten
 from civitas.message import address
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.functions import called
 from civitas.reasoning.conversation.state import ConversationState
+from civitas.threads import WORKERS
 
-__all__ = ["Choice", "Handed", "NoChoice", "Order", "RoundRobin", "as_order"]
+__all__ = ["Choice", "Handed", "NoChoice", "Order", "RoundRobin", "as_order", "called"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,11 @@ class Choice:
         ids: the participants, at once if there are several; nobody if the conversation is over
         usage: the tokens that choosing took
         detail: why nobody speaks, in words
-        answers: how many answers of a model it took
     """
 
     ids: tuple[str, ...]
     usage: Usage = field(default_factory=Usage)
     detail: str = ""
-    answers: int = 0
 
 
 class NoChoice(CivitasError):
@@ -39,13 +40,11 @@ class NoChoice(CivitasError):
 
     Attributes:
         usage: the tokens that trying took
-        answers: how many answers of a model it took
     """
 
-    def __init__(self, text: str, usage: Usage, answers: int = 0) -> None:
+    def __init__(self, text: str, usage: Usage) -> None:
         super().__init__(text)
         self.usage = usage
-        self.answers = answers
 
 
 class Handed:
@@ -196,3 +195,17 @@ def as_order(given: Any) -> Order:
         "next= is RoundRobin(), ChosenBy(model), HandOver() or a function of the conversation's "
         f"state, not {given!r:.80}"
     )
+
+
+async def called(function: Callable[[ConversationState], Any], state: ConversationState) -> Any:
+    """What a function gives, plain or `async`.
+
+    Where there is a deadline a plain one is called in a worker thread: it cannot be stopped, but it
+    need not be waited for.
+    """
+    budget = state.budget
+    if budget is None or budget.remaining_seconds() is None or is_async(function):
+        given = function(state)
+    else:
+        given = await WORKERS.run(asyncio.get_running_loop(), function, state)
+    return await given if inspect.isawaitable(given) else given

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from civitas.errors import JournalError, ModelError, RunMismatch
-from civitas.reasoning.conversation.transcript import Content, TurnStarted, Utterance
+from civitas.reasoning.conversation.record import Told, step_of, tell
+from civitas.reasoning.conversation.setup import Setup
+from civitas.reasoning.conversation.state import (
+    Content,
+    ConversationState,
+    TurnStarted,
+    Utterance,
+)
 from civitas.reasoning.events import Done
-from civitas.reasoning.group import in_thread, options_for
+from civitas.reasoning.group import options_for
 from civitas.reasoning.prompts import cut
+from civitas.reasoning.record import NULL_RECORD, Step
 from civitas.reasoning.reply import ANSWERED, Reply
-from civitas.reasoning.replying import told_once
+from civitas.reasoning.replying import joined
+from civitas.reasoning.state import REPLY
 
 if TYPE_CHECKING:
-    from civitas.reasoning.conversation.conversation import Conversation
-    from civitas.reasoning.conversation.recording import ConversationRecording
-    from civitas.reasoning.conversation.state import ConversationState
     from civitas.reasoning.reply_request import Asked
 
 __all__ = ["GO_ON", "Emit", "Participants", "Turn", "own", "told"]
@@ -60,78 +65,68 @@ class Turn:
             self.error = reply.error
 
 
-class _Lane:
-    """The events of one speaker of several: kept until those before it have ended.
-
-    What is kept is of one reply, and bounded as that is.
-    """
-
-    def __init__(self, emit: Emit) -> None:
-        self._emit = emit
-        self._kept: deque[Any] = deque()
-        self._open = False
-
-    async def put(self, event: Any) -> None:
-        """Pass an event on, or keep it."""
-        if self._open:
-            await self._emit(event)
-        else:
-            self._kept.append(event)
-
-    async def open(self) -> None:
-        """Pass on what was kept, and from now on everything at once."""
-        while self._kept:
-            await self._emit(self._kept.popleft())
-        self._open = True
-
-
 class Participants:
-    """Tells the participants what the others said, and asks them. Everything is on their loop."""
+    """Tells the participants what the others said, and asks them. Everything is on their loop.
+
+    Args:
+        setup: the conversation
+        state: where it stands
+        thread: the thread that it belongs to
+        asked: the reply that they work for; None where they are only told
+        once: as which message of a run what is said is observed, if it is one
+    """
 
     def __init__(
         self,
-        conversation: Conversation,
+        setup: Setup,
         state: ConversationState,
         thread: str | None,
-        recording: ConversationRecording | None = None,
         asked: Asked | None = None,
+        once: tuple[str, int] | None = None,
     ) -> None:
-        self._conversation = conversation
+        self._setup = setup
         self._state = state
         self._thread = thread
-        self._recording = recording
         self._works_for = asked
+        self._once = once
+        self._record = state.record
+        self._told = None if self._record is NULL_RECORD else Told(self._record, setup)
         self._emit: Emit | None = None if asked is None else asked.emit
 
-    async def deliver(self, id: str, leave: int = 0) -> None:
-        """Have a participant observe what it has not heard, but for the last `leave`."""
-        agent = self._conversation.agents[id]
-        waiting = self._state.pending[id]
-        recording = self._recording
-        if recording is not None:
-            await recording.telling(self._state, ((id, leave),))
-        once = self._conversation._as_once()
-        there = in_thread(agent.observe, self._thread)
-        while len(waiting) > leave:
-            # Gone before it is told: what breaks off in the middle is not told twice.
-            utterance = waiting.popleft()
-            message = utterance.message(self._state.agents)
-            try:
-                if recording is not None:
-                    await own(recording.tell(id, utterance, message))
-                elif once is not None:
-                    # One of several, of what was told as one.
-                    with told_once(f"{once[0]}/{utterance.number}", once[1]):
-                        await own(agent.observe(message, **there))
-                else:
-                    await own(agent.observe(message, **there))
-            except Exception as error:
-                logger.warning(
-                    "participant %r of %r failed to observe what was said: %s",
-                    id,
-                    self._conversation.id,
-                    told(error),
-                )
+    async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
+        """Have participants observe what they have not heard, but for the last `leave`.
+
+        Raises:
+            JournalError: it cannot be written down that they are told
+        """
+        state, told_before = self._state, self._told
+        if told_before is not None:
+            for id in ids:
+                waiting = state.pending[id]
+                for place in range(len(waiting) - leave):
+                    told_before.note(id, waiting[place], waiting[place].message(state.agents))
+            await told_before.commit()
+        for id in ids:
+            waiting = state.pending[id]
+            while len(waiting) > leave:
+                # Gone before it is told: what breaks off in the middle is not told twice.
+                utterance = waiting.popleft()
+                message = utterance.message(state.agents)
+                once = self._once
+                if told_before is not None:
+                    if (once := told_before.due(id, utterance)) is None:
+                        continue
+                elif once is not None:  # one of several, of what was told as one
+                    once = (f"{once[0]}/{utterance.number}", once[1])
+                try:
+                    await own(tell(self._setup.agents[id], message, self._thread, once))
+                except Exception as error:
+                    logger.warning(
+                        "participant %r of %r failed to observe what was said: %s",
+                        id,
+                        self._setup.id,
+                        told(error),
+                    )
 
     async def speak(self, ids: tuple[str, ...], before: int) -> list[Turn]:
         """Have participants speak, at once if there are several.
@@ -143,132 +138,117 @@ class Participants:
         Returns:
             what they gave, in the order of `ids`
         """
-        if len(ids) > 1:
-            return await self._speak_together(ids, before)
-        return [await self._speak(ids[0], before + 1, self._emit)]
-
-    async def _speak(self, id: str, number: int, emit: Emit | None) -> Turn:
-        state, recording = self._state, self._recording
-        part = f"T{number}/{id}"
-        asked = await self._question(id, part)
-        question = GO_ON if asked is None else asked.heard(state.agents)
-        if emit is not None:
-            await emit(TurnStarted(str(self._conversation.id), id, number, *self._of()))
-        turn = Turn(id)
-        agent = self._conversation.agents[id]
-        try:
-            with self._conversation.next.speaking(state, id, agent) as handed:
-                if handed is not None and recording is not None:
-                    turn.handed_to = recording.past.handed.get(part)
-                    handed.note = partial(recording.handed_over, part)
-                place = (part, 0 if asked is None else asked.number)
-                turn.gave(_checked(await own(self._ask(agent, question, emit, place))))
-            if handed is not None and handed.to is not None:
-                turn.handed_to = handed.to
-        except Exception as error:
-            if recording is not None and isinstance(error, _NO_TURN):
-                raise
-            logger.warning(
-                "participant %r of %r failed: %s", id, self._conversation.id, told(error)
-            )
-            turn.error = error
-            turn.fault = told(error)
-        return turn
-
-    async def _speak_together(self, ids: tuple[str, ...], before: int) -> list[Turn]:
-        lanes = [_Lane(self._emit) for _ in ids] if self._emit is not None else []
+        if len(ids) == 1:
+            return [await self._speak(ids[0], before + 1)]
         tasks = [
-            asyncio.create_task(
-                self._speak(id, before + 1 + place, lanes[place].put if lanes else None)
-            )
-            for place, id in enumerate(ids)
+            asyncio.create_task(self._speak(id, number))
+            for number, id in enumerate(ids, before + 1)
         ]
         try:
-            turns = []
-            for place, task in enumerate(tasks):
-                if lanes:
-                    await lanes[place].open()
-                turns.append(await task)
-            return turns
+            return [await task for task in tasks]
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _speak(self, id: str, number: int) -> Turn:
+        state, record = self._state, self._record
+        part = f"T{number}/{id}"
+        asked = await self._question(id, part)
+        question = GO_ON if asked is None else asked.heard(state.agents)
+        if self._emit is not None:
+            await self._emit(TurnStarted(self._setup.id, id, number, *self._of()))
+        turn = Turn(id)
+        agent = self._setup.agents[id]
+        try:
+            with self._setup.next.speaking(state, id, agent) as handed:
+                if handed is not None:
+                    before = step_of(record, f"handed.{part}")
+                    turn.handed_to = None if before is None else before.result
+                    handed.note = partial(record.mark, f"handed.{part}")
+                number = 0 if asked is None else asked.number
+                turn.gave(await own(self._ask(agent, question, part, number)))
+            if handed is not None and handed.to is not None:
+                turn.handed_to = handed.to
+        except Exception as error:
+            self._failed(turn, error)
+            logger.warning("participant %r of %r failed: %s", id, self._setup.id, told(error))
+        return turn
+
     async def conclude(self, id: str, schema: Any) -> Turn:
         """Ask a participant for the outcome by a schema."""
-        agent = self._conversation.agents[id]
-        await self.deliver(id)
+        await self.deliver((id,))
         turn = Turn(id)
         try:
-            place = (f"conclusion/{id}", 0)
-            given = self._ask(agent, _CONCLUDE, self._emit, place, schema=schema)
-            turn.gave(_checked(await own(given)))
+            agent, part = self._setup.agents[id], f"conclusion/{id}"
+            turn.gave(await own(self._ask(agent, _CONCLUDE, part, 0, schema=schema)))
         except Exception as error:
-            if self._recording is not None and isinstance(error, _NO_TURN):
-                raise
-            turn.error = error
-            turn.fault = told(error)
+            self._failed(turn, error)
         return turn
+
+    def _failed(self, turn: Turn, error: Exception) -> None:
+        """Note that a participant failed; raise what is no participant's failure."""
+        if self._told is not None and isinstance(error, _NO_TURN):
+            raise error
+        turn.error = error
+        turn.fault = told(error)
 
     async def _question(self, id: str, part: str) -> Utterance | None:
         """What a participant is asked, of what it has not heard; the rest it observes."""
         waiting = self._state.pending[id]
-        known = None if self._recording is None else self._recording.past.questions.get(part)
-        if known is None:
-            await self.deliver(id, leave=1)
+        begun = self._record.members.get(part)
+        if begun is None and (past := step_of(self._record, part)) is not None:
+            begun = past.about
+        if begun is None:
+            await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
         # It was asked in the process before; what it heard since comes after that.
-        asked = next((each for each in waiting if each.number == known), None)
+        asked = next((each for each in waiting if each.number == begun["question"]), None)
         if asked is not None:
             waiting.remove(asked)
-        await self.deliver(id)
+        await self.deliver((id,))
         return asked
 
     async def _ask(
-        self,
-        agent: Any,
-        question: Content,
-        emit: Emit | None,
-        place: tuple[str, int],
-        **wanted: Any,
-    ) -> Any:
+        self, agent: Any, question: Content, part: str, number: int, **wanted: Any
+    ) -> Reply:
         """What a participant gives, now or in the process before.
 
         Args:
             agent: the participant
             question: what it is asked
-            emit: where events go
-            place: which turn it is, and the number of the utterance that it is asked
+            part: which turn it is
+            number: that of the utterance that it is asked; 0 for another text
             **wanted: what else it is given
         """
-        recording = self._recording
-        run = {} if self._works_for is None else options_for(agent, self._works_for)
-        if recording is None:
-            return await self._asked(agent, question, emit, wanted, run)
-        part, number = place
+        record = self._record
+        options = {} if self._works_for is None else options_for(agent, self._works_for)
         if getattr(agent, "_records", False):
-            run["run_id"] = recording.run_id
-        return await recording.ask(
-            part, agent, number, lambda: self._asked(agent, question, emit, wanted, run)
-        )
+            if self._told is not None:
+                options["run_id"] = record.run_id
+            with joined(agent, record.member(part, str(agent.id), question=number)):
+                return await self._asked(agent, question, wanted, options)
+
+        async def ask_once(step: Step) -> Reply:
+            await step.begins()
+            return await self._asked(agent, question, wanted, options)
+
+        reply = await record.step(part, ask_once, of=REPLY, question=number)
+        await record.commit()  # before anything is made of it
+        return reply
 
     async def _asked(
-        self,
-        agent: Any,
-        question: Content,
-        emit: Emit | None,
-        wanted: dict[str, Any],
-        run: dict[str, Any],
-    ) -> Any:
+        self, agent: Any, question: Content, wanted: dict[str, Any], options: dict[str, Any]
+    ) -> Reply:
+        emit = self._emit
         if emit is None or wanted or not hasattr(agent, "stream"):
-            given: Any = agent.reply(question, **wanted, **run)
+            given: Any = agent.reply(question, **wanted, **options)
             reply = await given if inspect.isawaitable(given) else given
             if emit is not None and isinstance(reply, Reply):
                 await emit(Done(str(agent.id), reply, *self._of()))
-            return reply
+            return _checked(reply)
         reply = None
-        events = agent.stream(question, **run)
+        events = agent.stream(question, **options)
         try:
             async for event in events:
                 await emit(event)
@@ -278,7 +258,7 @@ class Participants:
             close = getattr(events, "aclose", None)
             if close is not None:
                 await close()
-        return reply
+        return _checked(reply)
 
     def _of(self) -> tuple[str | None, str | None]:
         """The run and the thread of which events are."""

@@ -1,25 +1,194 @@
-"""Where a conversation stands: what decides who speaks next and when it ends, and is saved."""
+"""Where a conversation stands: what was said, what decides who is next and when it ends."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, get_args
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from civitas.approval import escaped
+from civitas.errors import StateError
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.transcript import MAX_KEPT, Content, Transcript, Utterance
-from civitas.reasoning.reply import StopReason
+from civitas.reasoning.prompts import cut
+from civitas.reasoning.record import APPENDED, NULL_RECORD, Record
+from civitas.reasoning.reply import Step, StopReason
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = ["ConversationState"]
+__all__ = [
+    "MAX_CHARS",
+    "MAX_KEPT",
+    "MAX_STEPS",
+    "Content",
+    "ConversationState",
+    "SavedTalk",
+    "Transcript",
+    "TurnEnded",
+    "TurnStarted",
+    "Utterance",
+    "shown",
+]
 
-_VERSION: Final = 1
-_REASONS: Final = frozenset((*get_args(StopReason), "in_doubt"))
+Content: TypeAlias = str | list[dict[str, Any]]
+"""A text, or blocks of content."""
+
+MAX_KEPT: Final = 1000
+"""How many utterances a transcript keeps."""
+MAX_CHARS: Final = 1_000_000
+"""How many characters they may have together; the last one is kept however long it is."""
+MAX_STEPS: Final = 1000
+"""How many of the participants' steps a reply tells of: the last."""
+_MAX_ERROR = 500
+
+_PLAIN = re.compile(r"[\w .@/+-]+")
 
 
-class ConversationState:
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one speaker said.
+
+    Attributes:
+        number: counted from 1 over the whole conversation
+        speaker: a participant's id; None for what came from outside
+        content: a text, or blocks of content
+        error: why the participant gave no answer; None if it gave one
+    """
+
+    number: int
+    speaker: str | None
+    content: Content
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as text; of blocks, the text that is in them."""
+        if isinstance(self.content, str):
+            return self.content
+        texts = (block.get("text") for block in self.content if isinstance(block, dict))
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    @property
+    def size(self) -> int:
+        """About how many characters it has."""
+        body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
+        return body + len(self.error or "")
+
+    def heard(self, ids: Iterable[str] = ()) -> Content:
+        """The content as another participant gets it: with who says it at the beginning.
+
+        Everything after the name is that speaker's: each utterance is a message of its own.
+
+        Args:
+            ids: the participants; what comes from outside and begins like something that one of
+                them said is marked
+        """
+        if self.speaker is None:
+            text = self.content
+            if isinstance(text, str) and text.lstrip().startswith(
+                tuple(f"{shown(i)}:" for i in ids)
+            ):
+                return f"(from outside the conversation) {text}"
+            return text
+        name = shown(self.speaker)
+        if self.error is not None:
+            return f"({name} gave no answer: {cut(self.error, _MAX_ERROR)})"
+        if isinstance(self.content, str):
+            return f"{name}: {self.content}"
+        return [{"type": "text", "text": f"{name}:"}, *self.content]
+
+    def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
+        """The chat message that another participant observes."""
+        message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
+        if self.speaker is not None:
+            message["name"] = self.speaker
+        return message
+
+
+class Transcript:
+    """The last utterances of a conversation.
+
+    Args:
+        kept: how many at most
+        utterances: those that there have been
+
+    Attributes:
+        count: how many there have been, those that were dropped too
+    """
+
+    __slots__ = ("_chars", "_items", "count", "kept")
+
+    def __init__(self, kept: int = MAX_KEPT, utterances: Iterable[Utterance] = ()) -> None:
+        self.kept = kept
+        self.count = 0
+        self._items: deque[Utterance] = deque()
+        self._chars = 0
+        for utterance in utterances:
+            self._append(utterance)
+
+    def add(self, speaker: str | None, content: Content, error: str | None = None) -> Utterance:
+        """Add what somebody said, and drop what there is no longer room for."""
+        utterance = Utterance(self.count + 1, speaker, content, error)
+        self._append(utterance)
+        return utterance
+
+    def _append(self, utterance: Utterance) -> None:
+        self.count = utterance.number
+        items = self._items
+        items.append(utterance)
+        self._chars += utterance.size
+        while len(items) > 1 and (len(items) > self.kept or self._chars > MAX_CHARS):
+            self._chars -= items.popleft().size
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Utterance]:
+        return iter(self._items)
+
+    def __reversed__(self) -> Iterator[Utterance]:
+        return reversed(self._items)
+
+
+@dataclass(slots=True, eq=False)
+class Stand:
+    """What of a conversation's state is saved as it is, whole each time."""
+
+    agents: tuple[str, ...] = ()
+    open: bool = False
+    begun: int = 1
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    last: tuple[str, ...] = ()
+    said: tuple[Utterance, ...] = ()
+    handed_to: str | None = None
+    stop: tuple[StopReason, str] | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SavedTalk(Stand):
+    """What is saved of a conversation: by `state_dict`, and between two turns in a journal.
+
+    Attributes:
+        max_kept: how many utterances the transcript keeps
+        pending: what each participant has still to hear
+        transcript: what was said; in a journal all of it, since the first that was recorded
+        steps: what the participants called in a reply that is recorded
+        values: what each of them said in its last turn, as a value
+    """
+
+    max_kept: int = MAX_KEPT
+    pending: dict[str, list[Utterance]] = field(default_factory=dict)
+    transcript: list[Utterance] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+class ConversationState(Stand):
     """Where a conversation stands. To be read; the conversation alone changes it.
 
     Attributes:
@@ -36,46 +205,23 @@ class ConversationState:
         budget: what may be spent, or None; it is not saved
         kept: what the conditions keep from turn to turn
         pending: what each participant has still to hear
+        record: where the reply is recorded; it is not saved
     """
 
-    __slots__ = (
-        "agents",
-        "begun",
-        "budget",
-        "handed_to",
-        "kept",
-        "last",
-        "open",
-        "pending",
-        "said",
-        "stop",
-        "transcript",
-        "turns",
-        "usage",
-    )
+    __slots__ = ("budget", "pending", "record", "transcript")
 
     def __init__(self, agents: Iterable[str], max_kept: int = MAX_KEPT) -> None:
-        self.agents: Final = tuple(agents)
+        super().__init__(tuple(agents))
         self.transcript = Transcript(max_kept)
         self.pending: dict[str, deque[Utterance]] = {
             id: deque(maxlen=max_kept) for id in self.agents
         }
         self.budget: Budget | None = None
-        self.open = False
-        self.begin()
-        self.open = False
+        self.record: Record[SavedTalk] = NULL_RECORD
 
     def begin(self) -> None:
         """Begin a reply: nobody has spoken, nothing was used, no condition is met."""
-        self.turns = 0
-        self.usage = Usage()
-        self.last: tuple[str, ...] = ()
-        self.said: tuple[Utterance, ...] = ()
-        self.handed_to: str | None = None
-        self.stop: tuple[StopReason, str] | None = None
-        self.kept: dict[str, Any] = {}
-        self.begun = self.transcript.count + 1
-        self.open = True
+        super().__init__(self.agents, True, self.transcript.count + 1)
 
     def add(
         self,
@@ -103,111 +249,127 @@ class ConversationState:
         """The utterances of this reply that are kept."""
         return [each for each in self.transcript if each.number >= self.begun]
 
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The same as chat messages."""
+        return [_as_chat(each) for each in self.own]
+
     # -- saved and loaded --------------------------------------------------------------------------
 
-    def to_json(self, after: int = 0) -> dict[str, Any]:
-        """The state as JSON data.
+    def saved(
+        self, after: SavedTalk | None = None, values: dict[str, Any] | None = None
+    ) -> SavedTalk:
+        """What is saved of it.
 
         Args:
-            after: only utterances with a higher number are in the transcript
+            after: what was recorded before, whose lists go on
+            values: what each speaker of the last turn said, as a value
         """
-        return {
-            "version": _VERSION,
-            "agents": list(self.agents),
-            "transcript": [each.to_json() for each in self.transcript if each.number > after],
-            "count": self.transcript.count,
-            "pending": {
-                id: [each.to_json() for each in waiting] for id, waiting in self.pending.items()
-            },
-            "open": self.open,
-            "begun": self.begun,
-            "turns": self.turns,
-            "usage": [self.usage.input_tokens, self.usage.output_tokens],
-            "last": list(self.last),
-            "said": [each.to_json() for each in self.said],
-            "handed_to": self.handed_to,
-            "stop": None if self.stop is None else list(self.stop),
-            "kept": dict(self.kept),
-        }
+        after = SavedTalk() if after is None else after
+        known = after.transcript[-1].number if after.transcript else 0
+        after.transcript.extend(each for each in self.transcript if each.number > known)
+        stand: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Stand)}
+        return SavedTalk(
+            **stand,
+            max_kept=self.transcript.kept,
+            pending={id: list(waiting) for id, waiting in self.pending.items()},
+            transcript=after.transcript,
+            steps=after.steps,
+            values=values or {},
+        )
 
     @classmethod
-    def from_json(cls, data: Any, agents: tuple[str, ...], max_kept: int) -> ConversationState:
-        """The state that JSON data stands for.
+    def of(
+        cls, saved: SavedTalk, agents: Iterable[str], max_kept: int, whose: str
+    ) -> ConversationState:
+        """The state that was saved.
 
         Args:
-            data: what `to_json` gave
+            saved: it
             agents: the participants that it must be of
             max_kept: how many utterances the transcript keeps
+            whose: whose state it is, for errors
 
         Raises:
-            ValueError: it stands for none, or for one of other participants
+            StateError: it is of other participants, or contradicts itself
         """
-        if not isinstance(data, dict):
-            raise ValueError("it is no object")
-        if data.get("version") != _VERSION:
-            raise ValueError(f"its version is {data.get('version')!r:.20}, not {_VERSION}")
-        if data.get("agents") != list(agents):
-            raise ValueError(f"it is of {data.get('agents')!r:.200}, not of {list(agents)!r:.200}")
-        state = cls(agents, max_kept)
-        known = frozenset(agents)
-        utterances = _utterances(data.get("transcript"), "transcript")
-        state.transcript.restore(utterances, _count(data, "count"))
-        pending = data.get("pending")
-        if not isinstance(pending, dict) or pending.keys() != known:
-            raise ValueError("pending names others than the participants")
-        for id in agents:
-            state.pending[id].extend(_utterances(pending[id], "pending"))
-        if not isinstance(data.get("open"), bool):
-            raise ValueError("open is true or false")
-        state.open = data["open"]
-        state.begun = _count(data, "begun")
-        state.turns = _count(data, "turns")
-        state.usage = _usage(data.get("usage"))
-        last = data.get("last")
-        if not isinstance(last, list) or not all(isinstance(i, str) and i in known for i in last):
-            raise ValueError("last names others than the participants")
-        state.last = tuple(last)
-        state.said = tuple(_utterances(data.get("said"), "said"))
-        handed = data.get("handed_to")
-        if not (handed is None or (isinstance(handed, str) and handed in known)):
-            raise ValueError("handed_to is no participant")
-        state.handed_to = handed
-        state.stop = _stop(data.get("stop"))
-        kept = data.get("kept")
-        if not isinstance(kept, dict):
-            raise ValueError("kept is no object")
-        state.kept = dict(kept)
-        return state
+        made = cls(agents, max_kept)
+        if saved.agents != made.agents:
+            raise StateError(
+                f"{whose}: it is of {saved.agents!r:.200}, not of {made.agents!r:.200}"
+            )
+        numbers = [each.number for each in saved.transcript]
+        handed = () if saved.handed_to is None else (saved.handed_to,)
+        for field_name, wrong in (
+            ("pending names others than the participants", saved.pending.keys() ^ set(agents)),
+            ("last names others than the participants", set(saved.last) - set(agents)),
+            ("handed_to names no participant", set(handed) - set(agents)),
+            ("turns and begun must be 0 or more", min(saved.turns, saved.begun) < 0),
+            ("the numbers of the transcript must rise", sorted(set(numbers)) != numbers),
+        ):
+            if wrong:
+                raise StateError(f"{whose}: {field_name}")
+        for each in fields(Stand):
+            setattr(made, each.name, getattr(saved, each.name))
+        made.transcript = Transcript(max_kept, saved.transcript)
+        for id, waiting in saved.pending.items():
+            made.pending[id].extend(waiting)
+        return made
 
 
-def _utterances(data: Any, what: str) -> list[Utterance]:
-    if not isinstance(data, list):
-        raise ValueError(f"{what} is no list")
-    return [Utterance.from_json(each) for each in data]
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A participant begins to speak: the events that follow are of its turn.
+
+    Attributes:
+        agent: the id of the conversation
+        speaker: the id of the participant
+        turn: which turn of the reply it is, from 1
+        run_id: the id of the run
+        thread: the id of the thread; None for the conversation's own
+    """
+
+    kind: ClassVar[str] = "turn_started"
+    agent: str
+    speaker: str
+    turn: int
+    run_id: str | None = None
+    thread: str | None = None
 
 
-def _count(data: dict[str, Any], what: str) -> int:
-    number = data.get(what)
-    if type(number) is not int or number < 0:
-        raise ValueError(f"{what} is 0 or more")
-    return number
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """A participant has spoken, or failed to.
+
+    Attributes:
+        agent: the id of the conversation
+        speaker: the id of the participant
+        turn: which turn of the reply it was, from 1
+        utterance: what stands in the transcript
+        run_id: the id of the run
+        thread: the id of the thread; None for the conversation's own
+    """
+
+    kind: ClassVar[str] = "turn_ended"
+    agent: str
+    speaker: str
+    turn: int
+    utterance: Utterance
+    run_id: str | None = None
+    thread: str | None = None
 
 
-def _usage(data: Any) -> Usage:
-    if not isinstance(data, list) or len(data) != 2 or any(type(n) is not int for n in data):
-        raise ValueError("usage is two numbers of tokens")
-    return Usage(*data)
+def _as_chat(utterance: Utterance) -> dict[str, Any]:
+    if utterance.speaker is None:
+        return {"role": "user", "content": utterance.content}
+    content = utterance.content
+    if utterance.error is not None:
+        content = f"(no answer: {cut(utterance.error, _MAX_ERROR)})"
+    return {"role": "assistant", "name": utterance.speaker, "content": content}
 
 
-def _stop(data: Any) -> tuple[StopReason, str] | None:
-    if data is None:
-        return None
-    if (
-        isinstance(data, list)
-        and len(data) == 2
-        and isinstance(data[0], str)
-        and data[0] in _REASONS
-        and isinstance(data[1], str)
-    ):
-        return data[0], data[1]  # type: ignore[return-value]
-    raise ValueError("stop is a reason and a text, or null")
+def shown(id: str) -> str:
+    """An id as it stands before what its agent says; in quotes if it could be taken for more."""
+    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
+        return id
+    return escaped(json.dumps(id, ensure_ascii=False))

@@ -12,7 +12,7 @@ from typing import Any
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import shorten
 from civitas.message import address
-from civitas.reasoning.conversation.functions import called
+from civitas.reasoning.conversation.order import called
 from civitas.reasoning.conversation.state import ConversationState
 
 __all__ = [

@@ -276,8 +276,8 @@ class DualActAgent(ConversationalAgent):
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
-    async def _recall(self, part: Part) -> None:
-        await recording.recall(self, part)
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        await recording.recall(self, part, budget)
 
     async def _respond(self, asked: Asked) -> Reply:
         if asked.schema is not None:
@@ -303,7 +303,7 @@ class DualActAgent(ConversationalAgent):
             recording.emit_past(self, progress, asked.emit)
         over = ended(record)
         try:
-            await recording.recall(self, part)
+            await recording.recall(self, part, asked.budget)
         except BudgetExceeded as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)

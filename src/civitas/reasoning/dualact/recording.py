@@ -17,6 +17,7 @@ from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import ENDED, begin, ended, members_of, not_ended
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.journal.replay import RecordedPart
     from civitas.reasoning.dualact.config import Pair
@@ -90,13 +91,13 @@ def program_of(agent: Pair) -> dict[str, Any]:
     )
 
 
-async def recall(agent: Pair, part: Part) -> None:
-    """Have the members of a dual act know what they did in it."""
+async def recall(agent: Pair, part: Part, budget: Budget | None) -> None:
+    """Have the members of a dual act know what they did in it, within the budget of this reply."""
     members = {str(each.id): each for each in agent._agents}
     for name, id in members_of(part.past).items():
         member = members.get(id)
         if member is not None and getattr(member, "_records", False):
-            await member._recall(part.part(name))
+            await member._recall(part.part(name), budget)
 
 
 def replayed(part: RecordedPart) -> DualActReply:

@@ -10,12 +10,12 @@ from civitas.environment import failed
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InvalidArguments
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import expect, expect_args
+from civitas.reasoning.hooks import Hooks, expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.execute import execute
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.prompts import cut, json_text
-from civitas.reasoning.record import NULL_RECORD, NULL_STEP, NullRecord, Past, Record, Step
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import Codec, as_json
@@ -23,7 +23,7 @@ from civitas.reasoning.state import Codec, as_json
 if TYPE_CHECKING:
     from civitas.budget import Budget
 
-__all__ = ["Call", "Calls", "doubts_of", "error_of"]
+__all__ = ["Call", "Calls", "cut_off", "doubts_of", "error_of"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -38,6 +38,11 @@ def error_of(result: dict[str, Any]) -> str | None:
     """What went wrong, as a result says it; None if nothing did."""
     error = result.get("error")
     return None if error is None else str(error)
+
+
+def cut_off() -> dict[str, Any]:
+    """The result of a call that this run has cut off."""
+    return {"tool_executed": False, "error": _CUT_OFF}
 
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
@@ -121,7 +126,7 @@ class Call:
         record, chosen = self._record, self._wanted.action
         assert chosen is not None
         known = False
-        if isinstance(record, NullRecord):
+        if record is NULL_RECORD:
             result = await self._execute(NULL_STEP)
         else:
             known = record.has_ended(self.key)
@@ -136,8 +141,8 @@ class Call:
             )
         hooks = self._agent._hooks
         if hooks is not None and not self._refused and hooks.has("post_acting"):
-            result = await self._after(result)
-        if not known:
+            result = await self._after(hooks, result)
+        if not known and self._asked.emit is not None:
             self.tell_end(result)
         return result
 
@@ -156,7 +161,7 @@ class Call:
     # -- as it is recorded -------------------------------------------------------------------------
 
     def _dump(self, result: dict[str, Any]) -> dict[str, Any]:
-        data = {"args": as_json(self._wanted.args), "result": as_json(result)}
+        data = {"args": self._wanted.args, "result": as_json(result)}
         return {**data, "refused": True} if self._refused else data
 
     def _load(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +181,8 @@ class Call:
 
     async def _execute(self, step: Step) -> dict[str, Any]:
         agent, wanted, asked = self._agent, self._wanted, self._asked
-        if agent._hooks is not None:
+        hooks = agent._hooks
+        if hooks is not None and hooks.has("pre_acting"):
             refused = await self._before()
             if refused is not None:
                 self._refused = True
@@ -206,9 +212,7 @@ class Call:
         agent, wanted = self._agent, self._wanted
         assert agent._hooks is not None
         try:
-            made = await agent._hooks.run(
-                "pre_acting", agent, self._told, lambda made: expect_args(made["args"])
-            )
+            made = await agent._hooks.run("pre_acting", agent, self._told, _expect_args)
             _change(wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
@@ -222,33 +226,35 @@ class Call:
             return failed(error)
         return None
 
-    async def _after(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _after(self, hooks: Hooks, result: dict[str, Any]) -> dict[str, Any]:
         """What the `post_acting` hooks make of a result."""
-        agent, hooks = self._agent, self._agent._hooks
 
         async def call(step: Step) -> dict[str, Any]:
-            assert hooks is not None
             told = {**self._told, "result": result}
-            made = await hooks.run(
-                "post_acting", agent, told, lambda made: expect(made["result"], dict)
-            )
+            made = await hooks.run("post_acting", self._agent, told, _expect_result)
             return made["result"]  # type: ignore[no-any-return]
 
         try:
+            if self._record is NULL_RECORD:
+                return await call(NULL_STEP)
             return await self._record.step(f"post_acting.{self.key}", call, beside=self._beside)
         except HookError as error:
             self._broken.append(error)
             return result
 
 
+def _expect_args(made: dict[str, Any]) -> None:
+    expect_args(made["args"])
+
+
+def _expect_result(made: dict[str, Any]) -> None:
+    expect(made["result"], dict)
+
+
 class Calls:
-    """The calls of one answer, executed at once.
+    """The calls of one answer, executed at once, each result put in its place of `results`."""
 
-    Attributes:
-        results: what came of each, in their order; None while nothing has
-    """
-
-    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_wanted", "results")
+    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_results", "_wanted")
 
     def __init__(
         self,
@@ -257,22 +263,19 @@ class Calls:
         asked: Asked,
         record: Record[Any],
         iteration: int,
+        results: list[dict[str, Any] | None],
     ) -> None:
         self._agent = agent
         self._wanted = wanted
         self._asked = asked
         self._record = record
         self._iteration = iteration
+        self._results = results
         self._broken: list[HookError] = []
-        self.results: list[dict[str, Any] | None] = [None] * len(wanted)
 
     async def execute(self) -> None:
         """Execute them."""
-        agent, count = self._agent, len(self._wanted)
-        plain = self._asked.emit is None and agent._hooks is None and self._record is NULL_RECORD
-        if plain and count == 1:
-            self.results[0] = await execute(agent, self._wanted[0], self._asked)
-            return
+        count = len(self._wanted)
         if count == 1:
             await self._into(0)
         else:
@@ -285,9 +288,9 @@ class Calls:
                 await asyncio.wait(works)
                 raise
         if self._broken:
-            raise Stop.on_hook(agent.id, self._broken[0]) from self._broken[0]
+            raise Stop.on_hook(self._agent.id, self._broken[0]) from self._broken[0]
 
-    async def execute_within(self, budget: Budget) -> None:
+    async def within(self, budget: Budget) -> None:
         """Execute them as far as a budget reaches, and in its time."""
         places = range(len(self._wanted))
         ended = [self._record.has_ended(f"{self._iteration}.{place}") for place in places]
@@ -297,10 +300,10 @@ class Calls:
             for place, has_ended in enumerate(ended):
                 call = self._call(place)
                 if has_ended:
-                    self.results[place] = await call.result()
+                    self._results[place] = await call.result()
                 else:
                     result = {"tool_executed": False, "error": f"not executed: {error}"}
-                    self.results[place] = call.end_as(result)
+                    self._results[place] = call.end_as(result)
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:
@@ -317,12 +320,12 @@ class Calls:
     def cut_off(self, place: int) -> dict[str, Any]:
         """The result of a call that was cut off, recorded and told."""
         call = self._call(place)
-        result = call.end_as({"tool_executed": False, "error": _CUT_OFF})
+        result = call.end_as(cut_off())
         call.tell_end(result)
         return result
 
     async def _into(self, place: int) -> None:
-        self.results[place] = await self._call(place).result()
+        self._results[place] = await self._call(place).result()
 
     def _call(self, place: int) -> Call:
         of = (self._agent, self._wanted[place], self._asked, self._record, self._iteration, place)

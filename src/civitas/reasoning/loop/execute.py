@@ -20,7 +20,6 @@ from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_STEP, Step
 from civitas.reasoning.reply import log_failure
 from civitas.reasoning.reply_request import Asked
-from civitas.reasoning.state import as_json
 from civitas.threads import WORKERS
 
 __all__ = ["execute"]
@@ -41,7 +40,7 @@ async def execute(
         ):
             return failed(NotPermitted(f'"{call.name}" not permitted'))
         if step is not NULL_STEP:
-            await step.begins(as_json(call.args))
+            await step.begins(call.args)
         kwargs = _injected(agent, chosen, call.kwargs, asked)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # an environment of the user's own, with only the sync form

@@ -17,7 +17,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
-from civitas.reasoning.thread import Thread, has_threads, memory_of_thread
+from civitas.reasoning.thread import Thread, memory_of_thread
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -145,9 +145,13 @@ class LoopAgent(ConversationalAgent):
         whole: Memory = given  # type: ignore[assignment]
         return whole if thread is None else memory_of_thread(whole, thread, self.id)
 
+    def _forget_memory(self, thread: str) -> None:
+        if isinstance(self._memory, Memory):
+            self._memory._forget_thread(thread)
+
     def _one_thread_only(self) -> str | None:
         given = self._memory
-        if given is None or _makes_memories(given) or has_threads(given):
+        if given is None or _makes_memories(given) or callable(getattr(given, "thread", None)):
             return None
         return f"its memory, a {type(given).__name__}, has no thread(id)"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import StateError
 from civitas.memory.memory import Memory
+from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.loop.run import Run
@@ -17,6 +18,7 @@ from civitas.reasoning.state import memory_state, opened, restore_memory, state
 from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.journal import Part
 
 __all__ = ["ReActAgent"]
@@ -97,6 +99,9 @@ class ReActAgent(LoopAgent):
         threads = found.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is no object")
+        for thread in self._threads or ():
+            assert thread.id is not None
+            self._forget_memory(thread.id)
         made = Threads(self.shared)
         for id, given in threads.items():
             restore_memory(self._memory_of(made.get(id)), given, self.id)
@@ -128,12 +133,12 @@ class ReActAgent(LoopAgent):
         """What it does, as the record of a group that it is in has it."""
         return program_of(self)
 
-    async def _recall(self, part: Part) -> None:
-        """Know what it did in a part of a run that is over."""
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        """Know what it did in a part of a run that is over, within the budget of this reply."""
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))
-            catch_up(self, record, memory, self.budget)
+            catch_up(self, record, memory, budget_of(self, budget))
 
     async def _run(self, run: Run) -> Reply:
         if run.thread.underway is None:

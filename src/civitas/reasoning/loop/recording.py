@@ -33,6 +33,7 @@ __all__ = [
     "as_it_ended",
     "begun",
     "catch_up",
+    "catch_up_models",
     "over",
     "program_of",
     "replayed",
@@ -121,23 +122,44 @@ def catch_up(
 ) -> None:
     """Have this process know what was recorded: its memory, its model, its budget."""
     remember(memory, record, (record.state or LoopState()).messages, 0, resumed=True)
+    catch_up_models(record, agent._model, agent.model, budget)
+
+
+def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
+    """Have a model and a budget of this process know the answers that were recorded.
+
+    Args:
+        record: of which run
+        known: the model as `note_known` is given it
+        model: the model
+        budget: what its answers are charged to, or None
+
+    Raises:
+        BudgetExceeded: the budget does not reach for what the run has spent already
+    """
     entries = record.entries()
-    skip: Callable[[int], None] | None = getattr(agent.model, "skip", None)
-    answers = spending(entries[_known(agent._model, record) :]).answers
-    _MARKS.set(agent._model, record.key, len(entries))
+    skip: Callable[[int], None] | None = getattr(model, "skip", None)
+    answers = spending(entries[_known(known, record) :]).answers
+    _MARKS.set(known, record.key, len(entries))
     if answers and callable(skip):
         skip(answers)
-    new = [] if budget is None else entries[_known(budget, record) :]
-    if budget is not None and new:
-        _MARKS.set(budget, record.key, len(entries))
-        charge(budget, agent.model, spending(new))
+    if budget is not None:
+        charge(
+            budget,
+            model,
+            lambda account: _known(account, record),
+            len(entries),
+            lambda known: spending(entries[known:]),
+            _MARKS,
+            record.key,
+        )
 
 
-def note_known(record: Record[Any], *known: Any) -> None:
+def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
     """Have a model and a budget of this process know what it has recorded itself."""
-    for each in known:
-        if each is not None:
-            _MARKS.set(each, record.key, record.count)
+    accounts = () if budget is None else budget._accounts
+    for each in (model, *accounts):
+        _MARKS.set(each, record.key, record.count)
 
 
 def remember(

@@ -11,7 +11,8 @@ from civitas.models.protocol import Model
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Unreadable, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
-from civitas.reasoning.loop.calls import Calls, doubts_of, error_of
+from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of
+from civitas.reasoning.loop.execute import execute
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import (
     LoopState,
@@ -165,7 +166,8 @@ class Run(Asking):
             return self.end("done", value=value, detail=cut)
         contents = await self.act(answer)
         reply = None if self._told else self._after(answer, contents)
-        self.save()
+        if self.record is not NULL_RECORD:
+            self.save()
         return reply
 
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
@@ -245,31 +247,40 @@ class Run(Asking):
         Both are remembered together at the end: a call without its result is never in memory,
         whatever happens meanwhile.
         """
-        state, record = self.state, self.record
-        if doubts := doubts_of(record, state.iteration):
+        agent, record, iteration = self.agent, self.record, self.state.iteration
+        if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
             raise Stop("in_doubt", doubts)
-        calls = Calls(self.agent, answer.calls, self.asked, record, state.iteration)
+        calls: Calls | None = None
+        results: list[dict[str, Any] | None] = [None] * len(answer.calls)
         try:
-            if self.budget is None:
-                await calls.execute()
+            if len(results) == 1 and self.is_plain and agent._hooks is None:
+                results[0] = await execute(agent, answer.calls[0], self.asked)
             else:
-                await calls.execute_within(self.budget)
+                calls = Calls(agent, answer.calls, self.asked, record, iteration, results)
+                await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
-            self._keep(answer, calls)
+            self._keep(answer, results, calls)
             self.save()
             raise
-        return self._keep(answer, calls)
+        return self._keep(answer, results, calls)
 
-    def _keep(self, answer: Answer, calls: Calls) -> list[str]:
+    @property
+    def is_plain(self) -> bool:
+        """Whether nobody looks on, records it or bounds what it spends."""
+        return self.record is NULL_RECORD and self.emit is None and self.budget is None
+
+    def _keep(
+        self, answer: Answer, results: list[dict[str, Any] | None], calls: Calls | None
+    ) -> list[str]:
         contents = []
-        limit = self._room(len(calls.results))
-        run_id, thread = self.asked.run_id, self.asked.thread
+        limit = self._room(len(results))
+        run_id, thread, iteration = self.asked.run_id, self.asked.thread, self.state.iteration
         self._remember_calls(answer)
         recorded = self.record is not NULL_RECORD
-        for place, (wanted, result) in enumerate(zip(answer.calls, calls.results, strict=True)):
+        for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
-                result = calls.cut_off(place)
-            error, iteration = error_of(result), self.state.iteration
+                result = cut_off() if calls is None else calls.cut_off(place)
+            error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
             # What is recorded is shown, so that it is the same to one who goes on from there.
@@ -295,7 +306,8 @@ class Run(Asking):
         self.state.messages.append(message)
         if self.record is NULL_RECORD:
             self.memory.add_memory(message)
-            self._tell_message(message)
+            if self.emit is not None:
+                self._tell_message(message)
 
     def save(self) -> None:
         """Record how far the run has come; what it says is remembered once it is in the file.

@@ -38,6 +38,7 @@ class DeadLetter:
         message: the message, if it can be read as JSON; else None
         body: its bytes
         original: the id of the message that it answers, if it does
+        thread: which thread of its agent sent it, or what it answers; None where that is not known
     """
 
     key: str
@@ -49,6 +50,7 @@ class DeadLetter:
     message: Any
     body: bytes
     original: str | None = None
+    thread: str | None = None
 
     @classmethod
     def read(cls, names: Names, properties: Any, body: bytes) -> Self:
@@ -83,6 +85,7 @@ class DeadLetter:
             message=message,
             body=body,
             original=_text(headers.get("original")) or None,
+            thread=_text(headers["thread"]) if "thread" in headers else None,
         )
 
     def other_key(self, key: str) -> str:

@@ -191,7 +191,7 @@ class DeadLetters:
             kind,
             self._names.agent_key(agent),
             dead.body,
-            headers=wire.headers(1, (), original_id=dead.original),
+            headers=wire.headers(1, (), original_id=dead.original, thread=dead.thread),
         )
         properties = letter.properties()
         try:

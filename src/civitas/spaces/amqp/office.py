@@ -198,7 +198,8 @@ class AMQPOffice(PostOffice):
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
-                about=(mail, envelope.sender, envelope.id),
+                headers=wire.headers(1, (), thread=envelope.thread),
+                about=(mail, envelope),
             )
         )
 
@@ -268,9 +269,9 @@ class AMQPOffice(PostOffice):
         elif callable(about):
             about()
         elif kind == wire.SEND:
-            mail, sender, id = about
+            mail, envelope = about
             if outcome in (REFUSED, FULL, TOO_LARGE):
-                self._tell(sender, id, str(self._too_much(letter, outcome)))
+                self._tell(envelope, str(self._too_much(letter, outcome)))
             if mail is not None:
                 self.recorder.sent(mail)
         elif kind == wire.REQUEST:
@@ -283,12 +284,12 @@ class AMQPOffice(PostOffice):
                 logger.warning("an answer to agent %r was %s by the broker", letter.to, outcome)
             self.recorder.finish(about)
 
-    def _tell(self, to: str, id: str | None, text: str) -> None:
+    def _tell(self, sent: Envelope, text: str) -> None:
         """Tell an agent here that a message of its own was not taken."""
-        args = {"error": text, "original_message_id": id}
+        to, args = sent.sender, {"error": text, "original_message_id": sent.id}
         if to in self.seats:
-            told = Delivery(Envelope(to, to, "error", args), ANSWER)
-            self.post(told)
+            told = Envelope(to, to, "error", args, thread=sent.thread)
+            self.post(Delivery(told, ANSWER))
 
     def _too_much(self, letter: Letter, outcome: str) -> MailboxFull:
         if outcome == FULL:
@@ -311,7 +312,8 @@ class AMQPOffice(PostOffice):
         id = message["action"]["args"].get("original_message_id")
         args = {"error": str(error), "original_message_id": id}
         letter.body = wire.written(Envelope(message["from"], message["to"], "error", args))
-        letter.headers = error_headers(error) if letter.kind == wire.REPLY else None
+        if letter.kind == wire.REPLY:
+            letter.headers = error_headers(error)
         self.outbox.publish(letter)
 
     def _nobody_there(self, id: str) -> AgentNotFound:
@@ -479,7 +481,9 @@ class AMQPOffice(PostOffice):
             wire.written(envelope),
             to=envelope.to,
             mandatory=True,
-            headers=wire.headers(1, (), original_id=original_id if said else None),
+            headers=wire.headers(
+                1, (), original_id=original_id if said else None, thread=envelope.thread
+            ),
         )
 
     def _begin_now(self) -> None:

@@ -115,13 +115,8 @@ class DeadLetterExchange:
         done: Callable[[], Any],
     ) -> None:
         """Send a message to the dead letters; `done` is called when the broker has it."""
-        known = properties.headers or {}
         headers = {
-            **{
-                name: known[name]
-                for name in ("hops", "trail", "timeout")
-                if isinstance(known.get(name), str | int)
-            },
+            **wire.beside(properties),
             "reason": reason[:1000].encode(errors="backslashreplace").decode(),
             "agent": agent,
             "message": str(properties.message_id or ""),

@@ -41,6 +41,7 @@ __all__ = [
     "Arrived",
     "Letter",
     "Unreadable",
+    "beside",
     "error_headers",
     "error_of",
     "read",
@@ -206,6 +207,7 @@ def headers(
     trail: tuple[str, ...],
     timeout: float | None = DEFAULT_TIMEOUT_S,
     original_id: str | None = None,
+    thread: str | None = None,
 ) -> dict[str, Any] | None:
     """What travels beside the message; nothing for most."""
     found: dict[str, Any] = {}
@@ -222,6 +224,8 @@ def headers(
         )
     if original_id is not None:
         found["original"] = original_id
+    if thread is not None:
+        found["thread"] = thread
     return found or None
 
 
@@ -251,6 +255,8 @@ def read(properties: Any, body: bytes) -> Arrived:
         return Arrived(
             (properties, body), key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None
         )
+    if "thread" in found:
+        envelope = envelope._replace(thread=_text(found["thread"], "thread"))
     return Arrived(
         (properties, body),
         key,
@@ -280,9 +286,7 @@ def read_json(body: bytes) -> Any:
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """A message that came, as an inbox keeps it, with the permission that it was given."""
-    headers = {k: v for k, v in (properties.headers or {}).items() if _keeps(k, v)}
-    if permission is not None:
-        headers[_PERMISSION] = permission
+    headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
     return json.dumps(
         {
             "message_id": properties.message_id,
@@ -314,8 +318,11 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
     return sha256(what.encode()).hexdigest()
 
 
-def _keeps(name: str, value: object) -> bool:
-    return name in ("hops", "trail", "timeout", "original") and isinstance(value, str | int)
+def beside(properties: Any) -> dict[str, Any]:
+    """Of the headers that came, those that belong to the message."""
+    found = properties.headers or {}
+    names = ("hops", "trail", "timeout", "original", "thread")
+    return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
 
 
 def _hops(value: object) -> int:

@@ -1,0 +1,181 @@
+"""What the entries of a journal say, in a line of plain words each, for whoever shows a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from civitas.approval import escaped, escaped_json
+from civitas.journal.doubt import Doubt
+from civitas.journal.entry import Entry
+
+__all__ = ["call_line", "doubt_line", "entry_line"]
+
+
+def entry_line(entry: Entry) -> str:
+    """What happened, in one line of plain words.
+
+    Args:
+        entry: the entry
+
+    Returns:
+        The line, with nothing in it that a terminal obeys, and never cut. An entry that this
+        civitas does not know is shown as it stands.
+    """
+    tell = _KINDS.get(entry.kind)
+    if tell is not None:
+        try:
+            return escaped(tell(entry.data))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            pass
+    return f"{escaped(entry.kind)} {escaped_json(entry.data)}"
+
+
+def doubt_line(doubt: Doubt) -> str:
+    """A call in doubt in one line, without its number: `pay(coins=3)`, and in which part."""
+    where = f" ({doubt.path})" if doubt.path else ""
+    return escaped(call_line(doubt.action, doubt.args) + where)
+
+
+def call_line(name: str, args: Any) -> str:
+    """A call of an action, such as `pay(coins=3)`."""
+    if isinstance(args, str):  # as the model wrote them
+        try:
+            args = json.loads(args)
+        except ValueError:
+            pass
+    if not isinstance(args, dict):
+        return f"{name}({'' if args is None else escaped_json(args)})"
+    return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"
+
+
+def _begun(data: dict[str, Any]) -> str:
+    return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
+
+
+def _started(data: dict[str, Any]) -> str:
+    about = data.get("about", {})
+    if "part" in data:
+        return f"turn of {data['agent']}: {data['part']}"
+    if "action" in about:
+        return f"tool call: {call_line(about['action'], data.get('args'))}"
+    if "model" in about:
+        return f"model call {data['key']}: {about['model'] or 'the model'}"
+    args = "" if data.get("args") is None else f": {_text(data['args'])}"
+    return f"step {data['key']} started{args}"
+
+
+def _ended(data: dict[str, Any]) -> str:
+    about, result = data.get("about", {}), data.get("result")
+    if "action" in about:
+        return _tool_result(about["action"], result)
+    if "model" in about:
+        return _answer(data["key"], result)
+    if "kept" in data:
+        result = f"a value, kept as {data['kept'][:12]}"
+    elif isinstance(result, dict):  # a reply, or a message that was passed on
+        if "ids" in result:
+            return f"next to speak: {', '.join(result['ids'])}"
+        result = result.get("text" if "stop_reason" in result else "content", result)
+    return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
+
+
+def _tool_result(action: str, result: Any) -> str:
+    if isinstance(result, dict) and isinstance(result.get("result"), dict):
+        outcome = result["result"]
+        if outcome.get("error") is not None:
+            return f"tool error: {action}: {_text(outcome['error'])}"
+        result = outcome.get("result")
+    return f"tool result: {action}: {escaped_json(result)}"
+
+
+def _answer(key: str, answer: Any) -> str:
+    said = [_text(answer["text"])] if answer.get("text") else []
+    calls = answer.get("calls") or ()
+    said += [f"call {call_line(call['name'], call['args'])}" for call in calls]
+    if "type" not in answer:  # no model's answer as the loop has it, such as who is to speak next
+        said = [_text(answer)]
+    return f"model answer {key}: {'; '.join(said) or '(empty)'}"
+
+
+def _failed(data: dict[str, Any]) -> str:
+    about = data.get("about", {})
+    what = f"step {data['key']}"
+    if "model" in about:
+        what = f"model call {data['key']}"
+    elif "action" in about:
+        what = f"tool call {about['action']}"
+    line = f"{what} was cancelled" if data.get("cancelled") else f"{what} failed: {data['error']}"
+    if charged := data.get("charged"):
+        line += f"; charged {_counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
+    return line
+
+
+def _permitted(data: dict[str, Any]) -> str:
+    return f"permitted: step {data['key']}"
+
+
+_DECISIONS: Final = {"repeat": "run it again", "skip": "skip it"}
+
+
+def _decided(data: dict[str, Any]) -> str:
+    decision = data["decision"]
+    words = _DECISIONS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
+    return f"decided by a person, step {data['key']}: {words}"
+
+
+def _heard(data: Any) -> str:
+    text = data.get("content", data.get("text")) if isinstance(data, dict) else data
+    return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
+
+
+def _state(data: dict[str, Any]) -> str:
+    state, grown = data["state"], data["appended"]
+    counts = [_grown(name, len(items)) for name, items in grown.items() if items]
+    added = f" ({', '.join(counts)})" if counts else ""
+    if not state.get("iteration", state.get("turns", 1)):
+        return f"ready for the first turn{added}"
+    messages = grown.get("messages", ())
+    if state.get("faults"):
+        return f"turn finished; the answer was unusable: {state['faults']}"
+    if messages and all(each["role"] == "user" for each in messages):  # not what the model said
+        return f"interrupted by the user: {'; '.join(_text(each['content']) for each in messages)}"
+    return f"turn finished{added}"
+
+
+_NOUNS: Final = {"transcript": "utterance"}
+"""What the lists of civitas's own states hold, where that is not their name without its `s`."""
+
+
+def _grown(name: str, count: int) -> str:
+    if name not in _NOUNS and not name.endswith("s"):
+        return f"{count:,} in {name}"  # of a state of the user's own
+    return _counted(count, _NOUNS.get(name, name[:-1]))
+
+
+def _over(data: dict[str, Any]) -> str:
+    detail = f" ({data['detail']})" if data.get("detail") else ""
+    text = f": {_text(data['text'])}" if data.get("text") else ""
+    return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else escaped_json(content)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+_KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "begun": _begun,
+    "started": _started,
+    "ended": _ended,
+    "failed": _failed,
+    "permitted": _permitted,
+    "decided": _decided,
+    "heard": _heard,
+    "state": _state,
+    "over": _over,
+}

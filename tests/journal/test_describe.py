@@ -1,0 +1,112 @@
+"""Entries of a journal in plain words, as `civitas runs` and every live view show them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, ModelReply, ReActAgent, ScriptedModel
+from civitas.journal import Entry
+from civitas.journal.describe import entry_line
+
+
+def lines(journal: Journal) -> list[str]:
+    return [entry_line(entry) for entry in journal.entries("r")]
+
+
+def look(at: str) -> str:
+    """Look."""
+    if at == "void":
+        raise ValueError("nothing\x1b[2J there")
+    return "seen"
+
+
+def look_at(at: str) -> dict[str, Any]:
+    return {"name": "look", "args": {"at": at}}
+
+
+def test_a_run_of_the_loop(tmp_path: Path) -> None:
+    script = [[look_at("sea"), look_at("void")], {"name": "nope", "args": {}}, "Well."]
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
+        agent.reply_sync("Go.", run_id="r")
+        said = lines(journal)
+    assert said[:2] == ["task: Go.", "ready for the first turn (1 message)"]
+    assert said[3] == 'model answer 1: call look(at="sea"); call look(at="void")'
+    assert sorted(said[4:8]) == [
+        'tool call: look(at="sea")',
+        'tool call: look(at="void")',
+        r"tool error: look: nothing\x1b[2J there",
+        'tool result: look: "seen"',
+    ]
+    assert said[8] == "turn finished (3 messages, 2 steps)"
+    unusable = 'turn finished; the answer was unusable: "nope" is not an action'
+    assert said[11].startswith(unusable)
+    assert said[-1] == "over, done: Well."
+
+
+def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
+    async def main(journal: Journal) -> None:
+        asked = asyncio.Event()
+
+        async def hang() -> ModelReply:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        class Slow(ScriptedModel):
+            async def complete(self, *args: Any, **options: Any) -> ModelReply:
+                if not asked.is_set():
+                    return await hang()
+                return await super().complete(*args, **options)
+
+        agent = ReActAgent("a", Slow(["Well."]), journal=journal)
+        reply = asyncio.ensure_future(agent.reply("Go.", run_id="r"))
+        await asked.wait()
+        agent.interrupt("Stop.")
+        await reply
+
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(main(journal))
+        assert "interrupted by the user: Stop." in lines(journal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "line"),
+    (
+        ("started", {"key": "H1", "part": "H1", "agent": "judge"}, "turn of judge: H1"),
+        ("started", {"key": "get", "args": {"url": "a"}}, 'step get started: {"url": "a"}'),
+        (
+            "ended",
+            {"key": "get", "kept": "ab" * 32},
+            "step get ended: a value, kept as abababababab",
+        ),
+        ("ended", {"key": "choose.1", "result": {"ids": ["A", "B"]}}, "next to speak: A, B"),
+        ("ended", {"key": "told.B.1", "result": {"content": "Hi"}}, "step told.B.1 ended: Hi"),
+        (
+            "ended",
+            {"key": "T1", "result": {"stop_reason": "done", "text": "Hi"}},
+            "step T1 ended: Hi",
+        ),
+        ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
+        ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
+        (
+            "decided",
+            {"key": "1.0", "decision": "done", "value": 5},
+            "decided by a person, step 1.0: it took effect, result: 5",
+        ),
+        ("heard", {"content": "Hurry."}, "interrupted by the user: Hurry."),
+        (
+            "state",
+            {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "done": [1]}},
+            "turn finished (1 utterance, 2 pages, 1 in done)",
+        ),
+        ("new", {"a": "\x07"}, r'new {"a": "\u0007"}'),
+        ("over", {}, "over {}"),
+    ),
+)
+def test_an_entry(kind: str, data: dict[str, Any], line: str) -> None:
+    assert entry_line(Entry(1, "", kind, 0.0, data)) == line
