@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 from typing import Final
 
 from civitas.agents.sandbox import Sandbox
@@ -22,6 +23,8 @@ _PIECE = 2**16
 _LAST_WORDS_S = 1.0
 # A shell that lowers its limit, in blocks of 512 bytes, and becomes the program.
 _LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
+# Begins when it is told to; if the program has ended before, it never does.
+_WAITING = 'read -r line && exec "$@" </dev/null'
 # Kills a process group when the program that holds its standard input has ended.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
@@ -115,6 +118,7 @@ class _Process:
         try:
             if told is None:
                 watch = self._watched(process.pid)
+                self._begin(process)
             else:
                 self._enter(told)
             if hasattr(os, "waitid"):
@@ -146,14 +150,17 @@ class _Process:
         command = self._command
         told: int | None = None
         tells: tuple[int, ...] = ()
-        if self._sandbox is not None:
+        if self._sandbox is None:
+            command = ["/bin/sh", "-c", _WAITING, "sh", *command]
+        else:
             told, telling = os.pipe()
             tells = (telling,)
             command = self._sandbox.wrap(self._folder, command, telling)
         try:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                bufsize=0,
+                stdin=subprocess.PIPE if self._sandbox is None else subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
@@ -180,6 +187,13 @@ class _Process:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    @staticmethod
+    def _begin(process: subprocess.Popen[bytes]) -> None:
+        """Let it begin, now that it is watched."""
+        if process.stdin is not None:
+            with process.stdin, suppress(OSError):  # it may have been killed
+                process.stdin.write(b"\n")
 
     def _enter(self, told: int) -> None:
         """Learn which process is the sandbox's first: with it, all of the sandbox ends."""
