@@ -1,0 +1,1 @@
+"""Research: plan, research, update, narrate, evaluate, until the objectives are understood."""

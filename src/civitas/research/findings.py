@@ -1,0 +1,177 @@
+"""What research works on: objectives, resources, tasks, results, the narrative, findings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from civitas.errors import DefinitionError
+
+
+@dataclass
+class Objective:
+    """Something to find out.
+
+    Attributes:
+        topic: what, in words
+        expertise: how well it is understood, from 0 to 1
+
+    Raises:
+        DefinitionError: the topic is no text, or empty, or the expertise is not from 0 to 1
+    """
+
+    topic: str
+    expertise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str) or not self.topic.strip():
+            raise DefinitionError(f"an objective's topic must be a text, got {self.topic!r:.80}")
+        self.expertise = checked_expertise(self.expertise, self.topic)
+
+
+def checked_expertise(given: Any, topic: str) -> float:
+    """An expertise, from 0 to 1; anything else raises DefinitionError."""
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not math.isfinite(given)
+        or not 0 <= given <= 1
+    ):
+        raise DefinitionError(
+            f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
+        )
+    return float(given)
+
+
+@dataclass
+class Section:
+    """Where a part of a resource's content begins.
+
+    Attributes:
+        start: at which character of the content
+        anchor: what follows `#` in the URL of that part, such as `page=3`; empty for none
+        title: what people call it: its headings, or `page 3`
+    """
+
+    start: int
+    anchor: str = ""
+    title: str = ""
+
+
+@dataclass
+class Resource:
+    """A page, a document or whatever else can be read.
+
+    Attributes:
+        url: where it is; `file:` for one of this machine
+        description: what it is about: its title, or what a search engine says of it
+        visited: whether it was read
+        content: its text, once it was read
+        sections: where the parts of the content begin, in order; none for one part
+        fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
+    """
+
+    url: str
+    description: str | None = None
+    visited: bool | None = False
+    content: str | None = None
+    sections: list[Section] = field(default_factory=list)
+    fetched_at: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a resource's text, as it was when it was read: what can be cited.
+
+    Attributes:
+        url: where it is, with the part of the resource after `#`
+        text: its text, word for word
+        fetched_at: when it was read, as ISO 8601
+        sha256: the hash of the text as UTF-8, in hex
+        title: what people call the resource, and the part of it
+    """
+
+    url: str
+    text: str
+    fetched_at: str
+    sha256: str
+    title: str = ""
+
+    @classmethod
+    def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
+        """A passage with the hash of its text."""
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(url, text, fetched_at, digest, title)
+
+
+@dataclass
+class ResearchTask:
+    """One call of a tool that Plan wants.
+
+    Attributes:
+        tool: the name of the tool
+        args: its arguments
+        reasoning: why it is wanted
+    """
+
+    tool: str
+    args: dict[str, Any]
+    reasoning: str
+
+
+@dataclass
+class ResearchResult(ResearchTask):
+    """What came of a task.
+
+    Attributes:
+        result: what the tool gave, as JSON data; None where it failed
+        citation: the URL of what was read; None where there is nothing to cite
+        error: why it failed; None if it did not
+    """
+
+    result: Any = None
+    citation: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class Narrative:
+    """What is known so far.
+
+    Attributes:
+        markdown: the text, with footnotes `[^1^]`
+    """
+
+    markdown: str
+
+
+@dataclass
+class Findings:
+    """What Evaluate tells the next iteration.
+
+    Attributes:
+        narrative: the narrative that was evaluated
+        remark: what to improve, and what to keep doing
+        generated_objectives: smaller objectives that lead to the given ones
+    """
+
+    narrative: str
+    remark: str
+    generated_objectives: list[Objective]
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A sentence of a report, and the passage that bears it out.
+
+    Attributes:
+        number: of the footnote, from 1
+        sentence: the sentence, without its footnotes
+        passage: what bears it out
+    """
+
+    number: int
+    sentence: str
+    passage: Passage

@@ -1,0 +1,147 @@
+"""The pool of resources: what is known of, and what of it was read."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
+
+from civitas.research.findings import Resource, Section
+
+_PORTS = {"http": "80", "https": "443"}
+_TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
+_SAFE = "!$&'()*+,;=:@/~-._"
+
+
+def normalized(url: str) -> str:
+    """A URL in the form by which a page is known: one page, one URL.
+
+    Scheme and host in small letters, no default port, no fragment, no parameters that only track
+    who reads, dots in the path resolved, each character escaped only where it must be.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        return url.strip()
+    if not parts.scheme or (not host and parts.scheme != "file"):
+        return url.strip().partition("#")[0] or url.strip()
+    with_port = f":{port}" if port and str(port) != _PORTS.get(parts.scheme) else ""
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode()
+        except UnicodeError:
+            host = quote(host, safe="")
+    if ":" in host:
+        host = f"[{host}]"
+    path = _without_dots(_escaped(parts.path, _SAFE)) or "/"
+    query = "&".join(
+        _escaped(each, _SAFE + "?") for each in parts.query.split("&") if not _TRACKING.match(each)
+    )
+    return urlunsplit(SplitResult(parts.scheme.lower(), host + with_port, path, query, ""))
+
+
+def _escaped(text: str, safe: str) -> str:
+    """A path or query, percent-encoded where it must be; what was encoded for a reason stays so."""
+    pieces = re.split(r"(%[0-9A-Fa-f]{2})", text)
+    made = []
+    for place, piece in enumerate(pieces):
+        if place % 2 == 0:
+            made.append(quote(piece, safe=safe, errors="surrogatepass"))
+        else:
+            byte = unquote_to_bytes(piece)
+            plain = byte.isalnum() or byte in b"-._~"
+            made.append(byte.decode() if plain else piece.upper())
+    return "".join(made)
+
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    for piece in path.split("/"):
+        if piece == "..":
+            if len(kept) > 1:
+                kept.pop()
+        elif piece != ".":
+            kept.append(piece)
+    if path.endswith(("/.", "/..")):
+        kept.append("")
+    return "/".join(kept)
+
+
+class ResourcePool:
+    """Resources by their URL, which is normalised: one page is one resource.
+
+    A tool whose parameter is annotated with this class is given the pool of its run. It may be used
+    from several threads.
+    """
+
+    __civitas_injected__ = True
+
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        self._of: dict[str, Resource] = {}
+        self._lock = threading.Lock()
+        for each in resources:
+            self.add(each)
+
+    def find(self, url: str) -> Resource | None:
+        """The resource of a URL, however it is spelled; None if there is none."""
+        return self._of.get(normalized(url))
+
+    def add(self, resource: Resource | str, description: str | None = None) -> Resource:
+        """Add a resource, or what is new of one that is known; gives the one that is kept.
+
+        Args:
+            resource: a resource, or the URL of one
+            description: what it is about, where a URL is given
+        """
+        given = Resource(resource, description) if isinstance(resource, str) else resource
+        url = normalized(given.url)
+        with self._lock:
+            kept = self._of.get(url)
+            if kept is None:
+                kept = self._of[url] = replace(given, url=url, sections=list(given.sections))
+                return kept
+            kept.description = kept.description or given.description
+            kept.visited = bool(kept.visited or given.visited)
+            kept.fetched_at = kept.fetched_at or given.fetched_at
+            _add_content(kept, given)
+            return kept
+
+    def visit(self, url: str, content: str | None = None) -> Resource:
+        """Mark a resource as read, and add it if it is new.
+
+        Args:
+            url: its URL
+            content: its text
+        """
+        return self.add(Resource(url, visited=True, content=content))
+
+    def get_all(self) -> list[Resource]:
+        """Every resource, in the order in which they were added."""
+        return list(self._of.values())
+
+    def get_unvisited(self) -> list[Resource]:
+        """Those that were not read yet."""
+        return [each for each in self.get_all() if not each.visited]
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+
+def _add_content(kept: Resource, given: Resource) -> None:
+    """Add the parts of a content that are not there yet."""
+    if not given.content:
+        return
+    if not kept.content:
+        kept.content, kept.sections = given.content, list(given.sections)
+        return
+    starts = given.sections or [Section(0)]
+    ends = [each.start for each in starts[1:]] + [len(given.content)]
+    for section, end in zip(starts, ends, strict=True):
+        text = given.content[section.start : end].strip()
+        if text and text not in kept.content:
+            kept.sections = kept.sections or [Section(0)]
+            kept.sections.append(replace(section, start=len(kept.content) + 2))
+            kept.content += f"\n\n{text}"
