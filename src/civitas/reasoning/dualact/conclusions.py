@@ -149,8 +149,9 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     wanted = set(DECISION_SCHEMA["properties"])
     if unknown := sorted(value.keys() - wanted):
         raise Unreadable(f'is no decision: "{readable(unknown[0])[:80]}" is no part of one')
-    if missing := [name for name in DECISION_SCHEMA["required"] if name not in value]:
-        raise Unreadable(f'is no decision: "{missing[0]}" is missing')
+    for name in ("action", "new_instruction"):  # reasons that are left out do no harm
+        if name not in value:
+            raise Unreadable(f'is no decision: "{name}" is missing')
     try:
         action = DecisionAction(value["action"])
     except ValueError:
@@ -158,10 +159,9 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
         raise Unreadable(
             f'is no decision: "action" is CONTINUE, TERMINATE or REDIRECT, not {told}'
         ) from None
-    if not isinstance(value["reasoning"], str):
-        raise Unreadable(
-            f'is no decision: "reasoning" is a text, not {json_type(value["reasoning"])}'
-        )
+    reasoning = value.get("reasoning", "")
+    if not isinstance(reasoning, str):
+        raise Unreadable(f'is no decision: "reasoning" must be a text, got {json_type(reasoning)}')
     instruction = value["new_instruction"]
     if instructions > 1 and isinstance(instruction, list):
         if len(instruction) != instructions or not all(isinstance(i, str) for i in instruction):
@@ -172,7 +172,7 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
         raise Unreadable(
             f'is no decision: "new_instruction" is a text, not {json_type(instruction)}'
         )
-    return HumanDecision(action, instruction, value["reasoning"])
+    return HumanDecision(action, instruction, reasoning)
 
 
 def read_conclusion(text: str) -> Conclusion:
