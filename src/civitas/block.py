@@ -41,7 +41,7 @@ class Block:
 
     name: str = ""
     description: str = ""
-    actions: dict[str, str] = {}
+    actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; never changed in place
     ParamsType: ClassVar[type[BlockParams]] = BlockParams
 
     def __init__(

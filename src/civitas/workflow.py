@@ -1,4 +1,4 @@
-"""The step of an agent: preparation, its blocks', its own logic, and cleanup after whatever came."""
+"""The step of an agent: preparation, its own logic, and cleanup, with those of its blocks."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ class Workflow:
     async def after_forward(self) -> None:
         """Clean up after the step."""
 
-    async def _noted(
-        self, step: str, call: Callable[[], Awaitable[Any]], block: Any = None
-    ) -> Any:
+    async def _noted(self, step: str, call: Callable[[], Awaitable[Any]], block: Any = None) -> Any:
         """Call a step; what it raises says where."""
         try:
             return await call()

@@ -109,7 +109,9 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
 
 def _url(task: ResearchTask) -> str:
     """What the result of an action is cited by."""
-    args = {name: each if isinstance(each, str) else json_text(each) for name, each in task.args.items()}
+    args = {
+        name: each if isinstance(each, str) else json_text(each) for name, each in task.args.items()
+    }
     return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
 
 

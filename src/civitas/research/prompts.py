@@ -62,9 +62,7 @@ def plan_schema(researcher: Researcher) -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "properties": {
-            "tasks": {"type": "array", "items": task, "maxItems": researcher.max_tasks}
-        },
+        "properties": {"tasks": {"type": "array", "items": task, "maxItems": researcher.max_tasks}},
         "required": ["tasks"],
         "additionalProperties": False,
     }
@@ -157,14 +155,18 @@ objectives that would lead to the given ones. Remark in a few sentences what to 
 iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topic", "expertise"}],
 "generated_objectives": [text], "remark": text}."""
     faults = [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]
-    failed = [f"{each.tool} {_json(each.args)}: {each.error}" for each in researcher.results if each.error]
+    failed = [
+        f"{each.tool} {_json(each.args)}: {each.error}" for each in researcher.results if each.error
+    ]
     limit = max(_room(researcher) // 2, _LEAST_TOKENS) * 4
     return _asked(
         researcher,
         asks,
         _known(researcher),
         f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}",
-        f"Sentences that their sources do not bear out:\n{marked(chr(10).join(faults))}" if faults else "",
+        f"Sentences that their sources do not bear out:\n{marked(chr(10).join(faults))}"
+        if faults
+        else "",
         f"Tasks that failed:\n{marked(cut(chr(10).join(failed), 2000))}" if failed else "",
     )
 

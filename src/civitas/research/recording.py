@@ -11,7 +11,7 @@ from civitas.reasoning.fingerprint import fingerprint
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import dumped, loaded
+from civitas.reasoning.state import loaded
 from civitas.research.findings import Citation, Objective, Passage
 from civitas.research.progress import Progress
 from civitas.research.report import Report
@@ -81,7 +81,11 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
 
 def report_json(report: Report) -> dict[str, Any]:
     """A report as JSON data, with each passage once."""
-    passages = list({(each.passage.url, each.passage.sha256): each.passage for each in report.citations}.values())
+    passages = list(
+        {
+            (each.passage.url, each.passage.sha256): each.passage for each in report.citations
+        }.values()
+    )
     places = {(p.url, p.sha256): place for place, p in enumerate(passages)}
     return {
         "markdown": report.markdown,

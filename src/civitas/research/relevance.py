@@ -65,9 +65,7 @@ class Index:
             if not there:
                 continue
             length = _K1 * (1 - _B + _B * counts.total() / self._mean)
-            score = sum(
-                weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there
-            )
+            score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
             share = sum(weights[t] for t in there) / whole
             # Of two with the same score, the one with more of the words answers more of it.
             found.append((score * (0.5 + share / 2), -place, share))

@@ -168,7 +168,9 @@ def _plain(text: str) -> str:
 
 def _link(url: str) -> str:
     """A URL that can stand between angle brackets."""
-    return "".join("%20" if c.isspace() else c for c in url if c not in "<>" and c.isprintable() or c == " ")
+    return "".join(
+        "%20" if c.isspace() else c for c in url if (c not in "<>" and c.isprintable()) or c == " "
+    )
 
 
 def _count(count: int, noun: str) -> str:

@@ -46,7 +46,7 @@ class Plan(Block):
                 tool.check(task.args)
             return tasks
 
-        tasks: list[ResearchTask] = await researcher.ask(
+        tasks: list[ResearchTask] = await researcher.ask_model(
             prompts.plan(researcher), prompts.plan_schema(researcher), read
         )
         return tasks
@@ -89,7 +89,7 @@ class Narrate(Block):
             return rules.narrate(researcher)
         narrative = researcher.narrative
         for chunk in prompts.chunks(researcher):
-            text: str = await researcher.ask(prompts.narrate(researcher, narrative, chunk))
+            text: str = await researcher.ask_model(prompts.narrate(researcher, narrative, chunk))
             narrative = researcher.checked(text)
         return narrative
 
@@ -112,12 +112,10 @@ class Evaluate(Block):
             missing = [o.topic for o in researcher.objectives if o.topic not in reached]
             if missing:
                 raise InvalidArguments(f"no expertise is stated for {json.dumps(missing)}")
-            generated = [
-                Objective(each) for each in value["generated_objectives"] if each.strip()
-            ]
+            generated = [Objective(each) for each in value["generated_objectives"] if each.strip()]
             return reached, Findings(researcher.narrative.markdown, value["remark"], generated)
 
-        reached, findings = await researcher.ask(
+        reached, findings = await researcher.ask_model(
             prompts.evaluate(researcher), prompts.EVALUATION, read
         )
         for objective in researcher.objectives:

@@ -17,7 +17,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
-from civitas.reasoning.record import NULL_RECORD, Record, Step
+from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Stop, log_failure
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
@@ -169,7 +169,8 @@ class Workbench(ConversationalAgent):
             for found in index.search(each):
                 url = found.passage.url
                 best[url] = max(best.get(url, 0.0), found.score)
-        return [unread[url] for url in sorted(best, key=lambda url: -best[url])][:limit]
+        # What no word speaks for comes last, in the order in which it was found.
+        return [unread[url] for url in sorted(unread, key=lambda url: -best.get(url, 0.0))][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
         """The passages of a resource that was read."""
@@ -211,7 +212,7 @@ class Workbench(ConversationalAgent):
         ]
 
     def checked(self, markdown: str) -> Narrative:
-        """A narrative whose footnotes are checked: what their passages do not bear out is marked."""
+        """A narrative with its footnotes checked: what their passages do not bear out is marked."""
         from civitas.research.citations import check
 
         found = check(markdown, self.numbered)
@@ -233,7 +234,7 @@ class Workbench(ConversationalAgent):
     # -- its tools ---------------------------------------------------------------------------------
 
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
-        """Execute tasks side by side: each is recorded, approved and counted as a call of an action.
+        """Execute tasks side by side: each is recorded, approved and counted, as calls of actions are.
 
         A tool that fails is a result that says why.
 
@@ -264,7 +265,7 @@ class Workbench(ConversationalAgent):
 
     # -- its model ---------------------------------------------------------------------------------
 
-    async def ask(
+    async def ask_model(
         self,
         messages: list[dict[str, Any]],
         schema: Any = None,
@@ -336,4 +337,3 @@ class Workbench(ConversationalAgent):
 
 def _key(task: ResearchTask) -> str:
     return f"{task.tool} {json.dumps(task.args, sort_keys=True, default=str)}"
-
