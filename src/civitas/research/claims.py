@@ -29,7 +29,6 @@ class Claim:
         forms: all its words in small letters, with their parts and stems
         numbers: its numbers
         names: its names and identifiers as written
-        first: its first word, if that may be a name
         plain: terms that are said
         denied: terms that a negation reaches
         heads: of those, the first word after each negation and its terms
@@ -42,7 +41,6 @@ class Claim:
     forms: set[str] = field(default_factory=set)
     numbers: list[Number] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    first: str = ""
     plain: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
     heads: list[tuple[str, ...]] = field(default_factory=list)
@@ -55,29 +53,26 @@ class Claim:
         return self.plain | self.denied
 
 
-_NEGATIONS = frozenset(
-    (
-        "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-        "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
-    ).split()
+_NEGATIONS_WORDS = (
+    "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
+    "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
 )
+_NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 # Words that say where something stands: a sentence may have them about any passage.
-SOURCES = frozenset(
-    (
-        "api faq docs documentation documents reference manual guide page pages article author "
-        "authors paper source text says said states stated according describes notes explains "
-        "adds writes argues holds"
-    ).split()
+_SOURCES_WORDS = (
+    "api faq docs documentation documents reference manual guide page pages article author "
+    "authors paper source text says said states stated according describes notes explains "
+    "adds writes argues holds"
 )
+SOURCES = frozenset(_SOURCES_WORDS.split())
 # Words that add little to what a sentence says; they count among its content for nothing.
-LIGHT = frozenset(
-    (
-        "come comes came go goes went gone going take takes took taken taking give gives gave given "
-        "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
-        "want wants need needs needed mean means way ways thing things case cases work works whereas "
-        "instead simply actually really usually whenever another mainly long serves"
-    ).split()
+_LIGHT_WORDS = (
+    "come comes came go goes went gone going take takes took taken taking give gives gave given "
+    "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
+    "want wants need needs needed mean means way ways thing things case cases work works whereas "
+    "instead simply actually really usually whenever another mainly long serves"
 )
+LIGHT = frozenset(_LIGHT_WORDS.split())
 _SOFT = re.compile(
     r"(?:fail|refus|avoid|prevent|lack|ignor|unable|imposs|forbid|prohibit|disallow|reject|omit|"
     r"exclud|skip|hardly|unless|except$|instead|rather|miss|absent|deni|deny|"
@@ -107,7 +102,7 @@ def plain(text: str) -> str:
     return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
     text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", plain(text)))
@@ -184,11 +179,8 @@ def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
         return
     if _IDENTIFIER.match(word):
         made.names.append(word)
-    elif word[0].isupper() and len(word) > 1:
-        if not starts:
-            made.names.append(word)
-        elif not made.first:
-            made.first = word
+    elif word[0].isupper() and len(word) > 1 and not starts:
+        made.names.append(word)
 
 
 def root(name: str) -> str:

@@ -126,8 +126,8 @@ _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _TABLE = re.compile(r"[ \t>]*\|")
 FOOTNOTE = r"\[\^[^\[\]\n]{1,60}\]"
 _END = re.compile(
-    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:[ \t]*{FOOTNOTE})*(?=\s|$)"
-    rf"|[{_STOP}]+[」』”’\uff09]*(?:[ \t]*{FOOTNOTE})*"
+    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
+    rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
 )
 _HELD = re.compile(
     r'`[^`\n]+`|“[^”]{1,800}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
@@ -192,12 +192,15 @@ def _is_title(text: str, begin: int, end: int, following: str) -> bool:
 
 
 def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    held = [each.span() for each in _HELD.finditer(text, start, end)]
+    held = [each.span() for each in _HELD.finditer(text, start, end)][::-1]
     for found in _END.finditer(text, start, end):
-        if any(first <= found.start() and found.end() < last for first, last in held):
+        while held and held[-1][1] <= found.start():
+            held.pop()
+        if held and held[-1][0] <= found.start() and found.end() < held[-1][1]:
             continue
-        following = text[found.end() : end].lstrip()[:30]
-        if following and not _ends(text[start : found.start()][-40:], found[0], following):
+        following = text[found.end() : min(end, found.end() + 60)].lstrip()
+        before = text[max(start, found.start() - 40) : found.start()]
+        if following and not _ends(before, found[0], following):
             continue
         yield from _trimmed(text, start, found.end())
         start = found.end()
