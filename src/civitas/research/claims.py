@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
 
@@ -25,56 +25,73 @@ class Claim:
 
     Attributes:
         content: its content words, each once, with the terms of each
+        words: all its words in order, in small letters
         forms: all its words in small letters, with their parts and stems
         numbers: its numbers
         names: its names and identifiers as written
-        first: its first word, if that may be a name
         plain: terms that are said
         denied: terms that a negation reaches
-        heads: of those, the first after each negation
+        heads: of those, the first word after each negation and its terms
         negations: how many there are
         softly: words that deny without a negation, such as `fails`
     """
 
     content: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
     forms: set[str] = field(default_factory=set)
     numbers: list[Number] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    first: str = ""
     plain: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
-    heads: list[str] = field(default_factory=list)
+    heads: list[tuple[str, ...]] = field(default_factory=list)
     negations: int = 0
     softly: set[str] = field(default_factory=set)
 
-    @property
+    @cached_property
     def terms(self) -> set[str]:
-        """Every term of its content words."""
+        """Every term that it says or denies."""
         return self.plain | self.denied
 
 
-_NEGATIONS = frozenset(
-    (
-        "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-        "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
-    ).split()
+_NEGATIONS_WORDS = (
+    "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
+    "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
 )
+_NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
+# Words that say where something stands: a sentence may have them about any passage.
+_SOURCES_WORDS = (
+    "api faq docs documentation documents reference manual guide page pages article author "
+    "authors paper source text says said states stated according describes notes explains "
+    "adds writes argues holds"
+)
+SOURCES = frozenset(_SOURCES_WORDS.split())
+# Words that add little to what a sentence says; they count among its content for nothing.
+_LIGHT_WORDS = (
+    "come comes came go goes went gone going take takes took taken taking give gives gave given "
+    "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
+    "want wants need needs needed mean means way ways thing things case cases work works whereas "
+    "instead simply actually really usually whenever another mainly long serves"
+)
+LIGHT = frozenset(_LIGHT_WORDS.split())
 _SOFT = re.compile(
     r"(?:fail|refus|avoid|prevent|lack|ignor|unable|imposs|forbid|prohibit|disallow|reject|omit|"
-    r"exclud|skip|hardly|rarely|unless|except$|instead|rather|only|too$|stop|miss|absent|deni|deny|"
+    r"exclud|skip|hardly|unless|except$|instead|rather|miss|absent|deni|deny|"
     r"otherwise|illegal|invalid|un(?!der|i[tvqo]|til)|non|in(?:valid|correct|compat|complet)|im(?:poss|mut)|"
-    r"dis(?:abl|allow|card)|wrong|false|few|little|stateless|nur|außer|sauf|zero|drop|los[es]|leave|free)"
+    r"dis(?:abl|allow|card)|wrong|false|außer|sauf|zero|drop|los[es]|leave|free)"
 )
-_BREAKS = frozenset("but because although though while whereas if when so and which aber weil".split())
+_BREAKS = frozenset(
+    "but because although though while whereas if when so and which aber weil".split()
+)
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
     r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bno\s+(?:more|less|fewer|later)\s+than\b"
 )
-_REACH = 3  # how many content words a negation reaches
+_NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
+_REACH = 5  # how many content words a negation reaches
 _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
-    r"[A-Za-z][^\W_]*\d)"
+    r"[A-Za-z][^\W_]*-?\d)"
 )
 _MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>[ \t]?")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
@@ -85,40 +102,57 @@ def plain(text: str) -> str:
     return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
-    text = _NOT_NEGATIONS.sub(" ", plain(text))
+    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", plain(text)))
     made = Claim()
-    tokens: list[str] = []
+    tokens = made.words
     end = left = 0
     head = False
+    last: tuple[str, ...] = ()
     for found in WORD.finditer(text):
         word, gap = found[0], text[end : found.start()]
         end = found.end()
         small = word.casefold()
         tokens.append(small)
         if left and (small in _BREAKS or _BOUNDARY.search(gap)):
+            _deny_before(made, head, last)
             left, head = 0, False
         if _is_negation(word, small, text[end : end + 4]):
             made.negations += 1
             left, head = _REACH, True
             continue
         terms = terms_of(word)
+        if word[0].isupper():
+            made.forms.add(f"@{root(small)}")
         _add_forms(made.forms, small, terms)
         _add_name(made, word, small, starts=not tokens[:-1] or bool(re.search(r"[.:!?\"“«]", gap)))
         if _SOFT.match(small):
             made.softly.add(small)
-        if not terms:
+        if not terms or small in SOURCES:
             continue
-        made.content[terms[0]] = terms
-        (made.denied if left else made.plain).update(terms)
+        if word[0].isupper():
+            terms += (f"@{root(small)}",)
+        if small not in LIGHT:
+            made.content[terms[0]] = terms
+        last = (small, *terms)
+        (made.denied if left else made.plain).update(last)
         if head:
-            made.heads.append(terms[0])
+            made.heads.append(last)
             head = False
         left = max(0, left - 1)
+    _deny_before(made, head, last)
     made.numbers = _numbers(tokens)
     return made
+
+
+def _deny_before(made: Claim, head: bool, last: tuple[str, ...]) -> None:
+    """A negation that nothing follows denies what stands before it: `lists cannot`."""
+    if head and last:
+        made.denied.update(last)
+        made.plain.difference_update(last)
+        made.heads.append(last)
 
 
 def _is_negation(word: str, small: str, after: str) -> bool:
@@ -136,15 +170,23 @@ def _add_forms(forms: set[str], small: str, terms: tuple[str, ...]) -> None:
 
 
 def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
-    if small in STOP_WORDS or small.rpartition("'")[0] in STOP_WORDS or word[0].isdigit():
+    if (
+        small in SOURCES
+        or small in STOP_WORDS
+        or small.rpartition("'")[0] in STOP_WORDS
+        or word[0].isdigit()
+    ):
         return
     if _IDENTIFIER.match(word):
         made.names.append(word)
-    elif word[0].isupper() and len(word) > 1:
-        if not starts:
-            made.names.append(word)
-        elif not made.first:
-            made.first = word
+    elif word[0].isupper() and len(word) > 1 and not starts:
+        made.names.append(word)
+
+
+def root(name: str) -> str:
+    """What a country and its people have in common: Greece and Greek, Sweden and Swedish."""
+    found = re.fullmatch(r"(\w{4,}?)(?:ish|ians?|eans?|ese|ans?|ia|ce|en|y|a|e|ks?|n|i)", name)
+    return found[1] if found else name
 
 
 def knows(forms: set[str], name: str) -> bool:
@@ -153,8 +195,8 @@ def knows(forms: set[str], name: str) -> bool:
     if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
         return True
     if small.isalpha():
-        return stem(small) in forms
-    parts = [part for part in re.split(r"\.|::|-|/", small) if part]
+        return stem(small) in forms or (name.istitle() and f"@{root(small)}" in forms)
+    parts = [part for part in re.split(r"\.|::|/|-(?!\d)", small) if part]
     return len(parts) > 1 and all(part in forms or stem(part) in forms for part in parts)
 
 
@@ -173,7 +215,9 @@ _COUNTS |= {
     word: 10 * value
     for value, words in enumerate(
         "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split("|"),
+        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split(
+            "|"
+        ),
         2,
     )
     for word in words.split()
