@@ -256,6 +256,16 @@ class MemoryFileError(_StoreError):
     _what = "memory file"
 
 
+class FolderIndexError(_StoreError):
+    """The index of a folder cannot be used. The text names its file and says what to do.
+
+    Attributes:
+        path: the file of the index
+    """
+
+    _what = "folder index"
+
+
 class InboxError(_StoreError):
     """A space's inbox cannot be used or written. The text names the file and says what to do.
 
