@@ -229,6 +229,22 @@ class FileTooLarge(FileError):
     """The file, or what is to be written, has more bytes than are allowed."""
 
 
+class PageError(CivitasError):
+    """A page or document could not be read; the text names it and says why."""
+
+
+class AddressRefused(PageError):
+    """A host's address is not one of the public Internet, and the host is not allowed by name."""
+
+
+class UnreadableDocument(PageError):
+    """A document is damaged, encrypted, empty, or of more than is read."""
+
+
+class SearchError(CivitasError):
+    """A search engine gave no results that can be used; the text says why."""
+
+
 class CommandError(CivitasError):
     """A command could not be started, or not be watched to its end."""
 
