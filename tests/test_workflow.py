@@ -7,8 +7,20 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
-from civitas.block import Block, BlockParams
+from civitas import (
+    ACCESS_PERMITTED,
+    ActionNotFound,
+    Agent,
+    Call,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
+from civitas.block import Block
+from civitas.dispatch import AgentToolbox, BlockDispatcher
+from civitas.params import AgentParams, BlockParams
 
 
 class Noted(Block):
@@ -175,3 +187,126 @@ def test_a_block_has_parameters_of_its_type() -> None:
     assert Legs().params == SpeedParams(speed=1.4, block_memory=None)
     given = SpeedParams(speed=2.0, block_memory={"home": "here"})
     assert Legs(block_params=given).params is given
+
+
+# -- what a block gives its agent --------------------------------------------------------------------
+
+
+class Legs(Block):
+    """Moves."""
+
+    name = "legs"
+    description = "moves through the town"
+
+    @action
+    async def walk(self, to: str) -> str:
+        """Walk to a place.
+
+        Args:
+            to: where
+        """
+        return f"walked to {to}"
+
+    @action(access_policy=ACCESS_PERMITTED)
+    async def wave(self) -> str:
+        """Wave at who asks."""
+        return "waved"
+
+
+def test_a_blocks_actions_are_its_agents_and_offered_where_a_policy_is_stated() -> None:
+    walker = ReActAgent(
+        "walker",
+        ScriptedModel([ModelReply(calls=(Call("1", "legs_walk", {"to": "school"}),)), "Done."]),
+        blocks=[Legs()],
+    )
+    assert set(walker.actions.actions) == {"legs.walk", "legs.wave"}
+    assert walker.reply_sync("Go.").steps[0].result["result"] == "walked to school"
+    assert set(walker.offers) == {"say", "legs.wave"}
+    with NativeSpace() as space:
+        space.add(walker)
+        me = space.add(Agent("me"))
+        assert me.ask("walker", "legs.wave").result(timeout=5) == "waved"
+        assert "legs.wave" in me.ask("walker", "help").result(timeout=5)
+        with pytest.raises(ActionNotFound, match=r'"legs.walk" not found on "walker"'):
+            me.ask("walker", "legs.walk", to="school").result(timeout=5)
+
+
+# -- dispatching -------------------------------------------------------------------------------------
+
+
+class Talk(Block):
+    name = "talk"
+    description = "talks with friends and neighbours"
+
+
+def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None:
+    async def main() -> None:
+        dispatcher = BlockDispatcher()
+        dispatcher.register_blocks([Legs(), Talk()])
+        assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
+        assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
+        assert await dispatcher.dispatch("sleep") is None
+        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", None]
+
+    asyncio.run(main())
+
+
+def test_a_block_may_say_itself_how_well_it_fits() -> None:
+    class Always(Block):
+        name = "always"
+
+        def fits(self, context: Any) -> float:
+            return 0.5
+
+    async def main() -> None:
+        dispatcher = BlockDispatcher()
+        dispatcher.register_blocks([Legs(), Always()])
+        assert (await dispatcher.dispatch("nothing")).name == "always"
+        assert (await dispatcher.dispatch("walk")).name == "legs"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "block", "reason", "given"),
+    (
+        ('{"block": "talk", "reason": "lonely"}', "talk", "lonely", None),
+        ('```json\n{"block": null, "reason": "tired"}\n```', None, "tired", None),
+        ('{"block": "fly", "reason": "wings"}', None, "wings", "fly"),
+        ("talk", None, "the model's answer is none of a block: not JSON", None),
+        ('{"block": ["talk"], "reason": ""}', None, "", "['talk']"),
+    ),
+)
+def test_a_model_chooses_among_the_names_or_none(
+    answer: str, block: str | None, reason: str, given: str | None
+) -> None:
+    model = ScriptedModel([answer])
+    agent = Agent("a", toolbox=AgentToolbox(model), blocks=[Legs(), Talk()])
+    chosen = asyncio.run(agent.dispatcher.dispatch("What now?"))
+    assert (chosen and chosen.name) == block
+    (decision,) = agent.dispatcher.decisions
+    assert decision.block == block
+    assert decision.reason.startswith(reason)
+    assert decision.given == given
+    shown = model.received[0][1]["content"]
+    assert "moves through the town" in shown
+    assert '"situation": "What now?"' in shown
+
+
+def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
+    class OwnParams(AgentParams):
+        speed: float = 1.0
+
+    class Own(Agent):
+        ParamsType = OwnParams
+
+    toolbox = AgentToolbox(model="m", environment="town")
+    agent = Own(1, "John", "citizen", toolbox, {"home": "here"}, OwnParams(speed=2.0), [Legs()])
+    assert (agent.id, agent.name, agent.type, agent.llm) == (1, "John", "citizen", "m")
+    assert toolbox.llm == "m"
+    assert agent.memory == {"home": "here"}
+    assert agent.params.speed == 2.0
+    assert Own(2).params == OwnParams()
+    assert "block" in Agent(3).params.block_dispatch_prompt
+    agent.params.block_dispatch_prompt = "Choose."
+    assert agent.dispatcher.prompt == "Choose."

@@ -41,6 +41,8 @@ class ActionOptions(NamedTuple):
     idempotent: bool = False
     timeout: float | None = None
     detached: bool = False
+    stated: bool = False
+    """Whether the access policy was stated: a block's action is then offered to others."""
 
 
 @overload
@@ -72,7 +74,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     Raises:
         DefinitionError: an option is not one of its values, or a parameter cannot be given by name
     """
-    told = ActionOptions(**options)
+    told = ActionOptions(**options, stated="access_policy" in options)
 
     def mark(function: F) -> F:
         where = getattr(function, "__qualname__", repr(function))
@@ -97,7 +99,12 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 def _check_options(where: str, options: ActionOptions) -> None:
     """Raise DefinitionError for an option that is not one of its values."""
-    name, help, access_policy, _, _, timeout, _ = options
+    name, help, access_policy, timeout = (
+        options.name,
+        options.help,
+        options.access_policy,
+        options.timeout,
+    )
     if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
         raise DefinitionError(
             f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
@@ -229,18 +236,23 @@ class Action:
             raise DefinitionError(text)
         options: ActionOptions = getattr(source, "__civitas_action__", None) or ActionOptions()
         name = options.name or getattr(source, "__name__", None) or type(source).__name__
-        made = cls(
+        made = cls.marked(name, source, options)
+        if isinstance(source, types.FunctionType):
+            source.__dict__["__civitas_made__"] = made
+        return made
+
+    @classmethod
+    def marked(cls, name: str, function: Callable[..., Any], options: ActionOptions) -> Action:
+        """The action of a function that `@action` has marked."""
+        return cls(
             name,
-            source,
+            function,
             terminal=options.terminal,
             access_policy=options.access_policy,
             idempotent=options.idempotent,
             timeout=options.timeout,
             help=options.help,
         )
-        if isinstance(source, types.FunctionType):
-            source.__dict__["__civitas_made__"] = made
-        return made
 
     @property
     def signature(self) -> Signature:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action, actions_of
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
+from civitas.dispatch import AgentToolbox
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
-from civitas.workflow import Workflow
+from civitas.workflow import Workflow, block_actions
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -124,12 +125,18 @@ class Agent(Workflow):
     Args:
         id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
             addressed as its decimal string
+        name: what people call it; its id if left out
+        type: what kind of agent it is, such as an `AgentType`
+        toolbox: its model and its environment
+        memory: what it remembers
+        agent_params: its parameters; those of `ParamsType` by default
+        blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
+            agent actions
         receive_own_broadcasts: whether what it sends to `*` comes to itself too
         concurrency: how many messages it handles at a time, 1 if left out; where its messages have
             lanes, how many lanes too
         approver: who is asked by the default `request_permission`; the space's if left out
         deps: anything; actions find it in their `Context`
-        blocks: plugins, which prepare before each step of `run()` and clean up after it
 
     Raises:
         InvalidId: the id is none
@@ -151,15 +158,20 @@ class Agent(Workflow):
     def __init__(
         self,
         id: str | int,
+        name: str | None = None,
+        type: Any = None,
+        toolbox: AgentToolbox | None = None,
+        memory: Any = None,
+        agent_params: Any = None,
+        blocks: Iterable[Any] | None = None,
         *,
         receive_own_broadcasts: bool = True,
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
-        blocks: Iterable[Any] | None = None,
     ) -> None:
         address(id)
-        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+        if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
             raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
@@ -172,27 +184,28 @@ class Agent(Workflow):
             self.approver = approver
         if deps is not None:
             self.deps = deps
-        if blocks is not None:
-            self.blocks = [*blocks]
+        self._take_parts(name, type, toolbox, memory, agent_params, blocks)
 
     # -- what others may call ----------------------------------------------------------------------
 
     @property
     def offers(self) -> dict[str, Action]:
-        """What others may call: the `@action` methods, but for help, response and error."""
-        return {name: self._action(name) for name in offered(type(self)) if name not in SPECIAL}
+        """What others may call: its `@action` methods, and those of its blocks that state a policy.
 
-    def _action(self, name: str) -> Action:
-        attribute, options = offered(type(self))[name]
-        return Action(
-            name,
-            getattr(self, attribute),
-            terminal=options.terminal,
-            access_policy=options.access_policy,
-            idempotent=options.idempotent,
-            timeout=options.timeout,
-            help=options.help,
-        )
+        Help, response and error, which every agent has, are left out.
+        """
+        return {
+            name: Action.marked(name, function, options)
+            for name, (function, options) in self._offered().items()
+            if name not in SPECIAL
+        }
+
+    def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+        """The same with help, response and error: the function and the options of each."""
+        own = offered(type(self)).items()
+        made = {name: (getattr(self, attribute), options) for name, (attribute, options) in own}
+        blocks = block_actions(self.blocks).items()
+        return made | {name: each for name, each in blocks if each[1].stated}
 
     @action(idempotent=True)
     async def help(self, action_name: str | None = None) -> dict[str, Any]:
@@ -206,9 +219,9 @@ class Agent(Workflow):
         """
         if action_name is None:
             return {name: action.help for name, action in self.offers.items()}
-        if action_name not in offered(type(self)):
+        if action_name not in (known := self._offered()):
             raise ActionNotFound(f'"{action_name}" not found on "{self.id}"')
-        return {action_name: self._action(action_name).help}
+        return {action_name: Action.marked(action_name, *known[action_name]).help}
 
     @action(idempotent=True)
     async def response(self, data: Any, original_message_id: str | None = None) -> None:

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, Field
-
 from civitas.action import actions_of
-
-
-class BlockParams(BaseModel):
-    """The parameters of a block.
-
-    Attributes:
-        block_memory: what the block is to remember at the start, by name
-    """
-
-    block_memory: dict[str, Any] | None = Field(
-        default=None, description="what the block is to remember at the start, by name"
-    )
+from civitas.params import BlockParams
 
 
 class Block:
@@ -33,6 +20,7 @@ class Block:
         block_params: its parameters; those of `ParamsType` by default
 
     Attributes:
+        agent: the agent that it was given to first, or None
         name: what it is called; the class's name if the class states none
         description: what it does, in words for people, models and dispatchers
         actions: what it can do, by name, in words: its `@action` methods, and what the class states
@@ -47,9 +35,15 @@ class Block:
     def __init__(
         self, llm: Any = None, environment: Any = None, block_params: BlockParams | None = None
     ) -> None:
-        self.llm = llm
+        self.agent: Any = None
+        self._llm = llm
         self.environment = environment
         self.params = self.ParamsType() if block_params is None else block_params
+
+    @property
+    def llm(self) -> Any:
+        """The model that it may ask: its own, or its agent's; None for neither."""
+        return getattr(self.agent, "llm", None) if self._llm is None else self._llm
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from datetime import date, time, timedelta
@@ -19,7 +20,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from civitas.text import error_text, excerpt, json_type, render_path, shorten
+from civitas.text import error_text, excerpt, json_type, printable, render_path, shorten
 
 __all__ = ["NotJSON", "copy_json", "excerpt", "json_type", "render_path", "shorten", "to_json"]
 
@@ -277,3 +278,42 @@ def _is_pydantic_model(kind: type) -> bool:
     # A value can only be of a pydantic model if pydantic has been imported by whoever made it.
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n([^`]*)\n[ \t]*```\s*")
+
+
+class Unreadable(Exception):
+    """Says what is wrong with a text, or with arguments."""
+
+
+def read_json(text: str) -> Any:
+    """The JSON value that a text is, and nothing else but a ```json fence around it."""
+    fenced = _FENCE.fullmatch(text)
+    try:
+        return _DECODER.decode(text if fenced is None else fenced[1])
+    except json.JSONDecodeError as error:
+        raise Unreadable(
+            f"not JSON: {error.msg} at character {error.pos}: "
+            f"{printable(shorten(text[max(0, error.pos - 20) :], 60))}"
+        ) from None
+    except RecursionError:
+        raise Unreadable("nested too deep") from None
+    except ValueError as error:
+        raise Unreadable(f"not JSON: {printable(shorten(str(error), 200))}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)

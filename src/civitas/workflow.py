@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol
+
+from civitas.action import ActionOptions, actions_of
+from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
 
 
 class Stepped(Protocol):
@@ -33,11 +36,77 @@ class Workflow:
     and step failed, and what failed after it.
 
     Attributes:
-        blocks: the blocks of the agent
+        name: what people call it; None for its id
+        type: what kind of agent it is
+        toolbox: its model and its environment, or None
+        memory: what it remembers, or None
+        memory_config: the structure of its memory: the type of each part by name
+        blocks: its blocks
     """
 
+    ParamsType: ClassVar[type[Any] | None] = None
+    memory_config: ClassVar[dict[str, Any]] = {}
+
     id: str | int
+    name: str | None = None
+    type: Any = None
+    toolbox: AgentToolbox | None = None
+    memory: Any = None
     blocks: Sequence[Any] = ()
+    _params: Any = None
+    _dispatcher: BlockDispatcher | None = None
+
+    def _take_parts(
+        self,
+        name: str | None,
+        type: Any,
+        toolbox: AgentToolbox | None,
+        memory: Any,
+        params: Any,
+        blocks: Iterable[Any] | None,
+    ) -> None:
+        """Keep what was given; what was not is the class's, for a city holds very many agents."""
+        given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
+        for each, value in {**given, "_params": params}.items():
+            if value is not None:
+                setattr(self, each, value)
+        if blocks is not None:
+            self.blocks = [*blocks]
+            for block in self.blocks:
+                if getattr(block, "agent", self) is None:
+                    block.agent = self
+
+    @property
+    def llm(self) -> Any:
+        """The model of its toolbox, or its own, or None."""
+        return getattr(self, "model", None) if self.toolbox is None else self.toolbox.model
+
+    @property
+    def params(self) -> Any:
+        """Its parameters."""
+        if self._params is None:
+            from civitas.params import AgentParams  # pydantic takes long to import
+
+            self._params = (self.ParamsType or AgentParams)()
+        return self._params
+
+    @params.setter
+    def params(self, params: Any) -> None:
+        self._params = params
+
+    @property
+    def dispatcher(self) -> BlockDispatcher:
+        """What chooses among its blocks, when `forward` asks it to."""
+        if self._dispatcher is None:
+            self._dispatcher = BlockDispatcher(
+                self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
+            )
+            self._dispatcher.register_blocks(self.blocks)
+        return self._dispatcher
+
+    @dispatcher.setter
+    def dispatcher(self, dispatcher: BlockDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     async def run(self) -> Any:
         """One step of the agent.
@@ -103,9 +172,13 @@ class Workflow:
             raise
 
 
-def named(block: Any) -> str:
-    """What a block is called: its name, or its class's."""
-    return getattr(block, "name", "") or type(block).__name__
+def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+    """The `@action` methods of blocks, with their options, as `block.action`."""
+    return {
+        f"{named(block)}.{name}": (getattr(block, attribute), options)
+        for block in blocks
+        for name, (attribute, options) in actions_of(type(block)).items()
+    }
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

@@ -23,7 +23,7 @@ from civitas import (
     ScriptedModel,
 )
 from civitas.reasoning.dualact.conclusions import read_decision
-from civitas.reasoning.loop.answer import Unreadable
+from civitas.jsonvalue import Unreadable
 
 GO = json.dumps({"action": "CONTINUE", "new_instruction": "work", "reasoning": ""})
 DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "H says so"})

@@ -8,10 +8,10 @@ from typing import Any, TextIO
 from civitas.agents.terminal import Terminal
 from civitas.context import Context
 from civitas.errors import NobodyToAsk
+from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema, Asked

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.approval import escaped
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import NotJSON, copy_json, render_path, shorten
-from civitas.reasoning.loop.answer import Unreadable, read_json
+from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json, render_path, shorten
 from civitas.reasoning.prompts import cut, json_text, readable
 from civitas.signature.annotation import (
     Mismatch,

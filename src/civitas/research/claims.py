@@ -80,7 +80,21 @@ _SOFT = re.compile(
     r"dis(?:abl|allow|card)|wrong|false|außer|sauf|zero|drop|los[es]|leave|free)"
 )
 _BREAKS = frozenset(
-    "but because although though while whereas if when so and which aber weil".split()
+    [
+        "but",
+        "because",
+        "although",
+        "though",
+        "while",
+        "whereas",
+        "if",
+        "when",
+        "so",
+        "and",
+        "which",
+        "aber",
+        "weil",
+    ]
 )
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
@@ -177,9 +191,7 @@ def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
         or word[0].isdigit()
     ):
         return
-    if _IDENTIFIER.match(word):
-        made.names.append(word)
-    elif word[0].isupper() and len(word) > 1 and not starts:
+    if _IDENTIFIER.match(word) or (word[0].isupper() and len(word) > 1 and not starts):
         made.names.append(word)
 
 
@@ -203,21 +215,44 @@ def knows(forms: set[str], name: str) -> bool:
 _COUNTS = {
     word: value
     for value, words in enumerate(
-        "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
-        "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
-        "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
-        "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
-        "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth".split("|")
+        [
+            "zero null",
+            "one first eins",
+            "two second zwei deux zweite deuxième",
+            "three third drei trois dritte",
+            "four fourth vier quatre",
+            "five fifth fünf cinq",
+            "six sixth sechs",
+            "seven seventh sieben sept",
+            "eight eighth acht huit",
+            "nine ninth neun neuf",
+            "ten tenth zehn dix",
+            "eleven eleventh onze",
+            "twelve twelfth zwölf douze dozen",
+            "thirteen thirteenth",
+            "fourteen fourteenth",
+            "fifteen fifteenth",
+            "sixteen sixteenth",
+            "seventeen seventeenth",
+            "eighteen eighteenth",
+            "nineteen nineteenth",
+        ]
     )
     for word in words.split()
 }
 _COUNTS |= {
     word: 10 * value
     for value, words in enumerate(
-        "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split(
-            "|"
-        ),
+        [
+            "twenty twentieth zwanzig vingt",
+            "thirty thirtieth dreißig trente",
+            "forty fortieth vierzig",
+            "fifty fiftieth fünfzig",
+            "sixty sixtieth sechzig",
+            "seventy siebzig",
+            "eighty achtzig",
+            "ninety",
+        ],
         2,
     )
     for word in words.split()
@@ -226,7 +261,7 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "hundredth": 100, "millionen": 10**6}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-_LOOSE = frozenset("one first second zweite null eins acht mille".split())
+_LOOSE = frozenset(["one", "first", "second", "zweite", "null", "eins", "acht", "mille"])
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
 _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),

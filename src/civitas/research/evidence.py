@@ -23,7 +23,7 @@ _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
 _AROUND = 4  # as many words around a word that was replaced are the passage's own
-_AFTER_VERBS = frozenset("a an the to its by from".split())
+_AFTER_VERBS = frozenset(["a", "an", "the", "to", "its", "by", "from"])
 _COMMON = LIGHT | SOURCES
 # Of two words of one line, one says what the other does not.
 _LINES = """

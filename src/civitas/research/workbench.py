@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from civitas.action import Action
 from civitas.environment import Environment
 from civitas.errors import BudgetExceeded, DefinitionError, InvalidArguments, JournalError
+from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.record import NULL_RECORD, Record

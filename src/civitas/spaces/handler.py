@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
-from civitas.agent import CURRENT, offered
+from civitas.agent import CURRENT
 from civitas.context import Context
 from civitas.errors import ActionError, NotPermitted, RequestError
 from civitas.jsonvalue import NotJSON, to_json
@@ -51,10 +51,9 @@ class Offer:
     @classmethod
     def all_of(cls, seat: Receiver) -> dict[str, Offer]:
         """The actions of the agent in a seat, by name."""
-        agent = seat.agent
         return {
-            name: cls(seat, f"{seat.id}.{name}", getattr(agent, attribute), options)
-            for name, (attribute, options) in offered(type(agent)).items()
+            name: cls(seat, f"{seat.id}.{name}", function, options)
+            for name, (function, options) in seat.agent._offered().items()
         }
 
     def __init__(

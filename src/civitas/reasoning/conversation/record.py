@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from civitas.jsonvalue import Unreadable
 from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
@@ -18,7 +19,6 @@ from civitas.reasoning.conversation.state import (
 )
 from civitas.reasoning.fingerprint import of_group
 from civitas.reasoning.group import budget_of, in_thread
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import Past, Record, dumped, loaded
 from civitas.reasoning.reply import Reply

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import NotJSON, copy_json, json_type, to_json
-from civitas.reasoning.loop.answer import Unreadable, read_json
+from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_type, read_json, to_json
 from civitas.reasoning.prompts import cut, json_text, readable
 from civitas.reasoning.reply import ANSWERED, Reply, Step
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from civitas.errors import JournalError, RunMismatch
+from civitas.jsonvalue import Unreadable
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -17,7 +18,6 @@ from civitas.reasoning.dualact.review import ReviewRule, Situation
 from civitas.reasoning.dualact.turn import Work, as_stop
 from civitas.reasoning.events import DecisionMade
 from civitas.reasoning.hooks import expect
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.record import Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop
 

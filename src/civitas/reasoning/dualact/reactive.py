@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, RunMismatch
+from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, conclusion_of, evidence_of, merged
 from civitas.reasoning.dualact.turn import Work, as_stop
 from civitas.reasoning.events import ConclusionReached
 from civitas.reasoning.group import is_spent_for_all
 from civitas.reasoning.hooks import expect
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.reply import Reply, Step, Stop, StopReason, log_failure
 
 logger = logging.getLogger("civitas.reasoning")

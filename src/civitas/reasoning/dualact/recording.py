@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from civitas.jsonvalue import Unreadable
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.fingerprint import of_group
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply_request import AnswerSchema

@@ -8,7 +8,6 @@ agent's id, which is any text.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,14 +17,13 @@ from weakref import WeakKeyDictionary
 
 from civitas.action import Action
 from civitas.errors import InvalidArguments
-from civitas.jsonvalue import NotJSON, copy_json, json_type, shorten
+from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_type, read_json, shorten
 from civitas.reasoning.prompts import EMPTY, readable
 
 MAX_NAME = 64
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n([^`]*)\n[ \t]*```\s*")
 
 
 def is_safe(name: str) -> bool:
@@ -252,26 +250,6 @@ def _id(given: Any, taken: set[str]) -> str:
     return id
 
 
-class Unreadable(Exception):
-    """Says what is wrong with a text, or with arguments."""
-
-
-def read_json(text: str) -> Any:
-    """The JSON value that a text is, and nothing else but a ```json fence around it."""
-    fenced = _FENCE.fullmatch(text)
-    try:
-        return _DECODER.decode(text if fenced is None else fenced[1])
-    except json.JSONDecodeError as error:
-        raise Unreadable(
-            f"not JSON: {error.msg} at character {error.pos}: "
-            f"{readable(shorten(text[max(0, error.pos - 20) :], 60))}"
-        ) from None
-    except RecursionError:
-        raise Unreadable("nested too deep") from None
-    except ValueError as error:
-        raise Unreadable(f"not JSON: {readable(shorten(str(error), 200))}") from None
-
-
 def _read_args(args: Any) -> dict[str, Any]:
     """Arguments that share nothing with the model's answer."""
     if isinstance(args, str):
@@ -288,20 +266,6 @@ def _read_args(args: Any) -> dict[str, Any]:
     if not isinstance(args, dict):
         raise Unreadable(f"must be a JSON object, not {json_type(args)}")
     return args
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
-    return found
-
-
-def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
 
 
 _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()

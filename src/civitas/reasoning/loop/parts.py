@@ -18,6 +18,7 @@ from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.thread import Thread, memory_of_thread
+from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -66,6 +67,8 @@ class LoopAgent(ConversationalAgent):
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
+        for name, (function, told) in block_actions(self.blocks).items():
+            self.actions.register(Action.marked(name, function, told))
         if goals is not None:
             self.goals = goals
         if memory is not None:

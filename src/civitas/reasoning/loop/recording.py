@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
+from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import fingerprint
-from civitas.reasoning.loop.answer import Unreadable
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step

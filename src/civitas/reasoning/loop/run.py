@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 from civitas.errors import BudgetExceeded, StateError
+from civitas.jsonvalue import Unreadable
 from civitas.memory.memory import Memory
 from civitas.models.protocol import Model
 from civitas.reasoning.events import MessageAdded
-from civitas.reasoning.loop.answer import Answer, Unreadable, Wanted, read_answer
+from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
 from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of
 from civitas.reasoning.loop.execute import execute
