@@ -11,11 +11,11 @@ from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem,
 
 @dataclass
 class Number:
-    """A number as it was said, the ways to read it, and the stem of the word after it."""
+    """A number as it was said, the ways to read it, and the terms of the words after it."""
 
     said: str
     readings: tuple[str, ...]
-    unit: str = ""
+    units: tuple[str, ...] = ()
     needed: bool = True
 
 
@@ -172,7 +172,7 @@ def _add_forms(forms: set[str], small: str, terms: tuple[str, ...]) -> None:
 def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
     if (
         small in SOURCES
-        or small in STOP_WORDS
+        or (small in STOP_WORDS and word != "May")
         or small.rpartition("'")[0] in STOP_WORDS
         or word[0].isdigit()
     ):
@@ -195,9 +195,12 @@ def knows(forms: set[str], name: str) -> bool:
     if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
         return True
     if small.isalpha():
-        return stem(small) in forms or (name.istitle() and f"@{root(small)}" in forms)
+        return (len(small) > 4 and stem(small) in forms) or (name.istitle() and f"@{root(small)}" in forms)
     parts = [part for part in re.split(r"\.|::|/|-(?!\d)", small) if part]
-    return len(parts) > 1 and all(part in forms or stem(part) in forms for part in parts)
+    exactly = "." in small or "::" in small
+    return len(parts) > 1 and all(
+        part in forms or (not exactly and stem(part) in forms) for part in parts
+    )
 
 
 _COUNTS = {
@@ -243,14 +246,17 @@ def _numbers(tokens: list[str]) -> list[Number]:
         if number:
             found.append((after, number))
         at = max(after, at + 1)
-    starts = {}
+    starts: dict[int, tuple[str, ...]] = {}
     for after, number in reversed(found):
-        following = tokens[after] if after < len(tokens) else ""
-        if not number.unit and following in ("or", "to", "and", "oder", "ou", "bis"):
-            number.unit = starts.get(after + 1, "")
-        elif not number.unit and following and following[0].isalpha():
-            number.unit = _UNITS.get(following) or (terms_of(following) or ("",))[0]
-        starts[after - len(number.said.split())] = number.unit
+        following = tokens[after : after + 2]
+        if not number.units and following and following[0] in ("or", "to", "and", "oder", "ou"):
+            number.units = starts.get(after + 1, ())
+        elif not number.units:
+            for word in following:
+                if not word[0].isalpha() or word in STOP_WORDS or word in _COUNTS:
+                    break
+                number.units += (_UNITS.get(word) or terms_of(word)[0],)
+        starts[after - len(number.said.split())] = number.units
     return [number for _, number in found]
 
 
@@ -269,7 +275,7 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         said = word if after == at + 1 else f"{word} {following}"
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings, _UNITS.get(unit, stem(unit))), after
+        return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)

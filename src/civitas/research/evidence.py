@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 from civitas.research.claims import LIGHT, SOURCES, Claim, claim, knows, plain
-from civitas.research.sentences import sentences, terms_of, words
+from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
 SHARE = 0.6
@@ -27,17 +28,19 @@ _AFTER_VERBS = frozenset("a an the to its by from".split())
 _COMMON = LIGHT | SOURCES
 # Of two words of one line, one says what the other does not.
 _LINES = """
-always never | before after | more less fewer | most least | minimum maximum | min max
-enable disable | enabled disabled | true false | increase increases increased decrease decreases decreased
-allow allows allowed forbid forbids forbidden prevent prevents prohibits prohibited | above below
-older newer | earlier later | larger smaller | longer shorter | greater less lower | higher lower
-upper lower | faster slower | left right | add remove | include exclude | includes excludes
-success failure | valid invalid | synchronous asynchronous | mutable immutable | required optional
-public private | encode decode | ascending descending | positive negative | odd even | like unlike
-same different | accept reject | accepts rejects | all none | start end | open closed | must may
-first second third last | safe unsafe
+always never | before after | more less fewer | most least | maximum minimum | max min | like unlike
+enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
+above below | old new | early late | large small | long short | great less low | high low | upper lower
+fast slow | left right | add remove | include exclude | success failure | succeed fail | start stop end
+synchronous asynchronous | required optional | public private | encode decode | ascending descending
+positive negative | odd even | same different | accept reject | all none | open close | must may
+first second third last | import export | read write | input output | client server
 """
-_OPPOSITES = [frozenset(each.split()) for each in re.split(r"[|\n]", _LINES)]
+_OPPOSITES = [
+    frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
+    for each in re.split(r"[|\n]", _LINES.strip())
+]
+_AFFIX = re.compile(r"(?:un|in|im|ir|il|dis|non-?)(\w{4,})")
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
@@ -91,7 +94,7 @@ def _stored(passage: str, title: str) -> _Stored:
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         {reading for number in numbers for reading in number.readings},
-        {(number.unit, reading) for number in numbers for reading in number.readings},
+        {pair for number in numbers for pair in itertools.product(number.units, number.readings)},
     )
 
 
@@ -122,18 +125,32 @@ def _all_known(span: str, stored: _Stored) -> bool:
 
 def _miscounted(said: Claim, best: list[Claim], stored: _Stored) -> str | None:
     """A number that is nowhere, or that the passage has of something else."""
+    ours = {reading for number in said.numbers for reading in number.readings}
     for number in said.numbers:
-        if number.needed and stored.readings.isdisjoint(number.readings):
+        its = set(number.readings)
+        if number.needed and stored.readings.isdisjoint(its):
             return f"says {number.said}, which is not there"
-        same = [
-            other.readings
-            for each in best
-            for other in each.numbers
-            if other.unit == number.unit != ""
-        ]
-        if same and stored.pairs.isdisjoint((number.unit, each) for each in number.readings):
-            return f"says {number.said}, where the passage says {same[0][0]}"
+        there = [other for each in best for other in each.numbers]
+        elsewhere = not stored.pairs.isdisjoint(itertools.product(number.units, its))
+        alike = [other for other in there if set(other.units).intersection(number.units)]
+        if alike and elsewhere:
+            continue
+        if not alike and number.needed and _far(said, best, its, stored):
+            alike = [other for other in there if ours.isdisjoint(other.readings)]
+        if alike and all(its.isdisjoint(other.readings) for other in alike):
+            return f"says {number.said}, where the passage says {alike[0].said}"
     return None
+
+
+def _far(said: Claim, best: list[Claim], readings: set[str], stored: _Stored) -> bool:
+    """Whether the sentences with a number have little else in common with what is said."""
+    terms = said.terms - readings
+    near = max(
+        len(terms & each.terms)
+        for each in stored.claims
+        if any(not readings.isdisjoint(number.readings) for number in each.numbers)
+    )
+    return bool(best) and near * 3 < len(terms & best[0].terms)
 
 
 def _misnamed(said: Claim, stored: _Stored) -> str | None:
@@ -179,16 +196,19 @@ def _turned(said: Claim, stored: _Stored) -> str | None:
     evidence = _evidence(said, stored)
     best = evidence[0]
     softly = any(each.softly - said.forms for each in evidence)
+    flipped = _affixed(said, best) | _affixed(best, said)
     affirmed = set().union(*(each.plain for each in evidence))
     denied = set().union(*(each.denied for each in evidence))
-    for head in said.heads:
-        if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head) and not softly:
+    for head in () if softly or flipped else said.heads:
+        if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head):
             return "has a negation that is not there"
-    if said.negations < best.negations and not said.softly - best.forms:
+    if said.negations < best.negations and not flipped and not said.softly - best.forms:
         for small, term, *_ in best.heads:
             for word in (small, term):
                 if word in said.plain - said.denied and word not in best.plain:
                     return "lacks a negation that is there"
+    if said.negations == best.negations and flipped:
+        return f"says the opposite of {min(flipped)}"
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
             here, there = pair & said.forms, pair & best.forms
@@ -197,11 +217,18 @@ def _turned(said: Claim, stored: _Stored) -> str | None:
     return None
 
 
+def _affixed(one: Claim, other: Claim) -> set[str]:
+    """Words such as `unsafe` of one sentence that another has without `un` alone."""
+    found = ((form, _AFFIX.fullmatch(form)) for form in one.forms - other.forms)
+    return {form for form, match in found if match and match[1] in other.forms - one.forms}
+
+
 def _replaced(said: Claim, best: list[Claim]) -> str | None:
     """One word in the place of another, in a sentence that is otherwise the passage's."""
+    counts = {word for number in said.numbers for word in number.said.split()}
     for at, word in enumerate(said.words):
         terms = terms_of(word)
-        if not terms or word in _COMMON:
+        if not terms or word in _COMMON or word in counts:
             continue
         for each in best:
             if word in each.forms or not each.forms.isdisjoint(terms):
