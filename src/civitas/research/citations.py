@@ -38,9 +38,11 @@ class Checked:
 
 # Code is skipped: what looks like a footnote there, such as `[^1]` in a pattern, is none.
 _NOTE = re.compile(
-    rf"(?P<code>(?<!`)(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`))|(?P<space>[ \t]*)(?P<note>{FOOTNOTE})",
+    rf"(?P<code>(?<!`)(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`))"
+    rf"|(?P<space>[ \t]*)(?P<note>{FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)",
     re.DOTALL,
 )
+_NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(r"\s*\\?\[\s*unsupported\s*\\?\]", re.IGNORECASE)
 _DEFINITION = re.compile(
     rf"^[ \t>]*(?:[-*+][ \t]+)?{FOOTNOTE}:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
@@ -130,11 +132,9 @@ def _notes(sentence: str) -> list[re.Match[str]]:
     return [found for found in _NOTE.finditer(sentence) if found["note"]]
 
 
-def _numbers(note: re.Match[str]) -> list[int]:
-    """The numbers of a footnote; none for one by name."""
-    inside = note["note"].strip("[]^ ")
-    named = not re.fullmatch(r"[\d\s,;^]+", inside)
-    return [] if named else [int(number) for number in re.findall(r"\d+", inside)]
+def _numbers(notes: re.Match[str]) -> list[int]:
+    """The numbers of adjoining footnotes; those by name have none."""
+    return [int(n) for each in _NUMBERED.findall(notes["note"]) for n in re.findall(r"\d+", each)]
 
 
 def _kept(

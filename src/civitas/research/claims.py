@@ -26,7 +26,7 @@ class Claim:
     Attributes:
         content: its content words, each once, with the terms of each
         words: all its words in order, in small letters
-        forms: all its words in small letters, with their parts and stems
+        forms: all its words in small letters, and their parts
         numbers: its numbers
         names: its names and identifiers as written
         plain: terms that are said
@@ -55,7 +55,7 @@ class Claim:
 
 _NEGATIONS_WORDS = (
     "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-    "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
+    "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
 _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 # Words that say where something stands: a sentence may have them about any passage.
@@ -122,11 +122,10 @@ def claim(text: str) -> Claim:
         if _is_negation(word, small, text[end : end + 4]):
             made.negations += 1
             left, head = _REACH, True
-            continue
+            if not small.startswith("n'"):  # French: n'ouvre
+                continue
         terms = terms_of(word)
-        if word[0].isupper():
-            made.forms.add(f"@{root(small)}")
-        _add_forms(made.forms, small, terms)
+        _add_forms(made.forms, small)
         _add_name(made, word, small, starts=not tokens[:-1] or bool(re.search(r"[.:!?\"“«]", gap)))
         if _SOFT.match(small):
             made.softly.add(small)
@@ -158,15 +157,14 @@ def _deny_before(made: Claim, head: bool, last: tuple[str, ...]) -> None:
 def _is_negation(word: str, small: str, after: str) -> bool:
     if small == "none":
         return word == "none" or after == " of "  # in programs None is a value
-    return small in _NEGATIONS or small.endswith("n't")
+    return small in _NEGATIONS or small.endswith("n't") or small.startswith("n'")
 
 
-def _add_forms(forms: set[str], small: str, terms: tuple[str, ...]) -> None:
+def _add_forms(forms: set[str], small: str) -> None:
     bare = small.removesuffix("()").removesuffix("'s")
-    forms.update((small, bare, bare.replace("-", ""), *terms))
+    forms.update((small, bare, bare.replace("-", "")))
     if not bare.isalnum():
-        for part in re.split(r"\.|::|-|/|'", bare):
-            forms.update((part, stem(part)))
+        forms.update(re.split(r"\.|::|-|/|'", bare))
 
 
 def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
@@ -189,17 +187,19 @@ def root(name: str) -> str:
     return found[1] if found else name
 
 
-def knows(forms: set[str], name: str) -> bool:
-    """Whether a name is among the forms of some words, whole or in its dotted parts."""
+def knows(forms: set[str], terms: set[str], name: str) -> bool:
+    """Whether a name is among some words, whole or in its dotted parts; or a stem among theirs."""
     small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'")
     if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
         return True
     if small.isalpha():
-        return (len(small) > 4 and stem(small) in forms) or (name.istitle() and f"@{root(small)}" in forms)
+        return (len(small) > 3 and stem(small) in terms) or (
+            name.istitle() and f"@{root(small)}" in terms
+        )
     parts = [part for part in re.split(r"\.|::|/|-(?!\d)", small) if part]
     exactly = "." in small or "::" in small
     return len(parts) > 1 and all(
-        part in forms or (not exactly and stem(part) in forms) for part in parts
+        part in forms or (not exactly and stem(part) in terms) for part in parts
     )
 
 

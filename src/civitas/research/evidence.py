@@ -18,7 +18,7 @@ BETWEEN = "\n\n\0\n\n"
 
 _QUOTED = re.compile(
     r"“([^”“]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」|(?<![\w\"])\"([^\"]+)\"(?!\w)"
-    r"|(?<![\w'])'(\S[^']*(?:'\w[^']*)*\S)'(?!\w)|`([^`]+)`"
+    r"|(?<![\w'])'(\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S))'(?!\w)|`([^`]+)`"
 )
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
@@ -79,6 +79,7 @@ class _Stored:
     sentences: set[str]
     claims: list[Claim]
     forms: set[str]
+    terms: set[str]
     readings: set[str]
     pairs: set[tuple[str, str]]  # of a unit and a number
 
@@ -93,6 +94,7 @@ def _stored(passage: str, title: str) -> _Stored:
         {_even(plain(piece)).rstrip(".!? ") for piece in pieces},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
+        claim(title).terms.union(*(each.terms for each in claims)),
         {reading for number in numbers for reading in number.readings},
         {pair for number in numbers for pair in itertools.product(number.units, number.readings)},
     )
@@ -109,18 +111,17 @@ def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
         is_code = found[0] == "`"
         for span in [found] if is_code else _GAPS.split(found):
             wanted = _even(span).strip(" ,.;:!?")
-            loose = is_code or len(wanted.split()) < 3
-            if loose and wanted not in stored.even and _all_known(span, stored):
-                continue  # a term, or code put together from what is there
-            at = stored.even.find(wanted, at)
-            if at < 0:
+            found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
+            if found_at:
+                at = found_at.end()
+            elif len(wanted.split()) > 2 and not is_code or not _all_known(span, stored):
+                # A term may be inflected, and code put together from what is there.
                 return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
-            at += len(wanted)
     return None
 
 
 def _all_known(span: str, stored: _Stored) -> bool:
-    return all(knows(stored.forms, word) for word in words(span))
+    return all(knows(stored.forms, stored.terms, word) for word in words(span))
 
 
 def _miscounted(said: Claim, best: list[Claim], stored: _Stored) -> str | None:
@@ -155,7 +156,7 @@ def _far(said: Claim, best: list[Claim], readings: set[str], stored: _Stored) ->
 
 def _misnamed(said: Claim, stored: _Stored) -> str | None:
     for name in said.names:
-        if not knows(stored.forms, name):
+        if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
 
@@ -185,7 +186,7 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     if quoted > len(said.words) / 2:
         return None
     content = list(said.content.values())
-    shared = sum(not stored.forms.isdisjoint(terms) for terms in content)
+    shared = sum(not stored.terms.isdisjoint(terms) for terms in content)
     if not content or shared < SHARE * len(content):
         return f"shares {shared} of {len(content)} content words"
     return None
@@ -194,6 +195,8 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
 def _turned(said: Claim, stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
     evidence = _evidence(said, stored)
+    if not evidence:
+        return None
     best = evidence[0]
     softly = any(each.softly - said.forms for each in evidence)
     flipped = _affixed(said, best) | _affixed(best, said)
@@ -211,7 +214,7 @@ def _turned(said: Claim, stored: _Stored) -> str | None:
         return f"says the opposite of {min(flipped)}"
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
-            here, there = pair & said.forms, pair & best.forms
+            here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
             if here and there and not here & there:
                 return f"says {min(here)}, where the passage says {min(there)}"
     return None
@@ -231,13 +234,13 @@ def _replaced(said: Claim, best: list[Claim]) -> str | None:
         if not terms or word in _COMMON or word in counts:
             continue
         for each in best:
-            if word in each.forms or not each.forms.isdisjoint(terms):
+            if word in each.forms or not each.terms.isdisjoint(terms):
                 continue
             for place, other in enumerate(each.words):
                 if other in said.forms or not terms_of(other) or other in _COMMON:
                     continue
-                before = _alike(_before(said.words, at), _before(each.words, place))
-                after = _alike(_after(said.words, at), _after(each.words, place))
+                before = _alike(said.words, at, each.words, place, -1)
+                after = _alike(said.words, at, each.words, place, 1)
                 if not before or not after or before + after < _AROUND:
                     continue
                 if not _reworded(word, other, said.words[at + 1 : at + 2]):
@@ -245,22 +248,15 @@ def _replaced(said: Claim, best: list[Claim]) -> str | None:
     return None
 
 
-def _before(all_words: list[str], at: int) -> list[str]:
-    return all_words[max(0, at - _AROUND) : at][::-1]
-
-
-def _after(all_words: list[str], at: int) -> list[str]:
-    return all_words[at + 1 : at + 1 + _AROUND]
-
-
-def _alike(one: list[str], other: list[str]) -> int:
-    """How many words two lists begin with alike; that one of them ends there counts as one."""
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
+def _alike(one: list[str], at: int, other: list[str], place: int, step: int) -> int:
+    """How many words are the same from two places on; that one list ends there counts as one."""
+    for count in range(_AROUND):
+        at, place = at + step, place + step
+        if not (0 <= at < len(one) and 0 <= place < len(other)):
+            return count + 1
+        if one[at] != other[place]:
             return count
-        count += 1
-    return count + 1
+    return _AROUND
 
 
 def _reworded(word: str, other: str, following: list[str]) -> bool:
