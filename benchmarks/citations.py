@@ -70,7 +70,7 @@ def measure(quick: bool, misses: bool) -> Iterator[dict[str, Any]]:
 
 
 def speed(data: list[dict[str, Any]], count: int) -> dict[str, Any]:
-    """Sentences a second, each against a passage of 1,000 characters that it is the first to cite."""
+    """Sentences a second, each against another passage of 1,000 characters."""
     passages = [row["passage"] for row in data]
     pairs = []
     for number in range(count):

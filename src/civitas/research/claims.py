@@ -74,14 +74,13 @@ _LIGHT_WORDS = (
 )
 LIGHT = frozenset(_LIGHT_WORDS.split())
 _SOFT = re.compile(
-    r"(?:fail|refus|avoid|prevent|lack|ignor|unable|imposs|forbid|prohibit|disallow|reject|omit|"
-    r"exclud|skip|hardly|unless|except$|instead|rather|miss|absent|deni|deny|"
-    r"otherwise|illegal|invalid|un(?!der|i[tvqo]|til)|non|in(?:valid|correct|compat|complet)|im(?:poss|mut)|"
-    r"dis(?:abl|allow|card)|wrong|false|außer|sauf|zero|drop|los[es]|leave|free)"
+    "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
+    "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
+    "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
+    "sauf|zero|drop|los[es]|leave|free"
 )
-_BREAKS = frozenset(
-    "but because although though while whereas if when so and which aber weil".split()
-)
+_BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
+_BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
@@ -110,14 +109,12 @@ def claim(text: str) -> Claim:
     tokens = made.words
     end = left = 0
     head = False
-    last: tuple[str, ...] = ()
     for found in WORD.finditer(text):
         word, gap = found[0], text[end : found.start()]
         end = found.end()
         small = word.casefold()
         tokens.append(small)
         if left and (small in _BREAKS or _BOUNDARY.search(gap)):
-            _deny_before(made, head, last)
             left, head = 0, False
         if _is_negation(word, small, text[end : end + 4]):
             made.negations += 1
@@ -135,23 +132,14 @@ def claim(text: str) -> Claim:
             terms += (f"@{root(small)}",)
         if small not in LIGHT:
             made.content[terms[0]] = terms
-        last = (small, *terms)
-        (made.denied if left else made.plain).update(last)
+        terms = (small, *terms)
+        (made.denied if left else made.plain).update(terms)
         if head:
-            made.heads.append(last)
+            made.heads.append(terms)
             head = False
         left = max(0, left - 1)
-    _deny_before(made, head, last)
     made.numbers = _numbers(tokens)
     return made
-
-
-def _deny_before(made: Claim, head: bool, last: tuple[str, ...]) -> None:
-    """A negation that nothing follows denies what stands before it: `lists cannot`."""
-    if head and last:
-        made.denied.update(last)
-        made.plain.difference_update(last)
-        made.heads.append(last)
 
 
 def _is_negation(word: str, small: str, after: str) -> bool:
@@ -175,9 +163,7 @@ def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
         or word[0].isdigit()
     ):
         return
-    if _IDENTIFIER.match(word):
-        made.names.append(word)
-    elif word[0].isupper() and len(word) > 1 and not starts:
+    if _IDENTIFIER.match(word[:200]) or (word[0].isupper() and len(word) > 1 and not starts):
         made.names.append(word)
 
 
@@ -203,33 +189,32 @@ def knows(forms: set[str], terms: set[str], name: str) -> bool:
     )
 
 
-_COUNTS = {
-    word: value
-    for value, words in enumerate(
-        "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
-        "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
-        "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
-        "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
-        "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth".split("|")
-    )
-    for word in words.split()
-}
-_COUNTS |= {
-    word: 10 * value
-    for value, words in enumerate(
-        "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split(
-            "|"
-        ),
-        2,
-    )
-    for word in words.split()
-}
+def _values(listed: str, first: int, step: int) -> dict[str, int]:
+    """The value of each word of a list, where `|` stands between one value and the next."""
+    values = enumerate(listed.split("|"))
+    return {word: first + step * at for at, words in values for word in words.split()}
+
+
+_COUNTS = _values(
+    "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
+    "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
+    "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
+    "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
+    "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth",
+    first=0,
+    step=1,
+) | _values(
+    "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
+    "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig",
+    first=20,
+    step=10,
+)
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "hundredth": 100, "millionen": 10**6}
+_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
+_JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-_LOOSE = frozenset("one first second zweite null eins acht mille".split())
+_LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
 _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
@@ -239,25 +224,29 @@ _UNITS = {
 
 
 def _numbers(tokens: list[str]) -> list[Number]:
-    found: list[tuple[int, Number]] = []  # each with the place after it
+    found = []
     at = 0
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            found.append((after, number))
+            number.units = number.units or _units(tokens[after : after + 4])
+            found.append(number)
         at = max(after, at + 1)
-    starts: dict[int, tuple[str, ...]] = {}
-    for after, number in reversed(found):
-        following = tokens[after : after + 2]
-        if not number.units and following and following[0] in ("or", "to", "and", "oder", "ou"):
-            number.units = starts.get(after + 1, ())
-        elif not number.units:
-            for word in following:
-                if not word[0].isalpha() or word in STOP_WORDS or word in _COUNTS:
-                    break
-                number.units += (_UNITS.get(word) or terms_of(word)[0],)
-        starts[after - len(number.said.split())] = number.units
-    return [number for _, number in found]
+    return found
+
+
+def _units(following: list[str]) -> tuple[str, ...]:
+    """What is counted, in two words at most; in `10 or 20 seconds` both are of seconds."""
+    units: list[str] = []
+    joined = False
+    for word in following:
+        if not units and (word in _JOINS or (joined and (word in _COUNTS or word[0].isdigit()))):
+            joined = True
+            continue
+        if len(units) == 2 or not word[0].isalpha() or not terms_of(word):
+            break
+        units.append(_UNITS.get(word) or terms_of(word)[0])
+    return tuple(units)
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -291,7 +280,7 @@ def _spelled(tokens: list[str], at: int) -> tuple[int, int]:
     start = at
     while at < len(tokens):
         word = tokens[at]
-        if word in _SCALES and (at > start or word not in ("hundredth", "mille")):
+        if word in _SCALES and (at > start or word != "mille"):
             scale = last = _SCALES[word]
             current = max(current, 1) * scale
             if scale > 100:
@@ -315,7 +304,7 @@ def _readings(digits: str) -> tuple[str, ...]:
     digits = digits.rstrip(".,_' ").replace(" ", "").replace("_", "").replace("'", "")
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
     readings = []
-    if grouped and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
+    if grouped and grouped[1] != "0" and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
         rest = grouped[3].replace(",", ".")
         readings.append(re.sub(r"[.,]", "", grouped[1] + grouped[2]) + rest)
     if not readings or (digits.count(".") == 1 and "," not in digits):

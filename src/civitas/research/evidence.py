@@ -17,24 +17,25 @@ BETWEEN = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
 _QUOTED = re.compile(
-    r"“([^”“]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」|(?<![\w\"])\"([^\"]+)\"(?!\w)"
-    r"|(?<![\w'])'(\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S))'(?!\w)|`([^`]+)`"
+    r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
+    r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
 )
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
 _AROUND = 4  # as many words around a word that was replaced are the passage's own
-_AFTER_VERBS = frozenset("a an the to its by from".split())
+_AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
 _COMMON = LIGHT | SOURCES
 # Of two words of one line, one says what the other does not.
 _LINES = """
-always never | before after | more less fewer | most least | maximum minimum | max min | like unlike
+always never | before after | more less fewer | most least | maximum minimum | max min
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
-above below | old new | early late | large small | long short | great less low | high low | upper lower
-fast slow | left right | add remove | include exclude | success failure | succeed fail | start stop end
-synchronous asynchronous | required optional | public private | encode decode | ascending descending
-positive negative | odd even | same different | accept reject | all none | open close | must may
-first second third last | import export | read write | input output | client server
+above below | old new | early late | large small | long short | great less low | high low
+upper lower | fast slow | left right | add remove | include exclude | success failure
+succeed fail | start stop end | synchronous asynchronous | required optional | public private
+encode decode | ascending descending | positive negative | odd even | same different | like unlike
+accept reject | all none | open close | must may | first second third last | import export
+read write | input output | client server
 """
 _OPPOSITES = [
     frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
@@ -114,7 +115,7 @@ def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
             found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
             if found_at:
                 at = found_at.end()
-            elif len(wanted.split()) > 2 and not is_code or not _all_known(span, stored):
+            elif (len(wanted.split()) > 2 and not is_code) or not _all_known(span, stored):
                 # A term may be inflected, and code put together from what is there.
                 return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
     return None
