@@ -13,18 +13,20 @@ from civitas.research.findings import Passage
 from civitas.research.sentences import sentences
 
 WAIT = (
-    "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout occurs, it "
-    "cancels the task and raises TimeoutError. To avoid the task cancellation, wrap it in shield(). "
-    "The total wait time may exceed the timeout. The loop parameter was removed in version 3.10. "
-    "The default is None, which means that it never times out; 0.5 means half a second. At most "
-    "1,000 tasks may wait. It is not safe to call it from another thread unless the loop is stopped."
-    " Guido van Rossum and Yury Selivanov wrote the first version in 2013."
+    "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout "
+    "occurs, it cancels the task and raises TimeoutError. To avoid the task cancellation, "
+    "wrap it in shield(). The total wait time may exceed the timeout. The loop parameter was "
+    "removed in version 3.10. The default is None, which means that it never times out; 0.5 "
+    "means half a second. At most 1,000 tasks may wait. It is not safe to call it from "
+    "another thread unless the loop is stopped. Guido van Rossum and Yury Selivanov wrote the "
+    "first version in 2013."
 )
 LYON = (
-    "On 3 March 2021 the city of Lyon opened 12 new stations. About two hundred and fifty workers "
-    "built them, twice as many as in 2015. Marie Dupont, the mayor, said that costs had risen by "
-    "17 percent to €4.2 million. The old tram line does not run on Sundays. None of the stations is "
-    "accessible to wheelchairs. Before 2010 there were fewer buses than trams."
+    "On 3 March 2021 the city of Lyon opened 12 new stations. About two hundred and fifty "
+    "workers built them, twice as many as in 2015. Marie Dupont, the mayor, said that costs "
+    "had risen by 17 percent to €4.2 million. The old tram line does not run on Sundays. None "
+    "of the stations is accessible to wheelchairs. Before 2010 there were fewer buses than "
+    "trams."
 )
 BAHN = (
     "Der Vertrag gilt nicht für Schäden über 1.000 Euro. Im Jahr 1925 baute Anna Berg drei Häuser."
@@ -185,7 +187,8 @@ def test_no_quotation_reaches_from_one_passage_into_another() -> None:
 
 def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
     text = (
-        "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n- It holds 9 [^1^]\n\n"
+        "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n"
+        "- It holds 9 [^1^]\n\n"
         "| The queue holds | 10 items [^1^] |\n|---|---|\n| The queue holds | 9 items [^1^] |\n\n"
         "```\n[^9^] x\n```\nA pattern `[^1]` is no footnote."
     )

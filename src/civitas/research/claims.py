@@ -62,7 +62,8 @@ _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 _SOURCES_WORDS = (
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
-    "adds writes argues holds"
+    "adds writes argues holds mentions warns reports recommends suggests claims points tells "
+    "tutorial howto section chapter specification report study book blog post statement"
 )
 SOURCES = frozenset(_SOURCES_WORDS.split())
 # Words that add little to what a sentence says; they count among its content for nothing.
@@ -77,14 +78,14 @@ _SOFT = re.compile(
     "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
     "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
     "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
-    "sauf|zero|drop|los[es]|leave|free"
+    "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
 _BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
 _BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
-    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bno\s+(?:more|less|fewer|later)\s+than\b"
+    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
 )
 _NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
 _REACH = 5  # how many content words a negation reaches

@@ -20,6 +20,7 @@ _QUOTED = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
     r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
 )
+_LETTER = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
@@ -110,7 +111,7 @@ def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
     for found in quoted:
         at = 0
         is_code = found[0] == "`"
-        for span in [found] if is_code else _GAPS.split(found):
+        for span in [found] if is_code else _GAPS.split(_LETTER.sub(r"\1", found)):
             wanted = _even(span).strip(" ,.;:!?")
             found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
             if found_at:
