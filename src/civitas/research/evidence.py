@@ -58,10 +58,10 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
         title: what people call that text: names and words may stand there too
     """
     stored = _stored(passage, title)
-    if _even(plain(sentence)).rstrip(".!? ") in stored.sentences:
-        return None
     said = claim(sentence)
-    quoted = [found[0] for found in _QUOTED.finditer(plain(sentence))]
+    if _even(said.text).rstrip(".!? ") in stored.sentences:
+        return None
+    quoted = [found[0] for found in _QUOTED.finditer(said.text)]
     best = _best(said, stored)
     return (
         _misquoted(quoted, stored)
@@ -88,12 +88,11 @@ class _Stored:
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
-    pieces = [passage[start:end] for start, end in sentences(passage)]
-    claims = [claim(piece) for piece in pieces]
+    claims = [claim(passage[start:end]) for start, end in sentences(passage)]
     numbers = [number for each in claims for number in each.numbers]
     return _Stored(
         _even(plain(passage)),
-        {_even(plain(piece)).rstrip(".!? ") for piece in pieces},
+        {_even(each.text).rstrip(".!? ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
