@@ -129,6 +129,28 @@ def test_another_number_is_never_borne_out(said: int, there: int, form: str) -> 
     assert (why is None) == (said == there)
 
 
+PIECES = (
+    "not can't none N'est “ ” \" ' ` … [^1^] 1,000 1.000 -1 50% 3rc1 one hundred and half or --x "
+    "wait_for() C++ Anna the of it's unsafe safe always never . ! , ; ( ) \n \0 情報 \ud800 ² ٣"
+)
+
+
+@given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
+def test_any_sentence_can_be_judged_and_is_borne_out_by_itself(one: str, other: str) -> None:
+    assert fault(one, other) is None or isinstance(fault(one, other), str)
+    spans = sentences(one)
+    if len(spans) == 1 and spans[0] == (0, len(one)):
+        assert fault(one, f"{one}\n\n{other}") is None
+
+
+@given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
+def test_a_quoted_sentence_keeps_its_footnote(passage: str, data: st.DataObject) -> None:
+    start, end = data.draw(st.sampled_from(sentences(passage)))
+    text = f"- “{passage[start:end]}” [^5^]\n"
+
+    assert check(text, {5: Passage.of("https://example.org", passage, "2026")}).markdown == text
+
+
 # -- a narrative -----------------------------------------------------------------------------------
 
 PASSAGES = {
