@@ -274,7 +274,7 @@ LINES = (
 def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
     done = renumbered(check(text, PASSAGES))
 
-    left = {int(number) for number in re.findall(r"\[\^(\d+)", done.markdown)}
+    left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", done.markdown)}
     assert left == {each.number for each in done.citations} == set(range(1, len(left) + 1))
     assert done.markdown.count("[unsupported]") == len(done.unsupported)
 
