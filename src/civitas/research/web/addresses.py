@@ -41,7 +41,7 @@ def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], 
     Raises:
         ConfigError: it is not a list of such names
     """
-    allowed = {_host(each) for each in _listed(allow_hosts)}
+    allowed = {_host(each) for each in listed(allow_hosts)}
 
     def check(host: str, port: int, address: str) -> None:
         name = _named(host)
@@ -103,7 +103,8 @@ def _embedded(address: _Address) -> list[_Address]:
     return [each for each in found if each is not None]
 
 
-def _listed(allow_hosts: Iterable[str]) -> list[str]:
+def listed(allow_hosts: Iterable[str]) -> list[str]:
+    """The hosts, unless somebody passed one text in their place."""
     if isinstance(allow_hosts, str):
         raise ConfigError(f"allow_hosts must be a list of hosts, got {allow_hosts!r}")
     return list(allow_hosts)

@@ -112,8 +112,8 @@ class Fetcher:
             RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
         """
         way: list[str] = []
+        url = checked(url)
         while len(way) <= REDIRECTS:
-            url = checked(url)
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
@@ -124,7 +124,7 @@ class Fetcher:
                 return kept[1]._replace(fetched_at=now)
             to = response.headers.get("location")
             if 300 <= response.status < 400 and to:
-                url = urljoin(url, to)
+                url = checked(to, url)
                 continue
             if not 200 <= response.status < 300:
                 raise PageError(f"{url} answered {status_text(response.status)}")
@@ -173,8 +173,7 @@ class Fetcher:
             return 0.0
         if not host.robots.can_fetch(self._name, url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
-        asked_s = host.robots.crawl_delay(self._name) or 0
-        return min(float(asked_s), _LONGEST_DELAY_S)
+        return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
 
     async def _ask(self, url: str, host: _Host) -> None:
         """Fetch robots.txt. Where there is none, all may be read; where it fails, nothing."""
@@ -212,10 +211,10 @@ class Fetcher:
                 self._kept.popitem(last=False)
 
 
-def checked(url: str) -> str:
+def checked(url: str, base: str = "") -> str:
     """A URL of http or https, without its fragment; anything else raises PageError."""
     try:
-        parts = urlsplit(urldefrag(url).url)
+        parts = urlsplit(urldefrag(urljoin(base, url)).url)
         if parts.scheme not in ("http", "https"):
             raise PageError(f"only http and https are read, got {excerpt(url)}")
         if len(url) > _LONGEST_URL:

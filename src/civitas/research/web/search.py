@@ -17,7 +17,7 @@ from civitas.network import check_allowed
 from civitas.research.findings import Resource
 from civitas.research.html import plain
 from civitas.research.pool import ResourcePool
-from civitas.research.web.addresses import address_check
+from civitas.research.web.addresses import address_check, listed
 from civitas.research.web.fetching import checked, status_text
 from civitas.text import error_text, one_line
 from civitas.threads import WORKERS
@@ -68,7 +68,7 @@ def search_web(
             timeout_s=timeout_s,
             max_bytes=_MAX_BYTES,
             max_retries=1,
-            check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
+            check_address=address_check([urlsplit(address).netloc, *listed(allow_hosts)]),
             extra="research",
         )
         ask = partial(_ask_searxng, client, address, region)
