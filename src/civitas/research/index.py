@@ -36,12 +36,12 @@ MAX_FILES: Final = 100_000
 PER_FILE: Final = 3
 """So many passages of one file are given at most."""
 
-_SKIPPED: Final = {"node_modules", "__pycache__"}
+_SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
 _DEPTH: Final = 60
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
 _TRIES: Final = 5
-_FEW: Final = 1000
+_FEW: Final = 500
 """A folder with no more entries is looked at before each search; a larger one now and then."""
 _RECENT_NS: Final = 2_000_000_000
 """The clocks of file systems are so coarse: a file may change after it was read, and its time not.
@@ -328,7 +328,7 @@ class FolderIndex:
                 kind = kind_of(path) or ""
                 url = Path(self.root, path).as_uri()
                 document = read_document(kind, os.path.basename(path), data, url)
-                fault = "it is binary" if document is None else None
+                fault = "it is binary or minified" if document is None else None
                 if document:
                     (document.title + document.text).encode()  # a lone surrogate is a fault of it
         except FileNotFoundError:
