@@ -67,6 +67,7 @@ NAMES = (
     "FallbackModel",
     "FileError",
     "FileTooLarge",
+    "FolderIndexError",
     "Goal",
     "HandOver",
     "HashEmbedder",

@@ -27,8 +27,8 @@ context: Context
 environment: Environment
 errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerError
     BudgetExceeded CivitasError CommandError CommandTimeout ConfigError ContextOverflow
-    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge HookError
-    HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage JournalError
+    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
+    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage JournalError
     MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun NobodyToAsk
     NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden RequestCancelled
     RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed StateError

@@ -258,3 +258,10 @@ def test_a_file_of_another_kind_is_no_index_and_stays(root: Path, tmp_path: Path
         with pytest.raises(FolderIndexError, match="left as it is"):
             search_folder(root, index=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
+
+
+def test_questions_of_any_length_and_kind_are_answered(search: Any) -> None:
+    for query in ("gravity " * 200_000, "g" * 3_000_000 + " gravity", "gravity \0 \ud800 'or\" *"):
+        found(search, query)
+    assert found(search, "NEAR(gravity, title:*) AND NOT -x ^ {") == ["good.txt"]
+    assert found(search, " ".join(f"word{n}" for n in range(100_000))) == []

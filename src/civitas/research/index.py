@@ -23,7 +23,7 @@ from civitas.research.passages import pieces
 from civitas.research.ranking import ranked
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
-from civitas.text import error_text, escaped
+from civitas.text import error_text, escaped, one_line
 
 logger = logging.getLogger("civitas.research")
 
@@ -334,7 +334,8 @@ class FolderIndex:
         except FileNotFoundError:
             return None
         except Exception as error:  # a parser's, of whatever kind: one bad file stops nothing
-            fault = str(error) if isinstance(error, CivitasError) else error_text(error)
+            known_kind = isinstance(error, CivitasError)
+            fault = one_line(str(error), 200) if known_kind else error_text(error)
             if isinstance(error, MissingExtra):
                 read_ns, digest = 0, None  # read again once it is installed
         if status is None:

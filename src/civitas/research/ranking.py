@@ -10,6 +10,7 @@ from civitas.sqlite.fulltext import any_of, distinct, terms
 
 QUERY_WORDS: Final = 32
 """More different words than these of a question say nothing more about what is looked for."""
+_QUERY_CHARS: Final = 10_000
 
 _TITLE_WEIGHT: Final = 1.5
 """Headings are in the text as well, and titles in every passage of their file."""
@@ -25,15 +26,16 @@ _STOP_WORDS: Final = (
     "from give had has have he her him his how i if in into is it its itself may me might much "
     "must my no nor not of on or other our out over own please shall she should so some such tell "
     "than that the their them themselves then there these they this those to too under up us very "
-    "was we were what when where which while who whom whose why will with would you your"
+    "was we were what when where which while who whom whose why will with would you your "
+    "d didn doesn don isn ll m re s t ve wasn"
 )
 _STOPPED: Final = frozenset(_STOP_WORDS.split())
 
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """The numbers of the passages that fit a question best, best first."""
-    given = list(terms(query))[: 4 * QUERY_WORDS]
-    words = [word for word in given if word.lower() not in _STOPPED] or given
+    given = list(terms(query[:_QUERY_CHARS].lower()))
+    words = [word for word in given if word not in _STOPPED] or given
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
     )
@@ -53,9 +55,9 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     if often:
         scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
     told = {*rare, *often}
-    pairs = [f"{one} {two}" for one, two in pairwise(given) if one in told and two in told]
-    if pairs:
-        for number, score in _scored(db, any_of(pairs)):
+    pairs = (f"{one} {two}" for one, two in pairwise(given) if one in told and two in told)
+    if match := any_of(distinct(pairs, QUERY_WORDS)):
+        for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score
     return sorted(scores, key=lambda number: (scores[number], number))[:most]
