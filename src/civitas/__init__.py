@@ -27,12 +27,12 @@ context: Context
 environment: Environment
 errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerError
     BudgetExceeded CivitasError CommandError CommandTimeout ConfigError ContextOverflow
-    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
-    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage JournalError
-    MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun NobodyToAsk
-    NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden RequestCancelled
-    RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed StateError
-    TooManyThreads UnknownPrice WeightsError
+    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge FolderIndexError
+    HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage
+    JournalError MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun
+    NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden
+    RequestCancelled RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed
+    StateError TooManyThreads UnknownPrice WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory
