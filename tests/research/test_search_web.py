@@ -87,7 +87,7 @@ def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
         (http(b"\xff\xfe{"), "did not answer in JSON"),
         (answer([1]), "answered without a list of results"),
         (answer({"results": {"url": "x"}}), "answered without a list of results"),
-        (http(b"no", 403), "answered 403: switch on its JSON format"),
+        (http(b"no", 403), r"answered 403 \(Forbidden\): switch on its JSON format"),
         (http(b"no", 404), r"answered 404 \(Not Found\)"),
         (http(b" " * (4 * 2**20 + 1)), "the answer has more than 4194304 bytes"),
     ),
