@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import FileError, NoSuchFile, OutsideFolder, PageError
+from civitas.errors import ConfigError, FileError, NoSuchFile, OutsideFolder, PageError
 from civitas.research import Resource, ResourcePool, Section, read_pdf, visit_page
 from conformance.model import run
 from models.openai_server import Answer, Request, http
@@ -339,3 +341,31 @@ def test_without_a_folder_no_file_is_read(folder: Path) -> None:
         from_folder("none.pdf", root=folder)
     with pytest.raises(FileError, match="more than 10 bytes"):
         from_folder("deep/a b.pdf", root=folder, max_bytes=10)
+
+
+# -- settings and extras ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}))
+def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must "):
+        visit_page(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("package", "call"),
+    (
+        ("aiohttp", "from civitas.research import visit_page; visit_page()"),
+        ("ddgs", "from civitas.research import search_web; search_web()"),
+        ("pypdf", "from civitas.research.pdf import read_pdf_bytes; read_pdf_bytes(b'')"),
+        (
+            "trafilatura",
+            "from civitas.research.html import read_html; read_html(b'<p>', None, 'x')",
+        ),
+    ),
+)
+def test_a_package_that_is_missing_is_named_by_its_extra(package: str, call: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None; {call}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "MissingExtra" in done.stderr
+    assert "needs the extra 'research': pip install 'civitas[research]'" in done.stderr
