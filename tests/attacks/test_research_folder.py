@@ -204,9 +204,9 @@ def test_folders_deeper_than_can_be_opened(root: Path, search: Any) -> None:
     os.makedirs(root / "/".join("d" * 50))
     (root / "/".join("d" * 50) / "deep.txt").write_text("jade")
     handle = os.open(root, os.O_RDONLY)
-    for _ in range(2500):  # longer than a path may be
-        os.mkdir("longer", dir_fd=handle)
-        below = os.open("longer", os.O_RDONLY, dir_fd=handle)
+    for _ in range(20):  # longer than a path may be
+        os.mkdir("d" * 250, dir_fd=handle)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=handle)
         os.close(handle)
         handle = below
     os.close(handle)
@@ -258,3 +258,10 @@ def test_a_file_of_another_kind_is_no_index_and_stays(root: Path, tmp_path: Path
         with pytest.raises(FolderIndexError, match="left as it is"):
             search_folder(root, index=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
+
+
+def test_questions_of_any_length_and_kind_are_answered(search: Any) -> None:
+    for query in ("gravity " * 200_000, "g" * 3_000_000 + " gravity", "gravity \0 \ud800 'or\" *"):
+        found(search, query)
+    assert found(search, "NEAR(gravity, title:*) AND NOT -x ^ {") == ["good.txt"]
+    assert found(search, " ".join(f"word{n}" for n in range(100_000))) == []
