@@ -143,7 +143,9 @@ def live(folder: Path) -> dict[str, float]:
     assert len(changed.execute(query="unheardof")) == 1
     figures["current"] = (time.perf_counter() - start) * 1000
     figures["peak"] = peak_mb()
-    figures["file"] = folder.with_suffix(".db").stat().st_size / 1e6
+    figures["file"] = (
+        sum(each.stat().st_size for each in folder.parent.glob(f"{folder.name}.db*")) / 1e6
+    )
     return figures
 
 
