@@ -42,6 +42,7 @@ ORDER = (
     "models",
     "journal",
     "context",
+    "workflow",
     "agent",
     "block",
     "dispatch",

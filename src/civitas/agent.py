@@ -7,7 +7,7 @@ the order and the rules, and this module states what it needs of a space (`Seat`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from civitas.action import Action, ActionOptions, action, actions_of
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
+from civitas.workflow import Workflow
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -117,8 +118,8 @@ class Seat(Protocol):
         ...
 
 
-class Agent:
-    """An identity with actions.
+class Agent(Workflow):
+    """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:
         id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
@@ -128,6 +129,7 @@ class Agent:
             lanes, how many lanes too
         approver: who is asked by the default `request_permission`; the space's if left out
         deps: anything; actions find it in their `Context`
+        blocks: plugins, which prepare before each step of `run()` and clean up after it
 
     Raises:
         InvalidId: the id is none
@@ -154,6 +156,7 @@ class Agent:
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
+        blocks: Iterable[Any] | None = None,
     ) -> None:
         address(id)
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
@@ -169,6 +172,8 @@ class Agent:
             self.approver = approver
         if deps is not None:
             self.deps = deps
+        if blocks is not None:
+            self.blocks = [*blocks]
 
     # -- what others may call ----------------------------------------------------------------------
 

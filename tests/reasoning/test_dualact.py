@@ -183,7 +183,8 @@ def test_usage_of_both_is_kept_apart() -> None:
     (
         "decision: TERMINATE",
         "TERMINATE",
-        f"```json\n{DONE}\n```",
+        f"Accepted:\n```json\n{DONE}\n```",
+        f"```json\n{DONE}\n```\n```json\n{DONE}\n```",
         f"{DONE}{DONE}",
         f"I think: {DONE}",
         '{"action": "TERMINATE"}',
@@ -208,6 +209,20 @@ def test_an_unreadable_decision_is_never_taken_for_one(said: str) -> None:
 
     dual, _, _ = two([GO, said, DONE], ["done something"])
     assert dual.reply_sync("Count.").stop_reason == "terminated"
+
+
+@pytest.mark.parametrize(
+    "said",
+    (
+        f"```json\n{DONE}\n```",
+        f"\n```\n{DONE}\n```\n",
+        '{"action": "TERMINATE", "new_instruction": ""}',
+    ),
+)
+def test_a_fence_around_a_decision_or_no_reasoning_does_no_harm(said: str) -> None:
+    dual, h, _ = two([GO, said], ["done something"])
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+    assert len(h.received) == 2
 
 
 @pytest.mark.parametrize("form", ("sync", "async"))

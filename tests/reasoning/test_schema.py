@@ -83,6 +83,7 @@ def ask(schema: Any, *answers: str) -> Any:
         (int | None, "null", None),
         ({}, "[null]", [None]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, "5", 5),
+        (int, "```json\n7\n```", 7),
     ),
 )
 def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, value: Any) -> None:
@@ -97,7 +98,7 @@ def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, val
     ("schema", "text", "told"),
     (
         (CITY, "Bern has 134000 people.", "is not JSON: Expecting value at character 0"),
-        (CITY, '```json\n{"name": "Bern", "people": 1}\n```', "is not JSON"),
+        (CITY, 'Here:\n```json\n{"name": "Bern", "people": 1}\n```', "is not JSON"),
         (CITY, '{"name": "Bern", "people": 1} Done!', "is not JSON: Extra data"),
         (CITY, '{"name": "Bern", "people": 1, "people": 2}', "a key is there twice"),
         (CITY, '{"name": "Bern", "people": NaN}', "NaN is not JSON"),

@@ -14,6 +14,7 @@ _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.loop.recording",
     "DualActAgent": "civitas.reasoning.dualact.recording",
     "Conversation": "civitas.reasoning.conversation.record",
+    "Researcher": "civitas.research.recording",
 }
 
 

@@ -1,7 +1,8 @@
-"""Counting what a run has spent in another process."""
+"""Charging budgets: a model asked within one, and what a run has spent in another process."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from civitas.models.protocol import Usage
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry
+    from civitas.reasoning.record import Step
     from civitas.reasoning.resume import Marks
 
 
@@ -89,6 +91,33 @@ def spending(entries: Iterable[Entry]) -> Spending:
     return spent
 
 
+async def completed(
+    model: Any,
+    budget: Budget | None,
+    prompt: list[dict[str, Any]],
+    schema: dict[str, Any] | None,
+    step: Step,
+) -> Any:
+    """A model's answer, asked for once it is recorded what that may spend at most."""
+    if budget is None:
+        await step.begins()
+        return await _complete(model, prompt, schema)
+    from civitas.budget.bill import Bill
+    from civitas.models.wrappers.budgeted import BudgetedModel
+
+    model, bill = BudgetedModel(model, budget), Bill(budget)
+    step.charge(bill.json)
+    await step.begins(None, most_json(model, prompt, None, schema))
+    with bill.opened():
+        return await _complete(model, prompt, schema)
+
+
+async def _complete(model: Any, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
+    # A schema is named only where there is one: models of users' own may not know of it.
+    given: Any = model.complete(prompt) if schema is None else model.complete(prompt, schema=schema)
+    return await given if inspect.isawaitable(given) else given
+
+
 def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
     """What a call will reserve, as JSON data; None if that cannot be told."""
     try:
@@ -126,7 +155,9 @@ def charge(
 
 
 def _charge(budget: Budget, model: Any, spent: Spending) -> None:
-    usd = spent.usd + _price(budget, model, spent.unpriced, spent.untold)
+    usd = spent.usd
+    if spent.untold or spent.unpriced != Usage():
+        usd += _price(budget, model, spent.unpriced, spent.untold)
     calls, actions = spent.model_calls, spent.actions
     try:
         budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)

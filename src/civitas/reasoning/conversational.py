@@ -78,6 +78,9 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         **options: what every `Agent` takes
     """
 
+    _gives: frozenset[str] = GIVEN
+    """The reasons for which who asks by `say` is given the text."""
+
     def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
         super().__init__(id, **options)
         if shared is not False:
@@ -136,7 +139,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         in_thread = self._thread_of_message(thread)
         reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
         # A text that nobody accepted is given all the same.
-        if reply.stop_reason not in (GIVEN if reply.text else ANSWERED):
+        if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
             reply._raise(self.id)
         return reply.text
 

@@ -129,6 +129,52 @@ class ConclusionReached:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockStarted:
+    """A block of an agent has begun its part of a step, such as Plan of a researcher.
+
+    Attributes:
+        agent: the id of the agent
+        block: the name of the block
+        iteration: which step of the agent it is, from 1
+        past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
+    """
+
+    kind: ClassVar[str] = "block_started"
+    agent: str
+    block: str
+    iteration: int
+    past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEnded:
+    """A block of an agent has ended its part of a step.
+
+    Attributes:
+        agent: the id of the agent
+        block: the name of the block
+        iteration: which step of the agent it is, from 1
+        result: what came of it, as JSON data: of Plan the tasks, of Evaluate the remark, …
+        past: whether it happened in a process before, which a run that goes on tells first
+        run_id: the id of the run
+        thread: the id of the conversation; None for the agent's own
+    """
+
+    kind: ClassVar[str] = "block_ended"
+    agent: str
+    block: str
+    iteration: int
+    result: dict[str, Any]
+    past: bool = False
+    run_id: str | None = None
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The reply is there; the last event.
 
@@ -154,6 +200,8 @@ Event: TypeAlias = (
     | MessageAdded
     | DecisionMade
     | ConclusionReached
+    | BlockStarted
+    | BlockEnded
     | Done
 )
 """What `stream` gives. `kind` names the type in one word, for programs in other languages."""

@@ -129,11 +129,13 @@ class ResearchResult(ResearchTask):
         result: what the tool gave, as JSON data; None where it failed
         citation: the URL of what was read; None where there is nothing to cite
         error: why it failed; None if it did not
+        resources: what the tool found and read, for Update to add to the pool
     """
 
     result: Any = None
     citation: str | None = None
     error: str | None = None
+    resources: list[Resource] = field(default_factory=list)
 
 
 @dataclass

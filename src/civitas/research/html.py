@@ -31,6 +31,7 @@ _PREFORMATTED = frozenset(("code", "pre"))
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
+_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -41,7 +42,7 @@ _BOMS = (
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 # Slow, or for something else than pages.
 _NOT_OF_PAGES = frozenset(
-    ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "utf-7")
+    ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 )
 
 
@@ -81,7 +82,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
-    text = plain(decoded(data, charset, markup=True))
+    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, markup=True)))
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
         title = _line(next(tree.iter("title"), None))
@@ -124,10 +125,10 @@ def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
             return data.decode(name, "replace")
     said = _CHARSET.search(data[:4096].lower()) if markup else None
     named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
-    known = [name for each in named if each and (name := _codec(each))]
-    for name in known:
+    known = [found for each in named if each and (found := _codec(each))]
+    for each in known:
         try:
-            return data.decode(name)
+            return data.decode(each)
         except UnicodeError:
             continue
     return data.decode(known[0], "replace")
@@ -138,10 +139,16 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 
+def _unless_control(found: re.Match[str]) -> str:
+    """A reference to a character, or nothing for one that `plain` leaves out."""
+    number = int(found[1], 16) if found[1] else int(found[2])
+    return found[0] if number <= 0x10FFFF and plain(chr(number)) else ""
+
+
 def _codec(charset: str) -> str | None:
     try:
-        name = codecs.lookup(charset.strip("\"' ")).name
-        b"".decode(name)
+        name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
+        b" ".decode(name)  # some are of bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
     return None if name in _NOT_OF_PAGES else _MEANT.get(name, name)

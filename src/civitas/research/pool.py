@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
 
 from civitas.research.findings import Resource, Section
@@ -75,19 +76,25 @@ class ResourcePool:
 
     A tool whose parameter is annotated with this class is given the pool of its run. It may be used
     from several threads.
+
+    Args:
+        resources: what is in it at the start
+        beyond: another pool whose resources are found here too; what is added stays in this one
     """
 
     __civitas_injected__ = True
 
-    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+    def __init__(self, resources: Iterable[Resource] = (), *, beyond: Self | None = None) -> None:
         self._of: dict[str, Resource] = {}
         self._lock = threading.Lock()
+        self._beyond = beyond
         for each in resources:
             self.add(each)
 
     def find(self, url: str) -> Resource | None:
         """The resource of a URL, however it is spelled; None if there is none."""
-        return self._of.get(normalized(url))
+        found = self._of.get(normalized(url))
+        return self._beyond.find(url) if found is None and self._beyond is not None else found
 
     def add(self, resource: Resource | str, description: str | None = None) -> Resource:
         """Add a resource, or what is new of one that is known; gives the one that is kept.
@@ -120,6 +127,11 @@ class ResourcePool:
 
     def get_all(self) -> list[Resource]:
         """Every resource, in the order in which they were added."""
+        known = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
+        return list({**known, **self._of}.values())
+
+    def changes(self) -> list[Resource]:
+        """What was added to this pool itself, not to the one beyond it."""
         return list(self._of.values())
 
     def get_unvisited(self) -> list[Resource]:
@@ -127,7 +139,7 @@ class ResourcePool:
         return [each for each in self.get_all() if not each.visited]
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self.get_all())
 
 
 def _add_content(kept: Resource, given: Resource) -> None:

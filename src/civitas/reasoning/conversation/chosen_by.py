@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -13,14 +12,13 @@ from civitas.jsonvalue import shorten
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.message import address
 from civitas.models.protocol import Usage
+from civitas.reasoning.charging import completed
 from civitas.reasoning.conversation.order import Choice, NoChoice, Order
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.prompts import cut, readable
-from civitas.reasoning.record import Step
 from civitas.reasoning.state import ANSWER
 
 if TYPE_CHECKING:
-    from civitas.budget import Budget
     from civitas.models.protocol import Model
 
 PROMPT = (
@@ -116,7 +114,7 @@ class ChosenBy(Order):
         for attempt in (1, 2):
             given = await state.record.step(
                 f"choose.{state.turns + 1}.{attempt}",
-                partial(self._ask, state.budget, prompt, schema),
+                partial(completed, self.model, state.budget, prompt, schema),
                 of=ANSWER,
                 model=name,
             )
@@ -140,24 +138,6 @@ class ChosenBy(Order):
                 return Choice((), usage, f"{self._name} ended the conversation")
             return Choice((chosen,), usage)
         raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage)
-
-    async def _ask(
-        self, budget: Budget | None, prompt: list[Any], schema: dict[str, Any], step: Step
-    ) -> Any:
-        """The model's answer, asked for once it is recorded what that may spend at most."""
-        model: Any = self.model
-        if budget is None:
-            await step.begins()
-            return await _completed(model, prompt, schema)
-        from civitas.budget.bill import Bill
-        from civitas.models.wrappers.budgeted import BudgetedModel
-        from civitas.reasoning.charging import most_json
-
-        model, bill = BudgetedModel(model, budget), Bill(budget)
-        step.charge(bill.json)
-        await step.begins(None, most_json(model, prompt, None, schema))
-        with bill.opened():
-            return await _completed(model, prompt, schema)
 
     @property
     def _name(self) -> str:
@@ -196,11 +176,6 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
-
-
-async def _completed(model: Any, prompt: list[Any], schema: dict[str, Any]) -> Any:
-    given: Any = model.complete(prompt, schema=schema)
-    return await given if inspect.isawaitable(given) else given
 
 
 def _read(text: Any, calls: Any, allowed: list[str | None]) -> str | None:

@@ -123,7 +123,7 @@ DECISION_SCHEMA: Final[dict[str, Any]] = {
         "new_instruction": {"type": "string"},
         "reasoning": {"type": "string"},
     },
-    "required": ["action", "new_instruction", "reasoning"],
+    "required": ["action", "new_instruction"],
     "additionalProperties": False,
 }
 """What H's model writes."""
@@ -158,10 +158,9 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
         raise Unreadable(
             f'is no decision: "action" is CONTINUE, TERMINATE or REDIRECT, not {told}'
         ) from None
-    if not isinstance(value["reasoning"], str):
-        raise Unreadable(
-            f'is no decision: "reasoning" is a text, not {json_type(value["reasoning"])}'
-        )
+    reasoning = value.get("reasoning", "")
+    if not isinstance(reasoning, str):
+        raise Unreadable(f'is no decision: "reasoning" must be a text, got {json_type(reasoning)}')
     instruction = value["new_instruction"]
     if instructions > 1 and isinstance(instruction, list):
         if len(instruction) != instructions or not all(isinstance(i, str) for i in instruction):
@@ -172,7 +171,7 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
         raise Unreadable(
             f'is no decision: "new_instruction" is a text, not {json_type(instruction)}'
         )
-    return HumanDecision(action, instruction, value["reasoning"])
+    return HumanDecision(action, instruction, reasoning)
 
 
 def read_conclusion(text: str) -> Conclusion:

@@ -25,6 +25,7 @@ MAX_NAME = 64
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n([^`]*)\n[ \t]*```\s*")
 
 
 def is_safe(name: str) -> bool:
@@ -256,9 +257,10 @@ class Unreadable(Exception):
 
 
 def read_json(text: str) -> Any:
-    """The JSON value that a text is, and nothing else."""
+    """The JSON value that a text is, and nothing else but a ```json fence around it."""
+    fenced = _FENCE.fullmatch(text)
     try:
-        return _DECODER.decode(text)
+        return _DECODER.decode(text if fenced is None else fenced[1])
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"not JSON: {error.msg} at character {error.pos}: "

@@ -1,0 +1,119 @@
+"""Calling a tool: its resources are gathered, and what it gives becomes a result."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from civitas.action import Action
+from civitas.errors import DefinitionError, InvalidArguments
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.loop.answer import Wanted
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.state import as_json, dumped, loaded
+from civitas.research.findings import ResearchResult, ResearchTask, Resource
+from civitas.research.pool import ResourcePool
+
+
+def now() -> str:
+    """The time, as ISO 8601 with its offset."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool) -> Wanted:
+    """A task as a call of its tool; one that cannot be called has a `fault`."""
+    call = Wanted(f"task_{number}", task.tool, task.tool)
+    tool = tools.get(task.tool)
+    if tool is None:
+        call.fault = f"there is no tool {task.tool!r}; there are {', '.join(tools) or 'none'}"
+        return call
+    call.action = _gathering(tool, task, ResourcePool(beyond=pool))
+    try:
+        call.args = copy_json(task.args)
+        call.kwargs = tool.check(call.args)
+    except (NotJSON, InvalidArguments) as error:
+        call.fault = str(error)
+    return call
+
+
+def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
+    """What came of a task, of what the environment made of its call."""
+    made = ResearchResult(task.tool, task.args, task.reasoning)
+    error = None if given is None else given.get("error")
+    if given is None or error is not None or not isinstance(given.get("result"), dict):
+        made.error = "it gave no result" if error is None else str(error)
+        return made
+    found = given["result"]
+    made.result = found.get("value")
+    made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
+    read = next((each for each in made.resources if each.visited), None)
+    made.citation = None if read is None else read.url
+    return made
+
+
+def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
+    """The same action, whose result holds the resources that it has found and read."""
+    try:
+        injected = tool.signature.injected
+    except DefinitionError:
+        injected = {}
+    pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
+
+    async def later(given: Awaitable[Any]) -> dict[str, Any]:
+        return _gathered(await given, task, pool)
+
+    @functools.wraps(tool.function)
+    def call(**kwargs: Any) -> Any:
+        given = tool.execute(**kwargs, **pools)
+        return later(given) if inspect.isawaitable(given) else _gathered(given, task, pool)
+
+    @functools.wraps(tool.function)
+    async def acall(**kwargs: Any) -> Any:
+        return await later(tool.execute(**kwargs, **pools))
+
+    return Action._described(
+        tool.name,
+        acall if tool.is_async else call,
+        tool.description,
+        tool.parameters,
+        terminal=tool.terminal,
+        access_policy=tool.access_policy,
+        idempotent=tool.idempotent,
+        timeout=tool.timeout,
+        help=tool.help,
+    )
+
+
+def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    found = [each for each in listed if isinstance(each, Resource)]
+    for each in found:
+        pool.add(each)
+    changes = pool.changes()
+    if found:
+        value: Any = [[each.url, each.description] for each in found]
+    else:
+        value = as_json(given)
+        text = "" if value in (None, "", [], {}) else json_text(value)
+        if text.strip() and not changes:
+            changes = [Resource(_url(task), _title(task), True, text)]
+    for each in changes:
+        if each.visited and each.fetched_at is None:
+            each.fetched_at = now()
+    return {"value": value, "resources": [dumped(each) for each in changes]}
+
+
+def _url(task: ResearchTask) -> str:
+    """What the result of an action is cited by."""
+    args = {
+        name: each if isinstance(each, str) else json_text(each) for name, each in task.args.items()
+    }
+    return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
+
+
+def _title(task: ResearchTask) -> str:
+    return f"{task.tool}({', '.join(f'{k}={json_text(v)}' for k, v in task.args.items())})"

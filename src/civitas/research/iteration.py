@@ -1,0 +1,132 @@
+"""One iteration of a researcher: its five steps, each recorded and told to who looks on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from civitas.models.protocol import Usage
+from civitas.reasoning.events import BlockEnded, BlockStarted
+from civitas.reasoning.record import NULL_RECORD, Step
+from civitas.research import recording
+from civitas.research.findings import Findings, Narrative, ResearchTask, checked_expertise
+from civitas.research.workbench import Workbench
+
+_RECORDED = ("plan", "narrate", "evaluate")
+"""The steps whose outcome is recorded as a whole; of Research, each task is, by itself."""
+
+
+class Iterating(Workbench):
+    """What takes the five steps of an iteration.
+
+    Attributes:
+        steps: the blocks of the five steps, by name
+    """
+
+    steps: dict[str, Any]
+
+    async def _iterate(self) -> None:
+        progress = self.progress
+        progress.fresh, known = 0, len(self.resources)
+        self.tasks, self.results = [], []
+        for name in self.steps:
+            await self._take_step(name)
+            if name == "plan" and not self.tasks:
+                progress.stop = "no_progress"
+                progress.detail = "no task is left that was not done"
+                return
+        progress.iteration += 1
+        if self._all_understood():
+            progress.stop, progress.detail = "done", ""
+        elif not progress.fresh and len(self.resources) == known:
+            progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+        if self._record is not None:
+            self._record.save(progress)
+            await self._record.commit()
+
+    def _all_understood(self) -> bool:
+        return all(each.expertise >= self.target for each in self.objectives)
+
+    async def _take_step(self, name: str) -> None:
+        block, record = self.steps[name], self._record or NULL_RECORD
+        key = f"{self.iteration}.{name}"
+        past = record is not NULL_RECORD and record.has_ended(key)
+        of = (str(self.id), name, self.iteration)
+        run = (past, self._asked.run_id, self._asked.thread)
+        emit = self._asked.emit
+        if emit is not None:
+            emit(BlockStarted(*of, *run))
+        self._step, self._asks = name, 0
+        numbered = len(self.progress.passages)
+
+        async def call(step: Step) -> dict[str, Any]:
+            before = self.progress.usage
+            self._take(name, await block.forward(self))
+            used = self.progress.usage
+            if name == "plan":
+                data: dict[str, Any] = {"tasks": [asdict(each) for each in self.tasks]}
+            else:
+                data = recording.step_of(self.progress, name, numbered)
+            spent = [
+                used.input_tokens - before.input_tokens,
+                used.output_tokens - before.output_tokens,
+            ]
+            return {**data, "spent": spent}
+
+        if name in _RECORDED:
+            data = dict(await record.step(key, call))
+            if past:
+                self._replay(data)
+        else:
+            self._take(name, await block.forward(self))
+            data = self._told_of(name)
+        if emit is not None:
+            emit(BlockEnded(*of, data, *run))
+
+    def _take(self, name: str, given: Any) -> None:
+        """Take what a step gives; one that gives None has set it itself."""
+        if name == "plan":
+            tasks = self.tasks if given is None else list(given)
+            self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
+            self.tasks = self.tasks[: self.max_tasks]
+        elif name == "research":
+            self.results = self.results if given is None else list(given)
+            self.progress.done.extend(self.tasks)
+        elif name == "narrate" and isinstance(given, Narrative):
+            if given.markdown != self.progress.narrative:
+                self.checked(given.markdown)
+        elif name == "evaluate" and isinstance(given, Findings):
+            self.progress.remark = given.remark
+            topics = {each.topic for each in self.objectives}
+            self.progress.generated = [
+                each for each in given.generated_objectives if each.topic not in topics
+            ]
+        if name == "evaluate":
+            for each in self.objectives:  # one that was set to nonsense is refused
+                each.expertise = checked_expertise(each.expertise, each.topic)
+
+    def _replay(self, data: dict[str, Any]) -> None:
+        """Be where a step left this that was recorded."""
+        self.progress.usage = self.progress.usage + Usage(*data.pop("spent"))
+        if "tasks" in data:
+            self.tasks = [ResearchTask(**each) for each in data["tasks"]]
+        else:
+            recording.take_step(self.progress, data)
+            self._numbers = {(p.url, p.sha256): n for n, p in enumerate(self.progress.passages, 1)}
+
+    def _told_of(self, name: str) -> dict[str, Any]:
+        """What Research or Update came to, in short."""
+        if name == "research":
+            return {
+                "results": [
+                    {"tool": r.tool, "args": r.args, "citation": r.citation, "error": r.error}
+                    for r in self.results
+                ]
+            }
+        found = [each for result in self.results for each in result.resources]
+        return {
+            "resources": [
+                {"url": r.url, "description": r.description, "visited": bool(r.visited)}
+                for r in found
+            ]
+        }

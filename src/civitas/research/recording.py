@@ -1,0 +1,130 @@
+"""Research as it is recorded: what its program is, how a step is written down, what is replayed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import CivitasError
+from civitas.models.protocol import Usage
+from civitas.reasoning.fingerprint import fingerprint
+from civitas.reasoning.read_record import ReadRecord
+from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import not_ended
+from civitas.reasoning.state import loaded
+from civitas.research.findings import Citation, Objective, Passage
+from civitas.research.progress import Progress
+from civitas.research.report import Report
+
+if TYPE_CHECKING:
+    from civitas.journal.replay import RecordedPart
+    from civitas.research.researcher import Researcher
+
+KIND = "Researcher"
+
+
+def program_of(researcher: Researcher) -> dict[str, Any]:
+    """What a researcher does, whatever its objectives and however many iterations it may make."""
+    parts: dict[str, Any] = {
+        "agent": [KIND, str(researcher.id)],
+        "role": researcher.role,
+        "tools": sorted(
+            [tool.name, tool.description, tool.parameters] for tool in researcher.tools.values()
+        ),
+        "steps": [type(each).__name__ for each in researcher.steps.values()],
+    }
+    try:
+        parts["model"] = getattr(researcher.model, "name", None)
+    except CivitasError:
+        pass  # one that cannot be made fails where it is asked
+    return fingerprint(**parts)
+
+
+def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
+    """What Narrate or Evaluate came to, as JSON data."""
+    if step == "evaluate":
+        return {
+            "objectives": [asdict(each) for each in progress.objectives],
+            "generated": [asdict(each) for each in progress.generated],
+            "remark": progress.remark,
+        }
+    return {
+        "narrative": progress.narrative,
+        "citations": progress.citations,
+        "unsupported": progress.unsupported,
+        "uncited": progress.uncited,
+        "passages": [asdict(each) for each in progress.passages[numbered:]],
+    }
+
+
+def take_step(progress: Progress, data: dict[str, Any]) -> None:
+    """Have a progress be where a step left it that was recorded."""
+    given = loaded(Progress, data, "a recorded step")
+    for name in data:
+        if name == "passages":
+            progress.passages.extend(given.passages)
+        elif name == "objectives":
+            reached = {each.topic: each.expertise for each in given.objectives}
+            for each in progress.objectives:
+                each.expertise = reached.get(each.topic, each.expertise)
+        else:
+            setattr(progress, name, getattr(given, name))
+
+
+def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
+    """A report as an agent's reply: research that ended by itself is done, whatever ended it."""
+    quiet = report.stop_reason in ("max_iterations", "no_progress")
+    reason = "done" if quiet else report.stop_reason
+    detail = report.detail
+    return Reply(report.markdown, report, [], [], report.usage, reason, detail, error, run_id)
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """A report as JSON data, with each passage once."""
+    passages = list(
+        {
+            (each.passage.url, each.passage.sha256): each.passage for each in report.citations
+        }.values()
+    )
+    places = {(p.url, p.sha256): place for place, p in enumerate(passages)}
+    return {
+        "markdown": report.markdown,
+        "passages": [asdict(each) for each in passages],
+        "citations": [
+            [c.number, c.sentence, places[c.passage.url, c.passage.sha256]]
+            for c in report.citations
+        ],
+        "stop_reason": report.stop_reason,
+        "detail": report.detail,
+        "objectives": [asdict(each) for each in report.objectives],
+        "unsupported": report.unsupported,
+        "uncited": report.uncited,
+        "iterations": report.iterations,
+        "usage": [report.usage.input_tokens, report.usage.output_tokens],
+    }
+
+
+def report_of_json(given: dict[str, Any], run_id: str) -> Report:
+    """A report, as it was recorded."""
+    passages = [Passage(**each) for each in given["passages"]]
+    return Report(
+        given["markdown"],
+        [Citation(number, sentence, passages[at]) for number, sentence, at in given["citations"]],
+        given["stop_reason"],
+        given["detail"],
+        [Objective(**each) for each in given["objectives"]],
+        [(sentence, why) for sentence, why in given["unsupported"]],
+        given["uncited"],
+        given["iterations"],
+        Usage(*given["usage"]),
+        run_id,
+    )
+
+
+def replayed(part: RecordedPart) -> Reply:
+    """The reply that a run ended with."""
+    record = ReadRecord(part, Progress)
+    if record.over is None:
+        raise not_ended(part.run_id)
+    report = report_of_json(record.over["report"], part.run_id)
+    return reply_of(report, part.run_id)

@@ -1,0 +1,89 @@
+"""How well passages answer objectives, by their words: BM25, and what share of the words is there."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from civitas.research.findings import Passage
+from civitas.research.sentences import terms
+
+RELEVANT = 0.34
+"""A passage with less than this share of an objective's words, by weight, says nothing about it."""
+_K1, _B = 1.2, 0.6
+_TITLE = 2
+"""So many times a word of the title counts, against one of the text."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A passage that was found for an objective.
+
+    Attributes:
+        passage: it
+        score: how well it answers, by BM25
+        share: what share of the objective's words it has, by weight, from 0 to 1
+    """
+
+    passage: Passage
+    score: float
+    share: float
+
+
+class Index:
+    """Passages, and which words they have.
+
+    The score is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), with
+    the words of the title beside those of the text.
+    """
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        self.passages = list({each.sha256 + each.url: each for each in passages}.values())
+        self._counts = [_counted(each.title, each.text) for each in self.passages]
+        self._among: Counter[str] = Counter()
+        for counts in self._counts:
+            self._among.update(counts.keys())
+        self._mean = sum(map(Counter.total, self._counts)) / max(len(self._counts), 1)
+
+    def weight(self, term: str) -> float:
+        """How much a word says: the rarer, the more."""
+        count = self._among[term]
+        return math.log(1 + (len(self.passages) - count + 0.5) / (count + 0.5))
+
+    def search(self, query: str, limit: int | None = None) -> list[Found]:
+        """The passages that have any of a text's words, the best first."""
+        wanted = dict.fromkeys(terms(query))
+        # A word that no passage has is as rare as a word can be, and missing everywhere.
+        weights = {term: self.weight(term) for term in wanted}
+        whole = sum(weights.values()) or 1.0
+        found = []
+        for place, counts in enumerate(self._counts):
+            there = [term for term in wanted if term in counts]
+            if not there:
+                continue
+            length = _K1 * (1 - _B + _B * counts.total() / self._mean)
+            score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
+            share = sum(weights[t] for t in there) / whole
+            # Of two with the same score, the one with more of the words answers more of it.
+            found.append((score * (0.5 + share / 2), -place, share))
+        found.sort(reverse=True)
+        return [Found(self.passages[-p], score, share) for score, p, share in found[:limit]]
+
+    def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
+        """The words of a text that none of some passages has, those that say most first."""
+        known: set[str] = set()
+        for each in among:
+            known.update(_counted(each.title, each.text))
+        left = [term for term in dict.fromkeys(terms(query)) if term not in known]
+        return sorted(left, key=lambda term: -self.weight(term))
+
+
+@lru_cache(maxsize=20_000)
+def _counted(title: str, text: str) -> Counter[str]:
+    counts = Counter(terms(text))
+    for term in terms(title):
+        counts[term] += _TITLE
+    return counts

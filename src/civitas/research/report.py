@@ -1,0 +1,177 @@
+"""The report: the narrative with its footnotes, its sources, and what a reader must know of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, InDoubt, ModelError
+from civitas.models.protocol import Usage
+from civitas.reasoning.reply import StopReason
+from civitas.research.findings import Citation, Objective
+
+if TYPE_CHECKING:
+    from civitas.research.researcher import Researcher
+
+ENDED: Final[dict[str, str]] = {
+    "done": "the targets were reached",
+    "max_iterations": "the iterations were used up",
+    "no_progress": "nothing new was left to find",
+    "budget": "the budget was spent",
+    "deadline": "the time was over",
+    "cancelled": "it was interrupted",
+    "in_doubt": "a call is in doubt",
+    "unreadable": "the model's answers could not be used",
+    "error": "it failed",
+}
+"""Why research ended, in words."""
+_QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+_ESCAPED = re.compile(r"([\\\[\]<>`*_])")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What research came to.
+
+    Attributes:
+        markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
+        citations: each footnote that its passage bears out, in the order of the text
+        stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
+            (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
+        detail: more on that, in words
+        objectives: the objectives, with the expertise reached
+        unsupported: sentences that their sources do not bear out, each with why
+        uncited: how many sentences have no source
+        iterations: how many were made
+        usage: the tokens that it took
+        run_id: the id of the run
+    """
+
+    markdown: str
+    citations: list[Citation]
+    stop_reason: StopReason
+    detail: str = ""
+    objectives: list[Objective] = field(default_factory=list)
+    unsupported: list[tuple[str, str]] = field(default_factory=list)
+    uncited: int = 0
+    iterations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    run_id: str | None = None
+
+    def raise_for_error(self) -> None:
+        """Raise what stopped it; nothing where it ended by itself.
+
+        Raises:
+            BudgetExceeded: the budget was spent; `DeadlineExceeded`: its time
+            InDoubt: a call had begun when the process ended that had recorded it
+            ModelError: the model failed, or its answers could not be used
+        """
+        if self.stop_reason in _QUIET:
+            return
+        text = f"the research has no end ({self.stop_reason}): {self.detail}"
+        kinds: dict[str, type[CivitasError]] = {"deadline": DeadlineExceeded, "in_doubt": InDoubt}
+        if self.stop_reason == "budget":
+            raise BudgetExceeded(text, "budget")
+        raise kinds.get(self.stop_reason, ModelError)(text)
+
+    def html(self) -> str:
+        """The report as one HTML page that needs nothing else; footnotes open the stored passage.
+
+        Raises:
+            MissingExtra: markdown-it-py is not installed
+        """
+        from civitas.research.page import page
+
+        return page(self)
+
+
+def made(researcher: Researcher) -> Report:
+    """The report of what a researcher knows now."""
+    from civitas.research.citations import Checked, renumbered
+
+    progress = researcher.progress
+    passages = researcher.numbered
+    checked = renumbered(
+        Checked(
+            progress.narrative,
+            [Citation(n, text, passages[n]) for n, text in progress.citations],
+            len(progress.citations),
+            progress.unsupported,
+            progress.uncited,
+        )
+    )
+    stop: StopReason = progress.stop or "max_iterations"
+    empty = researcher.objectives_without_source()
+    parts = [f"# {_title(researcher)}"]
+    if checked.markdown.strip():
+        parts.append(checked.markdown.strip())
+    for topic in empty:
+        parts.append(f"Nothing relevant was found for “{_plain(topic)}”.")
+    sources = _sources(checked.citations)
+    if sources:
+        parts.append("## Sources\n\n" + "\n".join(sources))
+    parts.append("---\n\n" + _foot(researcher, checked.citations, stop))
+    return Report(
+        "\n\n".join(parts) + "\n",
+        checked.citations,
+        stop,
+        progress.detail,
+        [Objective(o.topic, o.expertise) for o in researcher.objectives],
+        list(progress.unsupported),
+        progress.uncited,
+        progress.iteration,
+        progress.usage,
+        researcher.run_id,
+    )
+
+
+def _title(researcher: Researcher) -> str:
+    topics = [_plain(each.topic) for each in researcher.objectives]
+    return topics[0] if len(topics) == 1 else "Report"
+
+
+def _sources(citations: list[Citation]) -> list[str]:
+    """A line for each footnote: what it is called, where it is, when it was read."""
+    by_number = {each.number: each.passage for each in citations}
+    return [
+        f"[^{number}^]: {_plain(passage.title or passage.url)} – <{_link(passage.url)}>, "
+        f"read {passage.fetched_at[:10] or 'on an unknown day'}  "
+        for number, passage in sorted(by_number.items())
+    ]
+
+
+def _foot(researcher: Researcher, citations: list[Citation], stop: str) -> str:
+    progress = researcher.progress
+    cited = len({each.sentence for each in citations})
+    lines = [
+        f"{_count(cited, 'sentence')} with a source that bears it out, "
+        f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
+    ]
+    if researcher.model is None:
+        lines.append(
+            "This report is extractive: no model wrote it. It quotes the sentences that share the "
+            "most words with each objective, the best first."
+        )
+    expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in researcher.objectives)
+    lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
+    more = f" ({_plain(progress.detail)})" if progress.detail else ""
+    lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
+    return "\n\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Somebody's text in one line, none of it Markdown."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return _ESCAPED.sub(r"\\\1", line)
+
+
+def _link(url: str) -> str:
+    """A URL that can stand between angle brackets."""
+    return "".join(
+        "%20" if c.isspace() else c for c in url if (c not in "<>" and c.isprintable()) or c == " "
+    )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

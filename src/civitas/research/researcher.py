@@ -1,0 +1,412 @@
+"""The researcher: plan, research, update, narrate, evaluate, until its objectives are understood."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from civitas.action import ActionRegistry
+from civitas.errors import BudgetExceeded, DefinitionError, JournalError
+from civitas.journal.journal import Journal, as_journal
+from civitas.reasoning.group import check_part
+from civitas.reasoning.loop.recording import catch_up_models, note_known
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.reply import GIVEN, Reply, Stop
+from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.resume import begin, guarded
+from civitas.reasoning.state import dumped, loaded, opened, state
+from civitas.research import recording
+from civitas.research.findings import Objective
+from civitas.research.iteration import Iterating
+from civitas.research.progress import Progress
+from civitas.research.report import Report, made
+from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.journal import Part
+    from civitas.models.protocol import Model
+    from civitas.reasoning.thread import Thread
+
+_QUIET = frozenset(("done", "max_iterations", "no_progress"))
+
+
+class Researcher(Iterating):
+    """An agent that finds out what its objectives ask for, and reports it with sources.
+
+    Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its
+    tools, Update adds what they found to the pool of resources, Narrate writes what is known, with
+    footnotes that are checked against the stored passages, and Evaluate tells how well each
+    objective is understood. `run()` is one iteration; `report()` runs to the end: until each
+    objective has reached the target, the iterations are used up, nothing new is found, or the
+    budget is spent. `reply(text)` takes the text as its objective, each thread with its own.
+
+    Without a model it is extractive: it plans by rules, and quotes and cites what it reads.
+
+    Args:
+        id: its id
+        model: a model, or the name of one; None for the extractive form
+        objectives: what to find out: texts, or objectives with the expertise there is
+        tools: what it may call: actions, functions or agents, such as `search_folder(PATH)`
+        iterations: how many iterations it may make
+        role: who it is, in words for the model
+        journal: where its runs are recorded, so that they go on after a crash: a `Journal`, or the
+            path of one
+        budget: what its runs together may spend
+        plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
+        target: the expertise, from 0 to 1, at which an objective is understood
+        max_tasks: how many tasks an iteration has at most
+        **options: what every `Agent` takes
+
+    Attributes:
+        steps: the blocks of the five steps, by name
+        iterations: how many iterations it may make
+
+    Raises:
+        DefinitionError: an argument is none of what it may be
+    """
+
+    _records = True
+    _gives = GIVEN | {"budget", "deadline"}
+
+    def __init__(
+        self,
+        id: str | int,
+        model: Model | str | None = None,
+        objectives: Iterable[Objective | str] | str = (),
+        tools: ActionRegistry | Iterable[Any] = (),
+        iterations: int = 3,
+        role: str = "",
+        *,
+        journal: Journal | str | os.PathLike[str] | None = None,
+        budget: Budget | None = None,
+        plan: Any = None,
+        research: Any = None,
+        update: Any = None,
+        narrate: Any = None,
+        evaluate: Any = None,
+        target: float = 0.9,
+        max_tasks: int = 8,
+        **options: Any,
+    ) -> None:
+        super().__init__(id, **options)
+        if model is not None and not isinstance(model, str):
+            check_part(model, ("complete",), "model", id)
+        self._model = model
+        self.tools = _tools(tools, id)
+        self.iterations = _positive(iterations, "iterations", id)
+        self.max_tasks = _positive(max_tasks, "max_tasks", id)
+        if not isinstance(role, str):
+            raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
+        self.role = role
+        if not isinstance(target, int | float) or not 0 < target <= 1:
+            raise DefinitionError(
+                f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
+            )
+        self.target = float(target)
+        self.steps = {
+            "plan": plan or Plan(),
+            "research": research or Research(),
+            "update": update or Update(),
+            "narrate": narrate or Narrate(),
+            "evaluate": evaluate or Evaluate(),
+        }
+        for name, block in self.steps.items():
+            check_part(block, ("before_forward", "forward", "after_forward"), name, id)
+        self.blocks = [*self.steps.values(), *self.blocks]
+        if budget is not None:
+            check_part(budget, ("reserve", "deadline"), "budget", id)
+            self.budget = budget
+        self._journal = None if journal is None else as_journal(journal, f"agent {id!r}")
+        self._owner = self
+        own = _objectives(objectives, id)
+        self._at_first = {each.topic: each.expertise for each in own}
+        self._begin_anew(Progress(objectives=own))
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where its runs are recorded, or None."""
+        return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
+
+    @property
+    def task(self) -> str:
+        """Its own objectives in one text, by which a run of them is known."""
+        return "\n".join(each.topic for each in self.objectives)
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    async def report(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
+        """Research the agent's own objectives to the end.
+
+        A run that has ended goes on where there are more iterations or objectives than before.
+
+        Args:
+            run_id: the id of the run; of an agent with a journal, one that was begun under this id
+                goes on. A new one if left out, or the one that this researcher is in
+            budget: what this run may spend, beside what the agent's own budget allows
+
+        Returns:
+            the report; where something stopped the research, as far as it is, with why
+
+        Raises:
+            DefinitionError: there are no objectives, or no tools
+            RunHeld: somebody else works on the run
+            RunMismatch: another program began it
+            JournalError: the journal cannot be used, or is damaged
+        """
+        if not self.objectives:
+            raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
+        reply = await self._carried(Asked(self.task, run_id=run_id or self.run_id, budget=budget))
+        report: Report = reply.value
+        return report
+
+    def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
+        """`report` for scripts: waits for it."""
+        return asyncio.run(self.report(run_id, budget=budget))
+
+    async def forward(self) -> None:
+        """One iteration of the five steps.
+
+        Raises:
+            BudgetExceeded: the budget does not reach; `DeadlineExceeded`: its time is over
+            InDoubt: a call had begun when the process ended that had recorded it
+            ModelError: the model failed, or its answers cannot be used
+        """
+        if self._record is not None:
+            await self._iterate()
+            return
+        asked = Asked(self.task, run_id=self.run_id)
+        asked.state = self._kept.default
+        async with self._recording(asked) as record:
+            self._attach(asked, record)
+            try:
+                await self._iterate()
+            except Stop as stop:
+                self._stop(stop)
+                made(self).raise_for_error()
+            finally:
+                self._record = None
+
+    # -- its state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it has come with its own objectives, as JSON; valid between two iterations."""
+        return state(recording.KIND, progress=dumped(self.progress))
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Be where the researcher was whose state this is.
+
+        Raises:
+            StateError: it is no such state
+        """
+        found = opened(saved, recording.KIND)
+        self._begin_anew(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
+
+    # -- how it comes about ------------------------------------------------------------------------
+
+    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """What is observed is told to the next research in that thread."""
+        thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
+
+    def _program(self) -> dict[str, Any]:
+        return recording.program_of(self)
+
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        record = Record(part, Progress)
+        if record.begun is not None:
+            catch_up_models(record, self._model, self.model, self.budget or budget)
+
+    async def _respond(self, asked: Asked) -> Reply:
+        if not self.tools:
+            raise DefinitionError(
+                f"agent {self.id!r} has no tools to research with: give it tools=[…], such as "
+                "search_folder(PATH)"
+            )
+        worker = self
+        if asked.thread is not None or self._record is not None or asked.content != self.task:
+            worker = copy.copy(self)  # with the agent's parts, and a progress of its own
+            text = json_text(asked.content)
+            worker._begin_anew(Progress(text, [Objective(text)]))
+        return await worker._research(asked)
+
+    async def _research(self, asked: Asked) -> Reply:
+        async with self._recording(asked) as record:
+            self._attach(asked, record)
+            own = asked.state.underway
+            if own is None:
+                asked.state.underway = _Steering(self)
+            try:
+                if record is NULL_RECORD:
+                    return await self._to_the_end(None)
+                spent = self._catch_up()
+                if self._has_ended(record):
+                    return recording.replayed(record._read)
+                return await guarded(
+                    record,
+                    lambda: self._to_the_end(spent),
+                    lambda reply: {**_over(reply), "report": recording.report_json(reply.value)},
+                    lambda why: self._cut_off(why),
+                    lambda error: self._failed(error),
+                )
+            finally:
+                self._record = None
+
+    @asynccontextmanager
+    async def _recording(self, asked: Asked) -> AsyncIterator[Record[Progress]]:
+        """The record of a run, begun or gone on with."""
+        part = asked.record
+        if part is None and self._journal is None:
+            yield NULL_RECORD
+            return
+        if part is None:
+            assert self._journal is not None
+            part = await self._journal.begin(
+                asked.run_id, recording.KIND, str(self.id), json_text(asked.content)
+            )
+        try:
+            record = Record(part, Progress)
+            if asked.content == self.task:
+                asked.resumed = (
+                    record.begun is not None
+                )  # its objectives may be more than they were
+            begin(record, asked, recording.KIND, str(self.id), None, self._program())
+            yield record
+            await record.commit()
+        finally:
+            if asked.record is None:
+                part.close()
+
+    def _attach(self, asked: Asked, record: Record[Progress]) -> None:
+        """Work on what was asked, from where the record says that it stands."""
+        own = {each.topic: each for each in self.objectives}
+        before = record.state
+        if before is not None:
+            # The objects stay those that the caller has.
+            for place, each in enumerate(before.objectives):
+                if each.topic in own:
+                    kept = before.objectives[place] = own.pop(each.topic)
+                    kept.expertise = each.expertise
+            before.objectives += own.values()
+            self._begin_anew(before)
+        elif record is not NULL_RECORD or self.run_id not in (None, asked.run_id):
+            for topic, each in own.items():
+                each.expertise = self._at_first.get(topic, 0.0)
+            self._begin_anew(Progress(objectives=[*own.values()]))
+        self.progress.task = self.task
+        self._asked, self._record, self.run_id = asked, record, asked.run_id
+        self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *record.heard]
+        asked.state.own = None
+
+    def _has_ended(self, record: Record[Progress]) -> bool:
+        """Whether a run is over, and nothing more is wanted of it."""
+        if record.over is None or record.over["reason"] not in _QUIET:
+            return False
+        before = {each["topic"] for each in record.over["report"]["objectives"]}
+        more = any(each.topic not in before for each in self.objectives)
+        was = record.over["report"]["stop_reason"]
+        return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
+
+    async def _to_the_end(self, spent: Stop | None) -> Reply:
+        error = None
+        if self.progress.stop != "done" or not self._all_understood():
+            self.progress.stop = None
+        try:
+            if spent is not None:
+                raise spent
+            while self.progress.stop is None:
+                if self.progress.iteration >= self.iterations:
+                    self.progress.stop, self.progress.detail = "max_iterations", ""
+                    break
+                await self.run()
+        except Stop as stop:
+            self._stop(stop)
+            error = stop.error
+        report = made(self)
+        return recording.reply_of(report, self._asked.run_id, error)
+
+    def _catch_up(self) -> Stop | None:
+        """Have the model and the budget know what was recorded; gives why nothing more may begin."""
+        record, budget = self._record, self._budget
+        assert record is not None
+        record.committed = lambda: note_known(record, self._model, budget)
+        try:
+            catch_up_models(record, self._model, self.model, budget)
+        except BudgetExceeded as error:
+            return Stop.at_limit(error)
+        return None
+
+    def _stop(self, stop: Stop) -> None:
+        """Note why it stopped; what the tools gave until then is in the report."""
+        progress = self.progress
+        progress.stop, progress.detail = stop.reason, stop.detail
+        if self.model is None and self.results:
+            from civitas.research import rules
+
+            for result in self.results:
+                for each in result.resources:
+                    self.resources.add(each)
+            self._passages.clear()
+            rules.narrate(self)
+
+    def _cut_off(self, why: str) -> dict[str, Any]:
+        self._stop(Stop("cancelled", why))
+        report = made(self)
+        return {"detail": why, "text": report.markdown, "report": recording.report_json(report)}
+
+    def _failed(self, error: JournalError) -> Reply:
+        self._stop(Stop("error", str(error), error))
+        return recording.reply_of(made(self), self._asked.run_id, error)
+
+
+class _Steering:
+    """What is said to a researcher while it works: the next step that asks hears it."""
+
+    def __init__(self, researcher: Researcher) -> None:
+        self._researcher = researcher
+        self.loop = asyncio.get_running_loop()
+
+    def interrupt(self, text: str) -> None:
+        """Tell it."""
+        self._researcher.progress.told.append(text)
+        if self._researcher._record is not None:
+            self._researcher._record.hear(text)
+
+
+def _over(reply: Reply) -> dict[str, Any]:
+    return {"detail": reply.detail, "text": reply.text}
+
+
+def _objectives(given: Any, id: str | int) -> list[Objective]:
+    listed = [given] if isinstance(given, str | Objective) else given
+    if not isinstance(listed, Iterable):
+        raise DefinitionError(
+            f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
+        )
+    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
+    return list({each.topic: each for each in made}.values())
+
+
+def _tools(given: Any, id: str | int) -> dict[str, Any]:
+    if isinstance(given, ActionRegistry):
+        return {each.name: each for each in given.get_actions()}
+    registry = ActionRegistry()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
+    for each in given:
+        registry.register(each)
+    return dict(registry.actions)
+
+
+def _positive(number: Any, what: str, id: str | int) -> int:
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"agent {id!r}: {what}= must be 1 or more, got {number!r:.80}")
+    return number

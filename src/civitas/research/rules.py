@@ -1,0 +1,211 @@
+"""The extractive form: Plan, Narrate and Evaluate by rules, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+from civitas.action import Action
+from civitas.reasoning.prompts import cut
+from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
+from civitas.research.relevance import RELEVANT, Found, Index
+from civitas.research.sentences import sentences, terms, words
+
+if TYPE_CHECKING:
+    from civitas.research.researcher import Researcher
+
+_CITED: Final = 10
+"""So many passages are cited for an objective."""
+_OF_ONE: Final = 4
+"""So many of them from one resource."""
+_QUOTED: Final = 2
+"""So many sentences of a passage are quoted, if they stand side by side."""
+_LONGEST_QUOTE: Final = 400
+_SOURCES: Final = 3
+"""An objective that so many resources speak of is well covered."""
+_GENERATED: Final = 3
+
+
+# -- Plan ------------------------------------------------------------------------------------------
+
+
+def plan(researcher: Researcher) -> list[ResearchTask]:
+    """Searches where little is known, reading where more is: each objective in its turn."""
+    index = Index(researcher.known_passages())
+    open_ones = [
+        each
+        for each in (*researcher.objectives, *researcher.generated)
+        if each.expertise < researcher.target
+    ]
+    open_ones.sort(key=lambda each: each.expertise)
+    each_wants = [_for_objective(researcher, each, index) for each in open_ones]
+    made: list[ResearchTask] = []
+    for round in zip_longest(*each_wants):
+        for task in round:
+            if len(made) == researcher.max_tasks:
+                return made
+            if task is not None and researcher.is_new(task, made):
+                made.append(task)
+    return made
+
+
+def _for_objective(
+    researcher: Researcher, objective: Objective, index: Index
+) -> Iterator[ResearchTask]:
+    """What would help with an objective, the most useful first."""
+    known = f"expertise {objective.expertise:.2f}"
+    searches = (
+        ResearchTask(tool, {name: query}, f"{why} ({known}): {objective.topic}")
+        for query, why in _queries(objective, index)
+        for tool, name in _taking(researcher.tools, "query")
+    )
+    readings = (
+        ResearchTask(tool, {name: each.url}, f"read what was found ({known}): {objective.topic}")
+        for each in researcher.unread(researcher.max_tasks, objective.topic)
+        for tool, name in _reader(researcher.tools, each.url)
+    )
+    if objective.expertise < 0.5:
+        # Two searches for each reading: broader.
+        while True:
+            taken = [next(searches, None), next(searches, None), next(readings, None)]
+            if not any(taken):
+                return
+            yield from (each for each in taken if each is not None)
+    yield from readings
+    yield from searches
+
+
+def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
+    """What to search for: the topic; what of it is missing; it with words of what was found."""
+    yield objective.topic, "search"
+    found = index.search(objective.topic, _CITED)
+    by_term = {term: word for word in words(objective.topic) for term in terms(word)}
+    wanted = sorted(by_term, key=lambda term: -index.weight(term))
+    missing = index.missing(objective.topic, [each.passage for each in found])
+    if missing and len(missing) < len(wanted):
+        yield " ".join(by_term[each] for each in missing if each in by_term), "search for the gap"
+    if len(wanted) > 2:
+        yield " ".join(by_term[each] for each in wanted[:3]), "search for its rarest words"
+    for each in found[:3]:
+        title = [word for word in words(each.passage.title) if set(terms(word)) - by_term.keys()]
+        near = " ".join([*(by_term[term] for term in wanted[:3]), *title[:4]])
+        yield near, "search near what was found"
+
+
+def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
+    """The tools that need one text of a kind alone, `query` or `url`, and their parameter's name."""
+    for name, tool in tools.items():
+        properties = tool.parameters.get("properties", {})
+        needed = tool.parameters.get("required", list(properties))
+        if len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string":
+            is_url = "url" in needed[0].lower()
+            if is_url is (what == "url"):
+                yield name, needed[0]
+
+
+def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
+    """The tool that reads a URL: one that is named after PDF for those, another for the rest."""
+    readers = list(_taking(tools, "url"))
+    is_pdf = url.partition("?")[0].lower().endswith(".pdf")
+    yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
+
+
+# -- Narrate ---------------------------------------------------------------------------------------
+
+
+def narrate(researcher: Researcher) -> Narrative:
+    """A digest: under each objective the sentences that say most about it, quoted and cited."""
+    index = Index(researcher.known_passages())
+    parts = []
+    for objective in (*researcher.objectives, *researcher.generated):
+        quotes = []
+        for found in best(index, objective.topic):
+            number = researcher.number_of(found.passage)
+            quotes.append(f"- “{_quote(found.passage.text, objective.topic, index)}” [^{number}^]")
+        if quotes:
+            parts.append(f"## {heading(objective.topic)}\n\n" + "\n".join(quotes))
+    return researcher.checked("\n\n".join(parts))
+
+
+def best(index: Index, topic: str) -> list[Found]:
+    """The passages that an objective is answered from, at most two of one resource."""
+    kept: list[Found] = []
+    of: dict[str, int] = {}
+    for found in index.search(topic):
+        page = found.passage.url.partition("#")[0]
+        if found.share >= RELEVANT and of.get(page, 0) < _OF_ONE:
+            of[page] = of.get(page, 0) + 1
+            kept.append(found)
+            if len(kept) == _CITED:
+                break
+    return kept
+
+
+def heading(topic: str) -> str:
+    """A topic in one line, as a heading."""
+    return cut(" ".join(topic.split()), 200).replace("\n", " ")
+
+
+def _quote(text: str, topic: str, index: Index) -> str:
+    """The sentence of a passage that says most about a topic, with the one after it."""
+    spans = sentences(text) or [(0, len(text))]
+    wanted = {term: index.weight(term) for term in terms(topic)}
+
+    def worth(place: int) -> float:
+        start, end = spans[place]
+        there = set(terms(text[start:end]))
+        return sum(weight for term, weight in wanted.items() if term in there)
+
+    first = max(range(len(spans)), key=lambda place: (worth(place), -place))
+    last = first
+    while last - first + 1 < _QUOTED and last + 1 < len(spans):
+        if spans[last + 1][1] - spans[first][0] > _LONGEST_QUOTE:
+            break
+        last += 1
+    quoted = " ".join(text[spans[first][0] : spans[last][1]].split())
+    if len(quoted) > _LONGEST_QUOTE:
+        quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+    return quoted
+
+
+# -- Evaluate --------------------------------------------------------------------------------------
+
+
+def evaluate(researcher: Researcher) -> Findings:
+    """Expertise by coverage: what share of an objective's words is found, and in how many sources."""
+    index = Index(researcher.known_passages())
+    gaps = []
+    for objective in (*researcher.objectives, *researcher.generated):
+        found = best(index, objective.topic)
+        objective.expertise = _coverage(index, objective.topic, found)
+        missing = index.missing(objective.topic, [each.passage for each in found])
+        if missing:
+            gaps.append((objective.topic, missing))
+    remarks = [
+        f"nothing relevant was found for “{topic}”"
+        if not best(index, topic)
+        else f"no source of “{topic}” has {', '.join(missing[:5])}"
+        for topic, missing in gaps
+    ]
+    remark = "; ".join(remarks) if remarks else "every objective's words are covered"
+    return Findings(researcher.narrative.markdown, remark, list(researcher.generated))
+
+
+def _coverage(index: Index, topic: str, found: list[Found]) -> float:
+    """From 0 to 1: most of it the best passage's share, the rest the number of resources."""
+    if not found:
+        return 0.0
+    wanted = {term: index.weight(term) for term in terms(topic)}
+    there: set[str] = set()
+    for each in found:
+        there.update(terms(each.passage.text), terms(each.passage.title))
+    together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
+    sources = len({each.passage.url.partition("#")[0] for each in found})
+    share = (max(each.share for each in found) + together) / 2
+    return round(share * (0.7 + 0.3 * min(sources / _SOURCES, 1.0)), 2)
+
+
+def passages_for(passages: list[Passage], topic: str) -> list[Found]:
+    """The passages that speak of a topic, the best first."""
+    return best(Index(passages), topic)

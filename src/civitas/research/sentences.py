@@ -1,0 +1,232 @@
+"""Where sentences begin and end in prose and Markdown, and the words that carry their content."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+_STOP_WORDS = (
+    # English
+    "a about above after again all already also am an and any are as at be because been before being below "
+    "between both but by can could did do does doing done down during each either else ever every "
+    "few for from further get gets got had has have having he her here hers him his how however i "
+    "if in into is it its itself just let lets like made make makes many may me might more most "
+    "much must my no nor not now of off often on once one only onto or other our out over own "
+    "per quite rather same shall she should since so some still such than that the their them then "
+    "there therefore these they this those though through thus to too under until up upon us very "
+    "via was we well were what when where whether which while who whom whose why will with within "
+    "without would yet you your cannot never none neither nothing nobody nowhere "
+    # German
+    "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
+    "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
+    "in ins ist ja jede jeder kann kein keine können man mehr mit muss nach nicht noch nur ob oder "
+    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor war waren was weil "
+    "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
+    # French
+    "au aux avec c ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
+    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par pas "
+    "plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une vos "
+    "votre vous y été être"
+)
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+_STOP = "。\uff01\uff1f"
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+WORD = re.compile(
+    rf"""
+    https?://[^\s<>)\]]*[^\s<>)\].,;:!?'"*`]
+    | (?<![\w-])--?[A-Za-z][\w-]*                       # --flag
+    | \b[A-Za-z](?:\+\+|\#)(?!\w)                       # C++, C#
+    | [{_CJK}]+
+    | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
+    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{_CJK}]*\w*%?
+    | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?\w+(?:(?:[.'/-]|::)\w++(?!\+\+|\#))*(?:\(\))?
+    """,
+    re.VERBOSE,
+)
+_SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
+_PARTS = re.compile(r"[^\W_]+")
+
+
+def normal(text: str) -> str:
+    """A text as NFKC, with one kind of apostrophe and one kind of hyphen."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_SIGNS)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as written: `asyncio.wait_for`, `--flag`, `C++`, `1,000` are one each."""
+    return WORD.findall(normal(text))
+
+
+def terms(text: str) -> list[str]:
+    """The content words of a text in order: in small letters, stemmed, without stop words.
+
+    What is made of parts, such as `asyncio.wait_for`, stands there whole and then in its parts;
+    Chinese and Japanese in pairs of characters.
+    """
+    return [term for word in words(text) for term in terms_of(word)]
+
+
+@lru_cache(maxsize=1 << 16)
+def terms_of(word: str) -> tuple[str, ...]:
+    """The terms of one word, as `words` gives it; none for a stop word."""
+    small = word.casefold().removesuffix("()")
+    if "一" <= small[0] <= "鿿" or "぀" <= small[0] <= "ヿ":
+        return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
+    if "'" in small and not small[0].isdigit():
+        before, _, after = small.rpartition("'")
+        if after in ("s", "re", "ll", "ve", "d", "m"):
+            small = before
+        elif after == "t":
+            return ()
+        elif len(before) <= 2:  # French: l'homme, qu'il
+            small = after
+    if small in STOP_WORDS or not small.strip("_-"):
+        return ()
+    parts = _PARTS.findall(small)
+    if len(parts) > 1 and not small[0].isdigit():
+        return (small, *(stem(part) for part in parts if part not in STOP_WORDS))
+    return (stem(small) if small.isalpha() else small,)
+
+
+# A suffix and what takes its place, longer ones first.
+_ENDINGS = (
+    "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
+    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz ing "
+    "ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
+)
+_SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
+_BRIEF = {"ing", "ed", "er", "es", "e"}
+
+
+@lru_cache(maxsize=1 << 16)
+def stem(word: str) -> str:
+    """A word in small letters without its commonest English endings: a rule of our own.
+
+    It is lighter than Porter's: one ending, after a plural's `s`, and the doubled letter before it.
+    """
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix, put in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= (2 if suffix in _BRIEF else 3):
+            word = word[: -len(suffix)] + put
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sz":
+        return word[:-1]
+    return word[:-1] if len(word) > 3 and word[-1] in "ey" else word
+
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
+_MARKER = re.compile(
+    r"[ \t]*(?:>[ \t]?)*[ \t]*(?P<item>(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?"
+)
+_HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
+_RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
+_TABLE = re.compile(r"[ \t>]*\|")
+FOOTNOTE = r"\[\^[^\[\]\n]{1,60}\]"
+_END = re.compile(
+    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
+    rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
+)
+_HELD = re.compile(
+    r'`[^`\n]+`|“[^”]{1,800}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
+)
+_SHORT = re.compile(
+    r"(?:^|(?<!\d)[\s(\[\"'“«*_])(?:[Ee]\.g|[Ii]\.e|[Cc]f|vs|Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|[Ff]igs?|[Ee]q|"
+    r"[Ss]ec|[Cc]h|No|Nr|[Vv]ol|pp?|eds?|[Aa]pprox|[Cc]a|[Rr]esp|al|Inc|Ltd|Gen|Gov|Sen|Rep|"
+    r"[Zz]|[Zz]\.\s?B|d|d\.\s?h|[Uu]|[Uu]\.\s?a|bzw|[Vv]gl|Abs|[Bb]spw|ggf|usw|evtl|sog|M|Mme|Mlle|"
+    r"[Pp]\.\s?ex|[Aa]rt|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec)$"
+)
+_MAYBE = re.compile(r"(?:^|[\s(])(?:etc|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])$")
+_IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
+_MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where each sentence of a text begins and ends, without the space around it.
+
+    A heading, a list item and a row of a table each end one; a fenced block holds none. Footnotes
+    after the full stop belong to the sentence.
+    """
+    return [span for start, end in _blocks(text) for span in _split(text, start, end)]
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Paragraphs, headings, list items and rows of tables, without their markers."""
+    begin = -1  # of the paragraph that is being read
+    at = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        start, at = at, at + len(line)
+        bare = line.rstrip()
+        found = _FENCE.match(bare)
+        if fence:
+            if found and found[1].startswith(fence) and not bare[found.end() :]:
+                fence = ""
+            continue
+        marker = _MARKER.match(bare)
+        lead = marker.end() if marker else 0
+        empty = not bare.strip("> \t") or _RULE.match(bare)
+        alone = _TABLE.match(bare) or _HEADING.match(bare)
+        item = marker and marker["item"]
+        if begin >= 0 and (
+            found or empty or alone or item or _is_title(text, begin, start, bare[lead:])
+        ):
+            yield begin, start
+            begin = -1
+        if found:
+            fence = found[1]
+        elif alone and not empty:
+            yield start + alone.end(), at
+        elif begin < 0 and not empty:
+            begin = start + lead
+    if begin >= 0:
+        yield begin, at
+
+
+def _is_title(text: str, begin: int, end: int, following: str) -> bool:
+    """Whether the line before is too short and bare to go on in the one that follows."""
+    last = text[max(begin, text.rfind("\n", begin, end - 1) + 1) : end].strip()
+    return len(last) < 45 and last[-1:].isalnum() and following[:1].isupper()
+
+
+def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    held = [each.span() for each in _HELD.finditer(text, start, end)][::-1]
+    for found in _END.finditer(text, start, end):
+        while held and held[-1][1] <= found.start():
+            held.pop()
+        if held and held[-1][0] <= found.start() and found.end() < held[-1][1]:
+            continue
+        following = text[found.end() : min(end, found.end() + 60)].lstrip()
+        before = text[max(start, found.start() - 40) : found.start()]
+        if following and not _ends(before, found[0], following):
+            continue
+        yield from _trimmed(text, start, found.end())
+        start = found.end()
+    yield from _trimmed(text, start, end)
+
+
+def _ends(before: str, mark: str, following: str) -> bool:
+    """Whether a mark, which more text follows, ends a sentence."""
+    if mark[0] in _STOP:
+        return True
+    if following.lstrip("\"'“«„(*_")[:1].islower() and "[^" not in mark:
+        # A sentence may begin with `asyncio.run`, and with no other word in small letters.
+        return bool(_IDENTIFIER.match(following) and not _SHORT.search(before))
+    if mark[0] != "." or mark.startswith(".."):
+        return True
+    if _SHORT.search(before) or (before[-1:].isdigit() and _MONTH.match(following)):
+        return False
+    if _MAYBE.search(before):
+        first = WORD.search(following)
+        return bool(first and first[0].casefold() in STOP_WORDS) or before.endswith("etc")
+    return True
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    stop = start + len(piece.strip())
+    if any(c.isalnum() for c in text[start:stop]):
+        yield start, stop

@@ -1,0 +1,339 @@
+"""What the steps of a researcher work with: what is known, its tools, its model."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from civitas.action import Action
+from civitas.environment import Environment
+from civitas.errors import BudgetExceeded, DefinitionError, InvalidArguments, JournalError
+from civitas.models.protocol import Usage
+from civitas.reasoning.charging import completed
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.loop.answer import Unreadable
+from civitas.reasoning.loop.calls import Calls, doubts_of
+from civitas.reasoning.prompts import cut, readable
+from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.reply import Stop, log_failure
+from civitas.reasoning.reply_request import AnswerSchema, Asked
+from civitas.reasoning.state import ANSWER
+from civitas.research.calling import result_of, wanted
+from civitas.research.findings import (
+    Findings,
+    Narrative,
+    Objective,
+    Passage,
+    ResearchResult,
+    ResearchTask,
+    Resource,
+)
+from civitas.research.passages import passages_of
+from civitas.research.pool import ResourcePool
+from civitas.research.progress import Progress
+from civitas.research.relevance import RELEVANT, Index
+
+if TYPE_CHECKING:
+    from civitas.models.protocol import Model
+
+logger = logging.getLogger("civitas.research")
+
+_MARK = " [unsupported]"
+
+
+class Workbench(ConversationalAgent):
+    """What the steps of a researcher work with.
+
+    Attributes:
+        tools: what it may call, by name
+        role: who it is, in words for the model
+        target: the expertise at which an objective is understood
+        max_tasks: how many tasks an iteration has at most
+        progress: how far it is
+        resources: the pool of resources
+        tasks: the tasks of this iteration
+        results: what came of them
+        run_id: the id of the run; None before the first
+    """
+
+    environment = Environment()
+    tools: dict[str, Action]
+    role: str
+    target: float
+    max_tasks: int
+    _model: Any
+    _owner: Any
+    _asked: Asked
+    _record: Record[Progress] | None = None
+
+    def _begin_anew(self, progress: Progress) -> None:
+        """Be where this progress is."""
+        self.progress = progress
+        self.resources = ResourcePool(progress.changes)
+        self.tasks: list[ResearchTask] = []
+        self.results: list[ResearchResult] = []
+        self._numbers = {(p.url, p.sha256): n for n, p in enumerate(progress.passages, 1)}
+        self._passages: dict[str, list[Passage]] = {}
+        self._step = ""
+        self._asks = 0
+        self.run_id: str | None = None
+
+    # -- what is known -----------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model | None:
+        """The model; None in the extractive form. One given by name is made when first used."""
+        if isinstance(self._model, str):
+            from civitas.models.names import model as by_name
+
+            self._model = by_name(self._model)
+        return self._model  # type: ignore[no-any-return]
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """The given objectives, with the expertise reached."""
+        return self.progress.objectives
+
+    @property
+    def generated(self) -> list[Objective]:
+        """The smaller objectives that Evaluate made of them."""
+        return self.progress.generated
+
+    @property
+    def narrative(self) -> Narrative:
+        """The latest narrative; its footnotes are numbers of `numbered`."""
+        return Narrative(self.progress.narrative)
+
+    @property
+    def findings(self) -> Findings:
+        """What the last evaluation came to."""
+        return Findings(self.progress.narrative, self.progress.remark, list(self.generated))
+
+    @property
+    def remark(self) -> str:
+        """What the last evaluation remarked."""
+        return self.progress.remark
+
+    @property
+    def told(self) -> list[str]:
+        """What was said to the researcher meanwhile."""
+        return self.progress.told
+
+    @property
+    def done(self) -> list[ResearchTask]:
+        """The tasks of all iterations."""
+        return self.progress.done
+
+    @property
+    def unsupported(self) -> list[tuple[str, str]]:
+        """Sentences that their sources do not bear out, each with why."""
+        return self.progress.unsupported
+
+    @property
+    def iteration(self) -> int:
+        """Which iteration this is, from 1."""
+        return self.progress.iteration + 1
+
+    @property
+    def numbered(self) -> dict[int, Passage]:
+        """The passages that have a number."""
+        return dict(enumerate(self.progress.passages, 1))
+
+    def is_new(self, task: ResearchTask, beside: Iterable[ResearchTask] = ()) -> bool:
+        """Whether a task was neither done nor is among others."""
+        key = _key(task)
+        return all(_key(each) != key for each in (*self.done, *beside))
+
+    def add(self, resource: Resource) -> None:
+        """Add to the pool what was found or read."""
+        known = self.resources.find(resource.url)
+        if resource.visited and (known is None or not known.visited):
+            self.progress.fresh += 1
+        self.progress.changes.append(resource)
+        kept = self.resources.add(resource)
+        self._passages.pop(kept.url, None)
+
+    def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
+        """Resources that were not read, those first that seem to be about a topic, or any."""
+        topics = [topic] if topic is not None else [each.topic for each in self.objectives]
+        unread = {each.url: each for each in self.resources.get_unvisited()}
+        index = Index(
+            Passage(each.url, f"{each.description or ''} {each.url}", "", each.url)
+            for each in unread.values()
+        )
+        best: dict[str, float] = {}
+        for each in topics:
+            for found in index.search(each):
+                url = found.passage.url
+                best[url] = max(best.get(url, 0.0), found.score)
+        # What no word speaks for comes last, in the order in which it was found.
+        return [unread[url] for url in sorted(unread, key=lambda url: -best.get(url, 0.0))][:limit]
+
+    def passages_of(self, resource: Resource) -> list[Passage]:
+        """The passages of a resource that was read."""
+        found = self._passages.get(resource.url)
+        if found is None:
+            found = self._passages[resource.url] = passages_of(resource)
+        return found
+
+    def known_passages(self) -> list[Passage]:
+        """The passages of everything that was read."""
+        read = [each for each in self.resources.get_all() if each.visited]
+        return [passage for each in read for passage in self.passages_of(each)]
+
+    def fresh_passages(self) -> list[Passage]:
+        """The passages of what this iteration has read."""
+        fresh: dict[tuple[str, str], Passage] = {}
+        for result in self.results:
+            for each in result.resources:
+                if each.visited:
+                    fresh |= {(p.url, p.sha256): p for p in passages_of(each)}
+        return list(fresh.values())
+
+    def number_of(self, passage: Passage) -> int:
+        """The number by which a passage is cited."""
+        key = (passage.url, passage.sha256)
+        number = self._numbers.get(key)
+        if number is None:
+            self.progress.passages.append(passage)
+            number = self._numbers[key] = len(self.progress.passages)
+        return number
+
+    def objectives_without_source(self) -> list[str]:
+        """The given objectives of which no passage that was read says anything."""
+        index = Index(self.known_passages())
+        return [
+            each.topic
+            for each in self.objectives
+            if not any(found.share >= RELEVANT for found in index.search(each.topic))
+        ]
+
+    def checked(self, markdown: str) -> Narrative:
+        """A narrative with its footnotes checked: what their passages do not bear out is marked."""
+        from civitas.research.citations import check
+
+        found = check(markdown, self.numbered)
+        progress = self.progress
+        text = found.markdown
+        # What was marked before and comes again without its footnote is as unsupported as before.
+        again = []
+        now = {sentence for sentence, _ in found.unsupported}
+        for sentence, why in progress.unsupported:
+            if sentence not in now and sentence in text:
+                text = text.replace(sentence, sentence + _MARK)
+                again.append((sentence, why))
+        progress.narrative = text
+        progress.citations = [(each.number, each.sentence) for each in found.citations]
+        progress.unsupported = [*found.unsupported, *again]
+        progress.uncited = max(found.uncited - len(again), 0)
+        return self.narrative
+
+    # -- its tools ---------------------------------------------------------------------------------
+
+    async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
+        """Execute tasks side by side: each is recorded, approved and counted, as calls of actions are.
+
+        A tool that fails is a result that says why.
+
+        Raises:
+            Stop: the budget does not reach, its time is over, or a call is in doubt
+        """
+        record = self._record or NULL_RECORD
+        calls = [wanted(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
+        good = [call for call in calls if call.fault is None]
+        given: list[dict[str, Any] | None] = [None] * len(good)
+        doubts = doubts_of(record, self.iteration)
+        if doubts:
+            raise Stop("in_doubt", doubts)
+        work = Calls(cast(Any, self._owner), good, self._asked, record, self.iteration, given)
+        budget = self._budget
+        try:
+            if good:
+                await (work.execute() if budget is None else work.within(budget))
+        finally:
+            outcomes = dict(zip((call.id for call in good), given, strict=True))
+            self.results = [
+                result_of(task, outcomes[call.id])
+                if call.fault is None
+                else result_of(task, {"error": call.fault})
+                for task, call in zip(tasks, calls, strict=True)
+            ]
+        return self.results
+
+    # -- its model ---------------------------------------------------------------------------------
+
+    async def ask_model(
+        self,
+        messages: list[dict[str, Any]],
+        schema: Any = None,
+        read: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Ask the model, on the run's budget, once: an answer that was recorded is given again.
+
+        An answer that cannot be used is asked for once more, with what is wrong with it.
+
+        Args:
+            messages: the chat messages
+            schema: what the answer is to be: a JSON schema or a type; None for a text
+            read: makes the result of the answer; what it raises as `InvalidArguments` or
+                `DefinitionError` is wrong with it
+
+        Raises:
+            Stop: the budget does not reach, the model failed, or two answers cannot be used
+        """
+        self._asks += 1
+        key = f"{self.iteration}.{self._step}.{self._asks}"
+        wanted = None if schema is None else AnswerSchema(schema)
+        json_schema = None if wanted is None else wanted.json
+        prompt, fault = list(messages), ""
+        for attempt in (1, 2):
+            given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
+            text = getattr(given, "text", None)
+            text = readable(text) if isinstance(text, str) else ""
+            try:
+                if not text.strip():
+                    raise Unreadable("Your answer was empty.")
+                value = text if wanted is None else wanted.read(text)
+                return value if read is None else read(value)
+            except (Unreadable, InvalidArguments, DefinitionError) as error:
+                fault = str(error)
+            prompt = [
+                *prompt,
+                {"role": "assistant", "content": cut(text, 4000) or "(no answer)"},
+                {"role": "user", "content": f"Your answer cannot be used: {fault}"},
+            ]
+        raise Stop("unreadable", f"{self._step}: {fault}")
+
+    async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
+        record = self._record or NULL_RECORD
+        name = getattr(self.model, "name", None)
+        try:
+            given = await record.step(
+                key,
+                partial(completed, self.model, self._budget, prompt, schema),
+                of=ANSWER,
+                model=name,
+            )
+        except BudgetExceeded as error:
+            raise Stop.at_limit(error) from error
+        except (JournalError, Stop):
+            raise
+        except Exception as error:
+            log_failure(logger, f"the model of agent {self.id!r} failed", error)
+            raise Stop("error", f"{type(error).__name__}: {error}", error) from error
+        usage = getattr(given, "usage", None)
+        if isinstance(usage, Usage):
+            self.progress.usage = self.progress.usage + usage
+        return given
+
+    @property
+    def _budget(self) -> Any:
+        """What this reply may spend, or None."""
+        return self._owner.budget if self._asked.budget is None else self._asked.budget
+
+
+def _key(task: ResearchTask) -> str:
+    return f"{task.tool} {json.dumps(task.args, sort_keys=True, default=str)}"

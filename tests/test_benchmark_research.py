@@ -1,0 +1,58 @@
+"""The questions that the researcher is measured by: two alike halves, no answer given away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from json import loads
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).resolve().parent.parent / "benchmarks" / "data" / "questions.jsonl"
+
+
+@pytest.fixture(scope="module")
+def questions() -> list[dict[str, Any]]:
+    return [loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+
+def plain(text: str) -> str:
+    """As answers are compared: whatever its case and its white space."""
+    return " ".join(text.split()).casefold()
+
+
+def test_there_are_at_least_100_different_questions_in_two_equal_halves(
+    questions: list[dict[str, Any]],
+) -> None:
+    fields = {"id", "split", "question", "answers", "pages"}
+    assert [question for question in questions if set(question) != fields] == []
+    assert len(questions) >= 100
+    assert len({question["id"] for question in questions}) == len(questions)
+    assert len({plain(question["question"]) for question in questions}) == len(questions)
+    half = len(questions) // 2
+    assert Counter(question["split"] for question in questions) == {"tune": half, "published": half}
+
+
+def test_each_question_has_answers_that_it_does_not_give_away(
+    questions: list[dict[str, Any]],
+) -> None:
+    for question in questions:
+        answers = [plain(answer) for answer in question["answers"]]
+        assert answers, question["id"]
+        assert all(answers), question["id"]
+        asked = plain(question["question"])
+        assert [answer for answer in answers if answer in asked] == [], question["id"]
+
+
+def test_each_question_names_pages_below_the_documentation(
+    questions: list[dict[str, Any]],
+) -> None:
+    for question in questions:
+        pages = [PurePosixPath(page) for page in question["pages"]]
+        assert pages, question["id"]
+        assert len(set(pages)) == len(pages), question["id"]
+        for page in pages:
+            assert page.suffix == ".html", page
+            assert not page.is_absolute(), page
+            assert ".." not in page.parts, page
