@@ -24,10 +24,10 @@ PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body
 <main><h1 id="top">Apples<a href="#top">¶</a></h1>
 <p>Apples are <b>round</b>, and they grow on <a href="trees#oak">trees</a>.</p>
 <h2>How to <code>share</code> them</h2>
-<p>Cut them in two.</p><ul><li>one half</li><li>another half</li></ul>
+<p>Cut them in two.</p><ul><li><p>one half</p></li><li>another half</li></ul>
 <pre>def cut(apple):
     return apple / 2</pre>
-<table><tr><th>kind</th><th>grams</th></tr><tr><td>Boskoop</td><td>220</td></tr></table>
+<table><tr><th>kind</th><th>grams</th></tr><tr><td><p>Boskoop</p></td><td><p>220</p></td></tr></table>
 <dl><dt id="core">core()</dt><dd>What is left of an apple.</dd></dl>
 </main></body></html>"""
 

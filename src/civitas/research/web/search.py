@@ -86,7 +86,6 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
         raise DefinitionError(f"search_web: searxng: {error}") from None
     client = Client(
         "search_web",
-        where=f"the SearXNG at {address}",
         timeout_s=timeout_s,
         max_bytes=_MAX_BYTES,
         max_retries=1,
