@@ -66,6 +66,18 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
     assert pool.find(f"{web.base}/a") == page
 
 
+def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
+    parts = "".join(
+        f"<h2 id=n{n}>Part {n}</h2><p>This is what part {n} says.</p>" for n in range(20)
+    )
+    page = f"<html><body><div class=nav><a href=/a>Menu</a></div>{parts}<footer>End</footer>"
+    with Web({"/a": html(page)}) as web:
+        found = web.visit("/a")
+    assert [each.anchor for each in found.sections] == [f"n{n}" for n in range(20)]
+    assert (found.content or "").startswith("Part 0\n\nThis is what part 0 says.\n\nPart 1\n\n")
+    assert "Menu" not in (found.content or "")
+
+
 def test_the_links_of_a_page_become_resources_to_visit() -> None:
     more = '<a href="x" rel="nofollow">X</a><a href="mailto:a@b.c">Mail</a><a href="#top">Up</a>'
     pool = ResourcePool()

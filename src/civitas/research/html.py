@@ -15,7 +15,7 @@ from civitas.text import error_text, shorten
 LINKS = 300
 """So many links of a page are taken at most; those of its main part come first."""
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
-_MOST, _MANY = 300_000, 5000
+_MOST, _MANY = 100_000, 5000
 """Pages of more elements are not read; or not in a second way, whose time grows by the square."""
 _SHORT = 25
 """Of pages whose main part has fewer characters, all text is taken, without its structure."""
@@ -74,7 +74,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     """
     try:
         import lxml.html
-        import trafilatura
+        import trafilatura  # noqa: F401 - to say now if it is missing
     except ImportError as error:
         raise MissingExtra("reading HTML", "research") from error
     parser = lxml.html.HTMLParser(
@@ -91,18 +91,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         main = _main(tree)
         links = _links(tree, main, url)
         _tidy(tree, main)
-        config = trafilatura.settings.use_config()
-        config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
-        found = trafilatura.bare_extraction(
-            tree,
-            output_format="xml",
-            favor_recall=True,
-            config=config,
-            fast=main is not None or elements > _MANY,
-            include_comments=False,
-            include_formatting=True,
-        )
-        body = getattr(found, "body", None)
+        body = _extracted(tree, main is not None or elements > _MANY)
         written = _Text(anchors)
         if body is not None:
             written.take(body)
@@ -236,6 +225,30 @@ def _tidy(tree: Any, main: Any) -> None:
                 element.attrib.pop("id", None)
             elif element.tag == "a" and element.get("href"):
                 element.drop_tag()
+
+
+def _extracted(tree: Any, fast: bool) -> Any:
+    """The main part in trafilatura's form; None if it finds none."""
+    import trafilatura
+
+    config = trafilatura.settings.use_config()
+    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
+    options = {"favor_recall": True, "include_comments": False, "include_formatting": True}
+    found = trafilatura.bare_extraction(
+        tree, output_format="xml", config=config, fast=fast, **options
+    )
+    body = getattr(found, "body", None)
+    whole = tree.find("body")
+    if whole is None or (body is not None and next(body.iter("head"), None) is not None):
+        return body
+    if next(whole.iter(*_HEADINGS), None) is None or next(tree.iter("article"), None) is not None:
+        return body
+    # Of a page that marks no main part, it may take paragraphs alone: then all is the main part.
+    article = whole.makeelement("article")
+    article.text, whole.text = whole.text, None
+    article.extend(list(whole))
+    whole.append(article)
+    return _extracted(tree, True)
 
 
 class _Text:
