@@ -6,6 +6,7 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
+from civitas.research.sentences import STOP_WORDS
 from civitas.sqlite.fulltext import any_of, distinct, terms
 
 QUERY_WORDS: Final = 32
@@ -21,21 +22,11 @@ _SCORED: Final = 4_000
 _COMMON: Final = 20_000
 """A word in so many passages says as little as a stop word, and takes 10 ms or more to score."""
 
-_STOP_WORDS: Final = (
-    "a about after all also am an and any are as at be been but by can could did do does each for "
-    "from give had has have he her him his how i if in into is it its itself may me might much "
-    "must my no nor not of on or other our out over own please shall she should so some such tell "
-    "than that the their them themselves then there these they this those to too under up us very "
-    "was we were what when where which while who whom whose why will with would you your "
-    "d didn doesn don isn ll m re s t ve wasn"
-)
-_STOPPED: Final = frozenset(_STOP_WORDS.split())
-
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """The numbers of the passages that fit a question best, best first."""
     given = list(terms(query[:_QUERY_CHARS].lower()))
-    words = [word for word in given if word not in _STOPPED] or given
+    words = [word for word in given if word not in STOP_WORDS] or given
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
     )
