@@ -28,7 +28,7 @@ PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body
 <pre>def cut(apple):
     return apple / 2</pre>
 <table><tr><th>kind</th><th>grams</th></tr><tr><td><p>Boskoop</p></td><td><p>220</p></td></tr></table>
-<dl><dt id="core">core()</dt><dd>What is left of an apple.</dd></dl>
+<dl><dt id="core">core(apple, *, deep=True)</dt><dd>What is left of an apple.</dd></dl>
 </main></body></html>"""
 
 
@@ -53,13 +53,13 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
         "Apples\n\nApples are round, and they grow on trees.\n\nHow to share them\n\n"
         "Cut them in two.\n\n- one half\n- another half\n\n"
         "def cut(apple):\n    return apple / 2\n\nkind | grams\nBoskoop | 220\n\n"
-        "core()\nWhat is left of an apple."
+        "core(apple, *, deep=True)\nWhat is left of an apple."
     )
     parts = [(each.anchor, each.title, page.content[each.start :][:6]) for each in page.sections]
     assert parts == [
         ("top", "Apples", "Apples"),
         ("how-to-share-them", "How to share them", "How to"),
-        ("core", "How to share them – core()", "core()"),
+        ("core", "How to share them – core()", "core(a"),
     ]
     assert page.fetched_at is not None
     assert datetime.fromisoformat(page.fetched_at).utcoffset() is not None

@@ -315,6 +315,8 @@ class _Text:
         elif rend.startswith("dt") or not heading:
             return
         anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
+        if rend.startswith("dt"):  # of a signature, the name is enough
+            heading = re.sub(r"\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
         named = [each for of, each in self._path if of > 1] or [heading]
