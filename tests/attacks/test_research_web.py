@@ -278,6 +278,7 @@ MALFORMED = {
     "headings": "<h2>words</h2>" * 4000,
     "lists": "<ul><li>words</li></ul>" * 4000,
     "elements": "<b>x</b>" * 100_000,
+    "base": PAGE.replace("<p>", "<base href='http://[x'><p><a href='y'>y</a>"),
     "huge word": PAGE.replace("words", "w" * 2**20),
 }
 

@@ -86,7 +86,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         elements = sum(1 for _ in tree.iter())
         if elements > _MOST:
             raise ValueError(f"{elements} elements, {_MOST} are read at most")
-        title = _line(next(tree.iter("title"), None))
+        title = _line(tree.find("head/title"))
         anchors = list(_anchors(tree))
         main = _main(tree)
         links = _links(tree, main, url)
@@ -141,7 +141,10 @@ def _codec(charset: str) -> str | None:
         b" ".decode(name)  # some are of bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
-    return None if name in _NOT_OF_PAGES else _MEANT.get(name, name)
+    if name in _NOT_OF_PAGES:
+        return None
+    # What can be read so far is not UTF-16, and without a mark nothing is.
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
 
 
 def _line(element: Any) -> str:
@@ -180,14 +183,10 @@ def _main(tree: Any) -> Any:
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
-    base = next(
-        (urljoin(url, each.get("href")) for each in tree.iter("base") if each.get("href")), url
-    )
-    for meta in tree.iter("meta"):
-        if (meta.get("name") or "").lower() == "robots" and "nofollow" in (
-            meta.get("content") or ""
-        ).lower():
-            return []
+    told = (each.get("content") for each in tree.iter("meta") if _is_for_robots(each))
+    if re.search("nofollow|none", " ".join(filter(None, told)), re.IGNORECASE):
+        return []
+    base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
     found: dict[str, str] = {}
     here = urldefrag(url).url
     for part in (tree,) if main is None else (main, tree):
@@ -195,19 +194,20 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             if "nofollow" in (element.get("rel") or "").lower().split():
                 continue
             try:
-                to = urldefrag(urljoin(base, (element.get("href") or "").strip())).url
+                to = urldefrag(urljoin(urljoin(url, base), element.get("href", "").strip())).url
             except ValueError:
                 continue
-            if (
-                to != here
-                and len(to) <= _LONGEST_URL
-                and to.lower().startswith(("http://", "https://"))
-            ):
+            of_http = to.lower().startswith(("http://", "https://"))
+            if of_http and to != here and len(to) <= _LONGEST_URL:
                 text = _line(element) or element.get("title") or ""
                 found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
                 if len(found) == LINKS:
                     return list(found.items())
     return list(found.items())
+
+
+def _is_for_robots(meta: Any) -> bool:
+    return (meta.get("name") or "").lower() == "robots"
 
 
 def _tidy(tree: Any, main: Any) -> None:
