@@ -96,8 +96,10 @@ def test_a_task_that_was_done_is_never_done_again() -> None:
     seen: list[str] = []
     again = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
     researcher, _ = research(
-        [SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"]
-        + [evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))],
+        [
+            *(SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"),
+            *(evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))),
+        ],
         tools=tools(seen.append),
     )
     report = researcher.report_sync()
@@ -166,6 +168,21 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert report.stop_reason == "error"
     assert "The alpha protocol uses port 4711.[^1^]" in report.markdown
     assert len(report.citations) == 2
+
+
+def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
+    class Broken(Block):
+        async def forward(self, researcher: Researcher) -> None:
+            if researcher.iteration == 2:
+                raise ZeroDivisionError("by nothing")
+
+    researcher = Researcher(
+        "r", None, ["the alpha protocol", "the colour of gamma"], tools(), evaluate=Broken()
+    )
+    report = researcher.report_sync()
+    assert report.stop_reason == "error"
+    assert "ZeroDivisionError: by nothing (in agent 'r': forward)" in report.detail
+    assert report.citations
 
 
 def test_it_asks_no_model_where_nothing_was_read() -> None:
@@ -404,6 +421,13 @@ def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     research(SCRIPT[:2], journal=path, iterations=1)[0].report_sync("R")
     with pytest.raises(RunMismatch, match="role"):
         research(journal=path, role="A poet.")[0].report_sync("R")
+
+
+def test_a_run_of_one_text_is_not_gone_on_with_by_another(tmp_path: Path) -> None:
+    researcher = Researcher("r", None, tools=tools(), journal=tmp_path / "runs")
+    assert researcher.reply_sync("the port of alpha", run_id="R").stop_reason == "done"
+    with pytest.raises(RunMismatch, match="task"):
+        researcher.reply_sync("the key of beta", run_id="R")
 
 
 def test_its_state_goes_on_elsewhere() -> None:

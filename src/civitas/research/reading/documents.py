@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from civitas.research.findings import Section
-from civitas.research.html import decoded, plain, read_html
-from civitas.research.pdf import read_pdf_bytes
+from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.pdf import read_pdf_bytes
 
 _KINDS: Final = {
     "text": ".txt .text .log",
