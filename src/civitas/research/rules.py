@@ -99,7 +99,7 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
-    """The tools that need one text of a kind alone, `query` or `url`, and their parameter's name."""
+    """The tools that need one text alone, a `query` or a `url`, and that parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
@@ -189,7 +189,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
 
 
 def evaluate(researcher: Researcher) -> Findings:
-    """Expertise by coverage: what share of an objective's words is found, and in how many sources."""
+    """Expertise by coverage: the share of an objective's words that is found, and the sources."""
     index = Index(researcher.known_passages())
     gaps = []
     for objective in (*researcher.objectives, *researcher.generated):
