@@ -90,7 +90,12 @@ def page(report: _Written) -> str:
         f"<main>\n{shown}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )
-    return _NEVER.sub("\ufffd", made)
+    return legible(made)
+
+
+def legible(text: str) -> str:
+    """A text without the characters that no page may hold, and that a terminal might obey."""
+    return _NEVER.sub("\ufffd", text)
 
 
 def _markdown(uses: dict[int, int]) -> MarkdownIt:
