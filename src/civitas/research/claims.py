@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
 
 
 @dataclass
 class Number:
-    """A number as it was said, the ways to read it, and the stem of the word after it."""
+    """A number as it was said, the ways to read it, and the terms of the words after it."""
 
     said: str
     readings: tuple[str, ...]
-    unit: str = ""
+    units: tuple[str, ...] = ()
     needed: bool = True
 
 
@@ -25,56 +25,72 @@ class Claim:
 
     Attributes:
         content: its content words, each once, with the terms of each
-        forms: all its words in small letters, with their parts and stems
+        words: all its words in order, in small letters
+        forms: all its words in small letters, and their parts
         numbers: its numbers
         names: its names and identifiers as written
-        first: its first word, if that may be a name
         plain: terms that are said
         denied: terms that a negation reaches
-        heads: of those, the first after each negation
+        heads: of those, the first word after each negation and its terms
         negations: how many there are
         softly: words that deny without a negation, such as `fails`
     """
 
     content: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
     forms: set[str] = field(default_factory=set)
     numbers: list[Number] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    first: str = ""
     plain: set[str] = field(default_factory=set)
     denied: set[str] = field(default_factory=set)
-    heads: list[str] = field(default_factory=list)
+    heads: list[tuple[str, ...]] = field(default_factory=list)
     negations: int = 0
     softly: set[str] = field(default_factory=set)
 
-    @property
+    @cached_property
     def terms(self) -> set[str]:
-        """Every term of its content words."""
+        """Every term that it says or denies."""
         return self.plain | self.denied
 
 
-_NEGATIONS = frozenset(
-    (
-        "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-        "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
-    ).split()
+_NEGATIONS_WORDS = (
+    "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
+    "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
+_NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
+# Words that say where something stands: a sentence may have them about any passage.
+_SOURCES_WORDS = (
+    "api faq docs documentation documents reference manual guide page pages article author "
+    "authors paper source text says said states stated according describes notes explains "
+    "adds writes argues holds"
+)
+SOURCES = frozenset(_SOURCES_WORDS.split())
+# Words that add little to what a sentence says; they count among its content for nothing.
+_LIGHT_WORDS = (
+    "come comes came go goes went gone going take takes took taken taking give gives gave given "
+    "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
+    "want wants need needs needed mean means way ways thing things case cases work works whereas "
+    "instead simply actually really usually whenever another mainly long serves"
+)
+LIGHT = frozenset(_LIGHT_WORDS.split())
 _SOFT = re.compile(
-    r"(?:fail|refus|avoid|prevent|lack|ignor|unable|imposs|forbid|prohibit|disallow|reject|omit|"
-    r"exclud|skip|hardly|rarely|unless|except$|instead|rather|only|too$|stop|miss|absent|deni|deny|"
-    r"otherwise|illegal|invalid|un(?!der|i[tvqo]|til)|non|in(?:valid|correct|compat|complet)|im(?:poss|mut)|"
-    r"dis(?:abl|allow|card)|wrong|false|few|little|stateless|nur|außer|sauf|zero|drop|los[es]|leave|free)"
+    "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
+    "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
+    "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
+    "sauf|zero|drop|los[es]|leave|free"
 )
-_BREAKS = frozenset("but because although though while whereas if when so and which aber weil".split())
+_BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
+_BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
     r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bno\s+(?:more|less|fewer|later)\s+than\b"
 )
-_REACH = 3  # how many content words a negation reaches
+_NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
+_REACH = 5  # how many content words a negation reaches
 _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
-    r"[A-Za-z][^\W_]*\d)"
+    r"[A-Za-z][^\W_]*-?\d)"
 )
 _MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>[ \t]?")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
@@ -85,12 +101,12 @@ def plain(text: str) -> str:
     return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
-    text = _NOT_NEGATIONS.sub(" ", plain(text))
+    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", plain(text)))
     made = Claim()
-    tokens: list[str] = []
+    tokens = made.words
     end = left = 0
     head = False
     for found in WORD.finditer(text):
@@ -103,18 +119,23 @@ def claim(text: str) -> Claim:
         if _is_negation(word, small, text[end : end + 4]):
             made.negations += 1
             left, head = _REACH, True
-            continue
+            if not small.startswith("n'"):  # French: n'ouvre
+                continue
         terms = terms_of(word)
-        _add_forms(made.forms, small, terms)
+        _add_forms(made.forms, small)
         _add_name(made, word, small, starts=not tokens[:-1] or bool(re.search(r"[.:!?\"“«]", gap)))
         if _SOFT.match(small):
             made.softly.add(small)
-        if not terms:
+        if not terms or small in SOURCES:
             continue
-        made.content[terms[0]] = terms
+        if word[0].isupper():
+            terms += (f"@{root(small)}",)
+        if small not in LIGHT:
+            made.content[terms[0]] = terms
+        terms = (small, *terms)
         (made.denied if left else made.plain).update(terms)
         if head:
-            made.heads.append(terms[0])
+            made.heads.append(terms)
             head = False
         left = max(0, left - 1)
     made.numbers = _numbers(tokens)
@@ -124,65 +145,76 @@ def claim(text: str) -> Claim:
 def _is_negation(word: str, small: str, after: str) -> bool:
     if small == "none":
         return word == "none" or after == " of "  # in programs None is a value
-    return small in _NEGATIONS or small.endswith("n't")
+    return small in _NEGATIONS or small.endswith("n't") or small.startswith("n'")
 
 
-def _add_forms(forms: set[str], small: str, terms: tuple[str, ...]) -> None:
+def _add_forms(forms: set[str], small: str) -> None:
     bare = small.removesuffix("()").removesuffix("'s")
-    forms.update((small, bare, bare.replace("-", ""), *terms))
+    forms.update((small, bare, bare.replace("-", "")))
     if not bare.isalnum():
-        for part in re.split(r"\.|::|-|/|'", bare):
-            forms.update((part, stem(part)))
+        forms.update(re.split(r"\.|::|-|/|'", bare))
 
 
 def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
-    if small in STOP_WORDS or small.rpartition("'")[0] in STOP_WORDS or word[0].isdigit():
+    if (
+        small in SOURCES
+        or (small in STOP_WORDS and word != "May")
+        or small.rpartition("'")[0] in STOP_WORDS
+        or word[0].isdigit()
+    ):
         return
-    if _IDENTIFIER.match(word):
+    if _IDENTIFIER.match(word[:200]) or (word[0].isupper() and len(word) > 1 and not starts):
         made.names.append(word)
-    elif word[0].isupper() and len(word) > 1:
-        if not starts:
-            made.names.append(word)
-        elif not made.first:
-            made.first = word
 
 
-def knows(forms: set[str], name: str) -> bool:
-    """Whether a name is among the forms of some words, whole or in its dotted parts."""
+def root(name: str) -> str:
+    """What a country and its people have in common: Greece and Greek, Sweden and Swedish."""
+    found = re.fullmatch(r"(\w{4,}?)(?:ish|ians?|eans?|ese|ans?|ia|ce|en|y|a|e|ks?|n|i)", name)
+    return found[1] if found else name
+
+
+def knows(forms: set[str], terms: set[str], name: str) -> bool:
+    """Whether a name is among some words, whole or in its dotted parts; or a stem among theirs."""
     small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'")
     if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
         return True
     if small.isalpha():
-        return stem(small) in forms
-    parts = [part for part in re.split(r"\.|::|-|/", small) if part]
-    return len(parts) > 1 and all(part in forms or stem(part) in forms for part in parts)
+        return (len(small) > 3 and stem(small) in terms) or (
+            name.istitle() and f"@{root(small)}" in terms
+        )
+    parts = [part for part in re.split(r"\.|::|/|-(?!\d)", small) if part]
+    exactly = "." in small or "::" in small
+    return len(parts) > 1 and all(
+        part in forms or (not exactly and stem(part) in terms) for part in parts
+    )
 
 
-_COUNTS = {
-    word: value
-    for value, words in enumerate(
-        "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
-        "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
-        "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
-        "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
-        "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth".split("|")
-    )
-    for word in words.split()
-}
-_COUNTS |= {
-    word: 10 * value
-    for value, words in enumerate(
-        "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split("|"),
-        2,
-    )
-    for word in words.split()
-}
+def _values(listed: str, first: int, step: int) -> dict[str, int]:
+    """The value of each word of a list, where `|` stands between one value and the next."""
+    values = enumerate(listed.split("|"))
+    return {word: first + step * at for at, words in values for word in words.split()}
+
+
+_COUNTS = _values(
+    "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
+    "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
+    "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
+    "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
+    "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth",
+    first=0,
+    step=1,
+) | _values(
+    "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
+    "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig",
+    first=20,
+    step=10,
+)
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "hundredth": 100, "millionen": 10**6}
+_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
+_JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-_LOOSE = frozenset("one first second zweite null eins acht mille".split())
+_LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
 _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
@@ -192,22 +224,29 @@ _UNITS = {
 
 
 def _numbers(tokens: list[str]) -> list[Number]:
-    found: list[tuple[int, Number]] = []  # each with the place after it
+    found = []
     at = 0
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            found.append((after, number))
+            number.units = number.units or _units(tokens[after : after + 4])
+            found.append(number)
         at = max(after, at + 1)
-    starts = {}
-    for after, number in reversed(found):
-        following = tokens[after] if after < len(tokens) else ""
-        if not number.unit and following in ("or", "to", "and", "oder", "ou", "bis"):
-            number.unit = starts.get(after + 1, "")
-        elif not number.unit and following and following[0].isalpha():
-            number.unit = _UNITS.get(following) or (terms_of(following) or ("",))[0]
-        starts[after - len(number.said.split())] = number.unit
-    return [number for _, number in found]
+    return found
+
+
+def _units(following: list[str]) -> tuple[str, ...]:
+    """What is counted, in two words at most; in `10 or 20 seconds` both are of seconds."""
+    units: list[str] = []
+    joined = False
+    for word in following:
+        if not units and (word in _JOINS or (joined and (word in _COUNTS or word[0].isdigit()))):
+            joined = True
+            continue
+        if len(units) == 2 or not word[0].isalpha() or not terms_of(word):
+            break
+        units.append(_UNITS.get(word) or terms_of(word)[0])
+    return tuple(units)
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -225,7 +264,7 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         said = word if after == at + 1 else f"{word} {following}"
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings, _UNITS.get(unit, stem(unit))), after
+        return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)
@@ -241,7 +280,7 @@ def _spelled(tokens: list[str], at: int) -> tuple[int, int]:
     start = at
     while at < len(tokens):
         word = tokens[at]
-        if word in _SCALES and (at > start or word not in ("hundredth", "mille")):
+        if word in _SCALES and (at > start or word != "mille"):
             scale = last = _SCALES[word]
             current = max(current, 1) * scale
             if scale > 100:
@@ -265,7 +304,7 @@ def _readings(digits: str) -> tuple[str, ...]:
     digits = digits.rstrip(".,_' ").replace(" ", "").replace("_", "").replace("'", "")
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
     readings = []
-    if grouped and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
+    if grouped and grouped[1] != "0" and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
         rest = grouped[3].replace(",", ".")
         readings.append(re.sub(r"[.,]", "", grouped[1] + grouped[2]) + rest)
     if not readings or (digits.count(".") == 1 and "," not in digits):

@@ -9,15 +9,15 @@ from functools import lru_cache
 
 _STOP_WORDS = (
     # English
-    "a about above after again all also am an and any are as at be because been before being below "
-    "between both but by can could did do does doing done down during each either else ever every "
-    "few for from further get gets got had has have having he her here hers him his how however i "
-    "if in into is it its itself just let lets like made make makes many may me might more most "
-    "much must my no nor not now of off often on once one only onto or other our out over own "
-    "per quite rather same shall she should since so some still such than that the their them then "
-    "there therefore these they this those though through thus to too under until up upon us very "
-    "via was we well were what when where whether which while who whom whose why will with within "
-    "without would yet you your cannot never none neither "
+    "a about above after again all already also am an and any are as at be because been before "
+    "being below between both but by can could did do does doing done down during each either "
+    "else ever every few for from further get gets got had has have having he her here hers him "
+    "his how however i if in into is it its itself just let lets like made make makes many may me "
+    "might more most much must my no nor not now of off often on once one only onto or other our "
+    "out over own per quite rather same shall she should since so some still such than that the "
+    "their them then there therefore these they this those though through thus to too under until "
+    "up upon us very via was we well were what when where whether which while who whom whose why "
+    "will with within without would yet you your cannot never none neither nothing nobody nowhere "
     # German
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
@@ -26,9 +26,9 @@ _STOP_WORDS = (
     "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
     # French
     "au aux avec c ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
-    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par pas "
-    "plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une vos "
-    "votre vous y été être"
+    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
+    "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
+    "vos votre vous y été être "
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _STOP = "。\uff01\uff1f"
@@ -41,7 +41,7 @@ WORD = re.compile(
     | [{_CJK}]+
     | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
     | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{_CJK}]*\w*%?
-    | \w+(?:(?:[.'/-]|::)\w+)*(?:\(\))?
+    | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?\w+(?:(?:[.'/-]|::)\w++(?!\+\+|\#))*(?:\(\))?
     """,
     re.VERBOSE,
 )
@@ -76,8 +76,10 @@ def terms_of(word: str) -> tuple[str, ...]:
         return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
     if "'" in small and not small[0].isdigit():
         before, _, after = small.rpartition("'")
-        if after in ("s", "re", "ll", "ve", "d", "m", "t"):
-            small = before.removesuffix("n") if after == "t" else before
+        if after in ("s", "re", "ll", "ve", "d", "m"):
+            small = before
+        elif after == "t":
+            return ()
         elif len(before) <= 2:  # French: l'homme, qu'il
             small = after
     if small in STOP_WORDS or not small.strip("_-"):
@@ -91,8 +93,8 @@ def terms_of(word: str) -> tuple[str, ...]:
 # A suffix and what takes its place, longer ones first.
 _ENDINGS = (
     "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
-    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz ing "
-    "ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
+    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz "
+    "ing ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
 _BRIEF = {"ing", "ed", "er", "es", "e"}
@@ -124,18 +126,17 @@ _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _TABLE = re.compile(r"[ \t>]*\|")
 FOOTNOTE = r"\[\^[^\[\]\n]{1,60}\]"
 _END = re.compile(
-    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:[ \t]*{FOOTNOTE})*(?=\s|$)"
-    rf"|[{_STOP}]+[」』”’\uff09]*(?:[ \t]*{FOOTNOTE})*"
+    rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
+    rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
 )
 _HELD = re.compile(
     r'`[^`\n]+`|“[^”]{1,800}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
 )
 _SHORT = re.compile(
-    r"(?:^|[\s(\[\"'“«*_])(?:e\.g|i\.e|cf|vs|dr|mr|mrs|ms|prof|st|sr|jr|fig|figs|eq|sec|ch|chap|no|"
-    r"nr|vol|pp?|ed|eds|approx|ca|resp|al|inc|ltd|dept|gen|gov|sen|rep|z|z\.\s?b|d|d\.\s?h|u|u\.\s?a|"
-    r"bzw|vgl|abs|bspw|ggf|usw|evtl|sog|m|mme|mlle|p\.\s?ex|art|jan|feb|mar|apr|aug|sept?|oct|nov|"
-    r"dec)$",
-    re.IGNORECASE,
+    r"(?:^|(?<!\d)[\s(\[\"'“«*_])(?:[Ee]\.g|[Ii]\.e|[Cc]f|vs|Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|[Ff]igs?|[Ee]q|"
+    r"[Ss]ec|[Cc]h|No|Nr|[Vv]ol|pp?|eds?|[Aa]pprox|[Cc]a|[Rr]esp|al|Inc|Ltd|Gen|Gov|Sen|Rep|"
+    r"[Zz]|[Zz]\.\s?B|d|d\.\s?h|[Uu]|[Uu]\.\s?a|bzw|[Vv]gl|Abs|[Bb]spw|ggf|usw|evtl|sog|M|Mme|Mlle|"
+    r"[Pp]\.\s?ex|[Aa]rt|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec)$"
 )
 _MAYBE = re.compile(r"(?:^|[\s(])(?:etc|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])$")
 _IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
@@ -191,12 +192,15 @@ def _is_title(text: str, begin: int, end: int, following: str) -> bool:
 
 
 def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    held = [each.span() for each in _HELD.finditer(text, start, end)]
+    held = [each.span() for each in _HELD.finditer(text, start, end)][::-1]
     for found in _END.finditer(text, start, end):
-        if any(first <= found.start() and found.end() < last for first, last in held):
+        while held and held[-1][1] <= found.start():
+            held.pop()
+        if held and held[-1][0] <= found.start() and found.end() < held[-1][1]:
             continue
-        following = text[found.end() : end].lstrip()[:30]
-        if following and not _ends(text[start : found.start()][-40:], found[0], following):
+        following = text[found.end() : min(end, found.end() + 60)].lstrip()
+        before = text[max(start, found.start() - 40) : found.start()]
+        if following and not _ends(before, found[0], following):
             continue
         yield from _trimmed(text, start, found.end())
         start = found.end()
