@@ -229,6 +229,22 @@ class FileTooLarge(FileError):
     """The file, or what is to be written, has more bytes than are allowed."""
 
 
+class PageError(CivitasError):
+    """A page or document could not be read; the text names it and says why."""
+
+
+class AddressRefused(PageError):
+    """A host's address is not one of the public Internet, and the host is not allowed by name."""
+
+
+class UnreadableDocument(PageError):
+    """A document is damaged, encrypted, empty, or of more than is read."""
+
+
+class SearchError(CivitasError):
+    """A search engine gave no results that can be used; the text says why."""
+
+
 class CommandError(CivitasError):
     """A command could not be started, or not be watched to its end."""
 
@@ -254,6 +270,16 @@ class MemoryFileError(_StoreError):
     """
 
     _what = "memory file"
+
+
+class FolderIndexError(_StoreError):
+    """The index of a folder cannot be used. The text names its file and says what to do.
+
+    Attributes:
+        path: the file of the index
+    """
+
+    _what = "folder index"
 
 
 class InboxError(_StoreError):

@@ -131,7 +131,7 @@ class Folder:
             FileTooLarge: it has more than `max_bytes`
             NotText: it is not UTF-8
         """
-        with self._reading(name) as file:
+        with self.reading(name) as file:
             size = os.fstat(file).st_size
             pieces = []
             if size <= self.max_bytes:
@@ -168,7 +168,7 @@ class Folder:
             raise FileError(
                 f"{_quoted(name)}: what to search for is 1 to {MAX_LINE} characters of one line"
             )
-        with self._reading(name) as handle, os.fdopen(handle, "rb", closefd=False) as file:
+        with self.reading(name) as handle, os.fdopen(handle, "rb", closefd=False) as file:
             return _search(name, file, os.fstat(handle).st_size, term)
 
     def write(self, name: str, text: str) -> None:
@@ -213,8 +213,12 @@ class Folder:
     # -- the way to a name -------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, name: str) -> Iterator[int]:
-        """A handle of a regular file."""
+    def reading(self, name: str) -> Iterator[int]:
+        """A file descriptor of a regular file, opened to be read; closed when the body ends.
+
+        Raises:
+            FileError: it is not there, is not a regular file, or leads out of the folder
+        """
 
         def open_file(parent: int, last: str, status: os.stat_result) -> int:
             _require(name, status, stat.S_ISREG)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import re
 import sqlite3
 import sys
 from array import array
@@ -17,6 +16,7 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import copy_json, json_type
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
+from civitas.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
 
 FOUND_CHARS = 100_000
 """A message is found by its first so many characters."""
@@ -24,14 +24,6 @@ EMBEDDED_CHARS = 8_000
 """A message's meaning is that of its first so many characters."""
 QUERY_WORDS = 64
 """More different words than these of a text say nothing more about what is looked for."""
-
-# Scripts written without spaces, where a "word" of the index would be a whole sentence: each
-# character is a word there, and a word of the query several in a row.
-_UNSPACED = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
-)
-_WORD = re.compile(r"\w+")
 
 
 class Recall:
@@ -43,9 +35,7 @@ class Recall:
 
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """The messages that have the most and the rarest of a text's words."""
-        words = {term.lower(): term for term in _terms(text[:FOUND_CHARS])}
-        # In quotes a word is a word, whatever it is: `NOT`, `near`, `text:`. It has none itself.
-        query = " OR ".join(f'"{word}"' for word in list(words.values())[:QUERY_WORDS])
+        query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
         if not query or not limit:
             return []
         with self._file.reading() as db:
@@ -66,7 +56,7 @@ class Recall:
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """The messages whose vectors are nearest to a text's."""
         embedder = self._needed()
-        (wanted,) = self._embedded(embedder, [_sendable(text[:EMBEDDED_CHARS])])
+        (wanted,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
         if not limit or not any(wanted):
             return []
         self.embed(id)
@@ -220,8 +210,7 @@ def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]
 
 def found_text(item: dict[str, Any]) -> str:
     """What a message is found by, with its words apart."""
-    text = _text(item, FOUND_CHARS)
-    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+    return indexed(_text(item, FOUND_CHARS))
 
 
 def _text(item: dict[str, Any], chars: int) -> str:
@@ -239,26 +228,7 @@ def _text(item: dict[str, Any], chars: int) -> str:
         if isinstance(call, dict):
             parts.append(str(call.get("name", "")))
             parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
-    return _sendable(" ".join(parts)[:chars])
-
-
-def _terms(text: str) -> Iterator[str]:
-    """What to look for: words, and pairs of characters where there are no spaces between words."""
-    for word in _WORD.findall(_sendable(text)):
-        pieces = _UNSPACED.sub(r" \1 ", word).split()
-        alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
-        for place, piece in enumerate(pieces):
-            if not alone[place]:
-                yield piece
-            elif place + 1 < len(pieces) and alone[place + 1]:
-                yield f"{piece} {pieces[place + 1]}"
-            elif place == 0 or not alone[place - 1]:
-                yield piece
-
-
-def _sendable(text: str) -> str:
-    """A text that UTF-8 can carry, to its end."""
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+    return sendable(" ".join(parts)[:chars])
 
 
 def _stored(vector: list[float]) -> bytes:

@@ -36,13 +36,16 @@ class Iterating(Workbench):
                 progress.detail = "no task is left that was not done"
                 return
         progress.iteration += 1
-        if all(each.expertise >= self.target for each in self.objectives):
+        if self._all_understood():
             progress.stop, progress.detail = "done", ""
         elif not progress.fresh and len(self.resources) == known:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
         if self._record is not None:
             self._record.save(progress)
             await self._record.commit()
+
+    def _all_understood(self) -> bool:
+        return all(each.expertise >= self.target for each in self.objectives)
 
     async def _take_step(self, name: str) -> None:
         block, record = self.steps[name], self._record or NULL_RECORD

@@ -12,7 +12,7 @@ LONGEST = 1000
 _ENOUGH = 400
 """A passage with more characters takes in no further paragraph that would make it too long."""
 
-_PARAGRAPH = re.compile(r"[^\n]+(?:\n(?!\s*\n)[^\n]+)*")
+_PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 
 

@@ -328,7 +328,8 @@ class Researcher(Iterating):
 
     async def _to_the_end(self) -> Reply:
         error = None
-        self.progress.stop = None
+        if self.progress.stop != "done" or not self._all_understood():
+            self.progress.stop = None
         try:
             self._catch_up()
             while self.progress.stop is None:
@@ -395,12 +396,11 @@ def _over(reply: Reply) -> dict[str, Any]:
 
 def _objectives(given: Any, id: str | int) -> list[Objective]:
     listed = [given] if isinstance(given, str | Objective) else given
-    try:
-        made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
-    except TypeError:
+    if not isinstance(listed, Iterable):
         raise DefinitionError(
             f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
-        ) from None
+        )
+    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
     return list({each.topic: each for each in made}.values())
 
 

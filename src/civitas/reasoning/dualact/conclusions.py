@@ -123,7 +123,7 @@ DECISION_SCHEMA: Final[dict[str, Any]] = {
         "new_instruction": {"type": "string"},
         "reasoning": {"type": "string"},
     },
-    "required": ["action", "new_instruction", "reasoning"],
+    "required": ["action", "new_instruction"],
     "additionalProperties": False,
 }
 """What H's model writes."""
@@ -149,9 +149,8 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     wanted = set(DECISION_SCHEMA["properties"])
     if unknown := sorted(value.keys() - wanted):
         raise Unreadable(f'is no decision: "{readable(unknown[0])[:80]}" is no part of one')
-    for name in ("action", "new_instruction"):  # reasons that are left out do no harm
-        if name not in value:
-            raise Unreadable(f'is no decision: "{name}" is missing')
+    if missing := [name for name in DECISION_SCHEMA["required"] if name not in value]:
+        raise Unreadable(f'is no decision: "{missing[0]}" is missing')
     try:
         action = DecisionAction(value["action"])
     except ValueError:

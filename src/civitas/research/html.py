@@ -1,0 +1,317 @@
+"""HTML as text: what a page says, where its sections begin, what it links to."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urldefrag, urljoin
+
+from civitas.errors import MissingExtra, UnreadableDocument
+from civitas.research.findings import Section
+from civitas.text import shorten
+
+LINKS = 300
+"""So many links of a page are taken at most; those of its main part come first."""
+_LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
+_SHORT = 25
+"""Of pages whose main part has fewer characters, all text is taken, without its structure."""
+_MANY = 5000
+"""Pages of more elements are not read a second way: that takes time by their number squared."""
+
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Tags of trafilatura's own form, and those of HTML that it leaves as they are.
+_PARAGRAPHS = frozenset(
+    ("p", "head", "list", "table", "quote", "pre", "ul", "ol", "dl", "div", *_HEADINGS)
+)
+_LINES = frozenset(("item", "row", "li", "tr", "dt", "dd", "lb", "br"))
+_PREFORMATTED = frozenset(("code", "pre"))
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+_CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# What browsers take these names for.
+_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+# Slow, or for something else than pages.
+_NOT_OF_PAGES = frozenset(
+    ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "utf-7")
+)
+
+
+class Html(NamedTuple):
+    """What there is in a page.
+
+    Attributes:
+        title: of the page; empty if it has none
+        text: its main part, as paragraphs with an empty line between them
+        sections: where its headings begin in the text
+        links: absolute http and https URLs with their text, each once
+    """
+
+    title: str
+    text: str
+    sections: list[Section]
+    links: list[tuple[str, str]]
+
+
+def read_html(data: bytes, charset: str | None, url: str) -> Html:
+    """The text, sections and links of a page.
+
+    Args:
+        data: the page
+        charset: what the server says of its characters
+        url: where the page is
+
+    Raises:
+        MissingExtra: trafilatura is not installed
+        UnreadableDocument: it is not HTML, or too twisted to be read
+    """
+    try:
+        import lxml.html
+        import trafilatura
+    except ImportError as error:
+        raise MissingExtra("reading HTML", "research") from error
+    parser = lxml.html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
+    )
+    text = plain(decoded(data, charset, markup=True))
+    try:
+        tree = lxml.html.document_fromstring(text.encode(), parser=parser)
+        title = _line(next(tree.iter("title"), None))
+        anchors = list(_anchors(tree))
+        main = _main(tree)
+        links = _links(tree, main, url)
+        _tidy(tree, main)
+        config = trafilatura.settings.use_config()
+        config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
+        found = trafilatura.bare_extraction(
+            tree,
+            output_format="xml",
+            favor_recall=True,
+            config=config,
+            fast=main is not None or sum(1 for _ in tree.iter()) > _MANY,
+            include_comments=False,
+            include_formatting=True,
+        )
+        body = getattr(found, "body", None)
+        written = _Text(anchors)
+        if body is not None:
+            written.take(body)
+    except Exception as error:  # whatever a page made of malice makes the parsers raise
+        raise UnreadableDocument(
+            f"{url} is not HTML that can be read: {type(error).__name__}"
+        ) from error
+    return Html(title, *written.done(), links)
+
+
+def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
+    """The characters of a text, whatever is said of them: what fits them is taken.
+
+    Args:
+        data: the text
+        charset: what the server says
+        markup: whether the text may say it itself, as HTML does
+    """
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    said = _CHARSET.search(data[:4096].lower()) if markup else None
+    named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
+    known = [found for each in named if each and (found := _codec(each))]
+    for each in known:
+        try:
+            return data.decode(each)
+        except UnicodeError:
+            continue
+    return data.decode(known[0], "replace")
+
+
+def plain(text: str) -> str:
+    """A text without control characters, lone surrogates and what turns the direction around."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+
+
+def _codec(charset: str) -> str | None:
+    try:
+        name = codecs.lookup(charset.strip("\"' ")).name
+        b"".decode(name)
+    except (LookupError, UnicodeError, ValueError):
+        return None
+    return None if name in _NOT_OF_PAGES else _MEANT.get(name, name)
+
+
+def _line(element: Any) -> str:
+    """The text of an element in one line."""
+    return "" if element is None else " ".join("".join(element.itertext()).split())
+
+
+def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
+    """The headings of a page and the terms that it defines: the text, the anchor, the level."""
+    parents = set()
+    for element in tree.iter(*_HEADINGS, "dt"):
+        id = element.get("id") or next((x.get("id") for x in element.iter("a") if x.get("id")), "")
+        if element.tag == "dt":
+            if id:
+                yield _unmarked(_line(element)), id, 7
+            continue
+        parent = element.getparent()
+        if not id and parent not in parents and parent.tag in ("section", "div", "article"):
+            id = parent.get("id") or ""
+        parents.add(parent)
+        yield _unmarked(_line(element)), id, int(element.tag[1])
+
+
+def _unmarked(heading: str) -> str:
+    """A heading without the sign that links to itself."""
+    return heading.rstrip("¶#🔗 ")
+
+
+def _main(tree: Any) -> Any:
+    """The part of a page that its author marked as the main one, if there is one such part."""
+    for path in ("//*[@role='main']", "//article", "//main"):
+        found = tree.xpath(path)
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
+    base = next(
+        (urljoin(url, each.get("href")) for each in tree.iter("base") if each.get("href")), url
+    )
+    for meta in tree.iter("meta"):
+        if (meta.get("name") or "").lower() == "robots" and "nofollow" in (
+            meta.get("content") or ""
+        ).lower():
+            return []
+    found: dict[str, str] = {}
+    here = urldefrag(url).url
+    for part in (tree,) if main is None else (main, tree):
+        for element in part.iter("a"):
+            if "nofollow" in (element.get("rel") or "").lower().split():
+                continue
+            try:
+                to = urldefrag(urljoin(base, (element.get("href") or "").strip())).url
+            except ValueError:
+                continue
+            if (
+                to != here
+                and len(to) <= _LONGEST_URL
+                and to.lower().startswith(("http://", "https://"))
+            ):
+                text = _line(element) or element.get("title") or ""
+                found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
+                if len(found) == LINKS:
+                    return list(found.items())
+    return list(found.items())
+
+
+def _tidy(tree: Any, main: Any) -> None:
+    """Take away what misleads trafilatura about the text.
+
+    It leaves out elements with telling ids, such as a heading "How do I share …", and those with
+    many links: right where a menu may be, wrong in what the author marked as the main part.
+    """
+    for element in list(tree.iter("a")):
+        if _line(element) in ("¶", "#", "🔗"):
+            element.drop_tree()
+    if main is not None:
+        for element in list(main.iter()):
+            if element.tag in ("section", "dl", "dt", "dd", *_HEADINGS):
+                element.attrib.pop("id", None)
+            elif element.tag == "a" and element.get("href"):
+                element.drop_tag()
+
+
+class _Text:
+    """Makes text of trafilatura's tree; not by recursion, as a page may be nested to any depth."""
+
+    def __init__(self, anchors: list[tuple[str, str, int]]) -> None:
+        self.sections: list[Section] = []
+        self._anchors = anchors
+        self._places: dict[str, list[int]] = {}  # of each heading, the last first
+        for place in reversed(range(len(anchors))):
+            self._places.setdefault(anchors[place][0], []).append(place)
+        self._place = -1  # of the heading that was last
+        self._text: list[str] = []
+        self._length = 0
+        self._gap = ""  # what goes before the next text
+        self._begun: Section | None = None  # begins with the next text
+        self._path: list[tuple[int, str]] = []
+
+    def take(self, body: Any) -> None:
+        """Add the text of an element and of all in it."""
+        from lxml.etree import iterwalk
+
+        inside = 0  # so many elements whose spaces and lines are kept
+        for event, element in iterwalk(body, events=("start", "end")):
+            tag = element.tag
+            kept = tag in _PREFORMATTED and "\n" in "".join(element.itertext()).strip()
+            gap = "\n\n" if kept or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            self._gap = max(self._gap, gap, key=len)
+            if event == "start":
+                inside += kept
+                self._begin(tag, element)
+                self._write(element.text or "", inside)
+            else:
+                inside -= kept
+                if element is not body:
+                    self._write(element.tail or "", inside)
+
+    def done(self) -> tuple[str, list[Section]]:
+        """The text and its sections."""
+        return "".join(self._text).rstrip(), self.sections
+
+    def _begin(self, tag: str, element: Any) -> None:
+        rend = element.get("rend") or ""
+        if tag in ("head", *_HEADINGS) or rend.startswith("dt"):
+            self._head(_unmarked(_line(element)), rend)
+        elif tag in ("item", "li") and not rend.startswith("dd"):
+            self._write("- ", 1)
+        elif tag in ("cell", "td", "th") and element.getprevious() is not None:
+            self._write(" | ", 1)
+
+    def _head(self, heading: str, rend: str) -> None:
+        """Note that a section begins."""
+        places = self._places.get(heading, [])
+        while places and places[-1] <= self._place:
+            places.pop()
+        anchor, level = "", int(rend[1:]) if re.fullmatch(r"h\d", rend) else 2
+        if places:
+            self._place = places.pop()
+            _, anchor, level = self._anchors[self._place]
+        elif rend.startswith("dt") or not heading:
+            return
+        anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
+        heading = shorten(heading, _LONGEST_HEADING)
+        self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
+        named = [each for of, each in self._path if of > 1] or [heading]
+        self._begun = Section(0, anchor, " – ".join(named))
+
+    def _write(self, text: str, inside: int) -> None:
+        text = text if inside else re.sub(r"\s+", " ", text)
+        if self._gap or not self._text:
+            text = text.lstrip("\n" if inside else " ")
+        elif not inside and self._text[-1].endswith((" ", "\n")):
+            text = text.lstrip(" ")
+        if not text:
+            return
+        if self._gap and self._text:
+            last = self._text[-1].rstrip()
+            self._length += len(last) - len(self._text[-1]) + len(self._gap)
+            self._text[-1] = last
+            self._text.append(self._gap)
+        self._gap = ""
+        if self._begun is not None:
+            self._begun.start = self._length
+            self.sections.append(self._begun)
+            self._begun = None
+        self._text.append(text)
+        self._length += len(text)

@@ -1,0 +1,79 @@
+"""Which passages of an index answer a question best: its rare words first, by BM25."""
+
+from __future__ import annotations
+
+from sqlite3 import Connection
+from typing import Final
+
+from civitas.sqlite.fulltext import any_of, distinct, terms
+
+QUERY_WORDS: Final = 32
+"""More different words than these of a question say nothing more about what is looked for."""
+
+_TITLE_WEIGHT: Final = 3.0
+_SCORED: Final = 4_000
+"""So many passages are scored at once: about 3 ms."""
+_COMMON: Final = 20_000
+"""A word in so many passages says as little as a stop word."""
+
+_STOP_WORDS: Final = (
+    "a about after all also am an and any are as at be been but by can could did do does each for "
+    "from give had has have he her him his how i if in into is it its itself may me might much "
+    "must my no nor not of on or other our out over own please shall she should so some such tell "
+    "than that the their them themselves then there these they this those to too under up us very "
+    "was we were what when where which while who whom whose why will with would you your"
+)
+_STOPPED: Final = frozenset(_STOP_WORDS.split())
+
+
+def ranked(db: Connection, query: str, most: int) -> list[int]:
+    """The numbers of the passages that fit a question best, best first."""
+    given = distinct(terms(query), 4 * QUERY_WORDS)
+    words = [word for word in given if word.lower() not in _STOPPED] or given
+    counted = sorted((_count(db, f'"{word}"', _COMMON), word) for word in words[:QUERY_WORDS])
+    # The scores are as if all words were joined by OR, but a passage must have a rare one.
+    rare: list[str] = []
+    often: list[str] = []
+    total = 0
+    for count, word in counted:
+        total += count
+        if count and total <= _SCORED:
+            rare.append(word)
+        elif count and (count < _COMMON or not rare):
+            often.append(word)
+    if not rare:
+        return [number for number, _ in _of_all(db, often)][:most]
+    scores = dict(_scored(db, any_of(rare)))
+    if often:
+        scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
+    return sorted(scores, key=lambda number: (scores[number], number))[:most]
+
+
+def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
+    """Where each word is in many passages: some of those that have most of them, rarest first."""
+    match = ""
+    for word in words:
+        narrower = f'{match} AND "{word}"' if match else f'"{word}"'
+        count = _count(db, narrower, _SCORED)
+        if not count:
+            break
+        match = narrower
+        if count < _SCORED:
+            break
+    return _scored(db, match) if match else []
+
+
+def _count(db: Connection, match: str, most: int) -> int:
+    row = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (match, most)
+    ).fetchone()
+    return int(row[0])
+
+
+def _scored(db: Connection, match: str) -> list[tuple[int, float]]:
+    """Passages and their scores, of which lower ones are better; the best first."""
+    return db.execute(
+        "SELECT * FROM (SELECT rowid, bm25(words, ?, 1.0) AS score FROM words WHERE words MATCH ? "
+        "LIMIT ?) ORDER BY score, rowid",
+        (_TITLE_WEIGHT, match, _SCORED),
+    ).fetchall()

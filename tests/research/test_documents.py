@@ -1,0 +1,109 @@
+"""What files of each kind say, and where their parts begin."""
+
+from __future__ import annotations
+
+import codecs
+
+import pytest
+
+from civitas.research.documents import Document, kind_of, read_document
+
+
+def read(name: str, text: str | bytes) -> Document:
+    data = text.encode() if isinstance(text, str) else text
+    document = read_document(kind_of(name) or "", name, data, f"file:///{name}")
+    assert document is not None
+    return document
+
+
+def parts(document: Document) -> list[tuple[str, str, str]]:
+    """Each section's anchor and title, and the first line of its text."""
+    return [
+        (each.anchor, each.title, document.text[each.start :].strip().partition("\n")[0])
+        for each in document.sections
+    ]
+
+
+def test_markdown_is_cut_at_its_headings() -> None:
+    document = read(
+        "a.md",
+        "before\n\n# The *whole* `thing`\n\ntext\n\n## What's new?\n\n```sh\n# no heading\n```\n\n"
+        "### On [Linux](https://x.invalid) ##\n\nWhat's new?\n-----------\n\n| a |\n|---|\n- b\n---\n",
+    )
+    assert document.title == "The whole thing"
+    assert parts(document) == [
+        ("the-whole-thing", "", "# The *whole* `thing`"),
+        ("whats-new", "What's new?", "## What's new?"),
+        ("on-linux", "What's new? – On Linux", "### On [Linux](https://x.invalid) ##"),
+        ("whats-new-1", "What's new?", "What's new?"),
+    ]
+
+
+def test_front_matter_names_a_page_and_is_no_heading() -> None:
+    document = read("a.md", '---\ntitle: "Of cats"\ntags: x\n---\n## Fur\n\nsoft\n')
+    assert document.title == "Of cats"
+    assert [each.anchor for each in document.sections] == ["fur"]
+
+
+def test_rest_is_cut_at_underlined_headings() -> None:
+    document = read(
+        "a.rst",
+        "===========\n The module\n===========\n\ntext\n\nFunctions & more\n----------------\n\n"
+        "a table\n\n=====  =====\na      b\n=====  =====\n\n.. code::\n\n   x\n\nOne\n~~~\n\nx\n\n"
+        "Classes\n-------\n\n====\n",
+    )
+    assert document.title == "The module"
+    assert [each[:2] for each in parts(document)] == [
+        ("the-module", ""),
+        ("functions-more", "Functions & more"),
+        ("one", "Functions & more – One"),
+        ("classes", "Classes"),
+    ]
+
+
+def test_a_table_says_the_column_with_each_value() -> None:
+    rows = "".join(f'"Town, {n}",{n},\n' for n in range(1, 13))
+    document = read("a.csv", "\ufeffname,people,note\r\n" + rows + '"Quoted ""x""\nhere",5,"a;b"\n')
+    assert parts(document) == [
+        ("row-1", "row 1", "name: Town, 1; people: 1"),
+        ("row-11", "row 11", "name: Town, 11; people: 11"),
+    ]
+    assert document.text.endswith('name: Quoted "x" here; people: 5; note: a;b\n\n')
+    assert read("a.tsv", "a\tb\n1, 2\t3\n").text == "a: 1, 2; b: 3\n\n"
+    assert read("b.csv", "a;b\n1,5;3\n").text == "a: 1,5; b: 3\n\n"
+
+
+def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
+    document = read("a.py", "import os\n\n\n@x\n@y(1)\ndef f():\n    pass\n\nasync def g(): ...\n")
+    assert parts(document) == [
+        ("L1", "", "import os"),
+        ("L4", "f", "@x"),
+        ("L9", "g", "async def g(): ..."),
+    ]
+    lines = read("a.yaml", "".join(f"key{n}: {n}\n" for n in range(1, 100)))
+    assert [each[0] for each in parts(lines)] == ["L1", "L41", "L81"]
+    assert [each[2] for each in parts(lines)] == ["key1: 1", "key41: 41", "key81: 81"]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    (
+        ("naïve €".encode(), "naïve €"),
+        (codecs.BOM_UTF8 + "naïve".encode(), "naïve"),
+        ("naïve €".encode("utf-16"), "naïve €"),
+        ("naïve €".encode("cp1252"), "naïve €"),
+        (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
+        (b"# coding: punycode\n\xe4", "# coding: punycode\n\ufffd"),
+        (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),
+        (b"a\tb\x1b[31m\x7f" + "\x85".encode(), "a\tb[31m"),
+    ),
+)
+def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
+    assert read("a.txt", data).text == text
+
+
+def test_what_is_not_read() -> None:
+    assert [kind_of(name) for name in ("a.png", "b.tar.gz", "c.db", "d.exe")] == [None] * 4
+    assert kind_of("README") == "text"
+    assert kind_of("A.MD") == "markdown"
+    assert read_document("text", "a.txt", b"GIF89a\0\1\2", "file:///a.txt") is None

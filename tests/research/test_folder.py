@@ -1,0 +1,175 @@
+"""Searching a folder: what is found, in which order, and that it is what is there now."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import ReActAgent, ScriptedModel
+from civitas.errors import DefinitionError, FileError, FolderIndexError
+from civitas.research.findings import Resource
+from civitas.research.folder import search_folder
+from civitas.research.passages import passages_of
+from civitas.research.pool import ResourcePool
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """A folder of a few files about animals."""
+    docs = tmp_path / "docs"
+    (docs / "birds").mkdir(parents=True)
+    (docs / "cats.md").write_text(
+        "# Cats\n\nCats sleep most of the day.\n\n## What they eat\n\nCats are fed with fish.\n"
+    )
+    (docs / "dogs.txt").write_text("Dogs bark.\n\nA dog that sees cats runs after them.\n")
+    (docs / "birds" / "a #1?.rst").write_text("Owls\n====\n\nOwls hunt mice at night.\n")
+    return docs
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    return tmp_path / "index.db"
+
+
+def found(action: Any, query: str) -> list[Resource]:
+    resources: list[Resource] = action.execute(query=query)
+    return resources
+
+
+def names(action: Any, query: str) -> list[str]:
+    return [Path(each.url).name for each in found(action, query)]
+
+
+def test_a_question_finds_the_file_the_passage_and_its_heading(docs: Path, index: Path) -> None:
+    search = search_folder(docs, index=index)
+    assert (search.name, search.idempotent) == ("search_folder", True)
+    first, second = found(search, "What are cats fed with?")
+    assert first.url == (docs / "cats.md").as_uri()
+    assert (first.description, first.visited) == ("Cats", True)
+    assert datetime.fromisoformat(first.fetched_at or "").utcoffset() is not None
+    assert second.url == (docs / "dogs.txt").as_uri()
+    best = passages_of(ResourcePool([first]).get_all()[0])[0]
+    assert best.url == (docs / "cats.md").as_uri() + "#what-they-eat"
+    assert best.text == "## What they eat\n\nCats are fed with fish."
+    assert best.title == "Cats – What they eat"
+    (owls,) = found(search, "mouse hunting OR mice")
+    assert owls.url.endswith("/birds/a%20%231%3F.rst")
+    assert found(search, "zebra") == found(search, "…") == []
+    assert found(search, 'NOT "AND* (text:dogs')  # nothing in a query is syntax
+
+
+def test_what_changes_is_found_as_it_is_now(docs: Path, index: Path) -> None:
+    search = search_folder(docs, index=index)
+    assert names(search, "fish") == ["cats.md"]
+    (docs / "cats.md").write_text("# Cats\n\nCats like milk now.\n")
+    (docs / "new.md").write_text("Fish swim.")
+    assert names(search, "fish") == ["new.md"]
+    assert names(search, "milk") == ["cats.md"]
+    (docs / "new.md").rename(docs / "moved.md")
+    (docs / "dogs.txt").unlink()
+    assert names(search, "fish") == ["moved.md"]
+    assert names(search, "dog") == []
+    for round in "abc":  # of the same size, and perhaps at the same time by the file's clock
+        (docs / "moved.md").write_text(f"word{round}")
+        assert names(search, f"word{round}") == ["moved.md"]
+
+
+def test_what_did_not_change_is_not_read_again(docs: Path, index: Path) -> None:
+    os.utime(docs / "cats.md", (1, 1))
+    assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
+    text = (docs / "cats.md").read_text()
+    (docs / "cats.md").write_text(text.replace("sleep", "snore"))
+    os.utime(docs / "cats.md", (1, 1))
+    assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
+
+
+def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> None:
+    for number in range(6):
+        paragraphs = (f"Whales sing {word * 200}." for word in ("la ", "lo ", "lu ", "li ", "le "))
+        (docs / f"whale{number}.txt").write_text("\n\n".join(paragraphs))
+    resources = found(search_folder(docs, index=index), "whales")
+    assert [len(each.sections) for each in resources] == [3, 3, 2]
+    (one,) = found(search_folder(docs, index=index, results=1), "whales")
+    assert [each.start for each in one.sections] == [0]
+    many = found(search_folder(docs, index=index, results=1000), "whales")
+    assert [len(each.sections) for each in many] == [3] * 6
+    for resource in many:
+        assert [each.text for each in passages_of(resource)] == (resource.content or "").split(
+            "\n\n"
+        )
+
+
+def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
+    def of(pattern: str) -> set[str]:
+        search = search_folder(docs, index=tmp_path / f"{len(pattern)}.db", pattern=pattern)
+        return set(names(search, "cats dogs owls"))
+
+    assert of("*.md") == {"cats.md"}
+    assert of("birds/*") == {"a%20%231%3F.rst"}
+
+
+def test_a_heading_weighs_more_than_a_mention(docs: Path, index: Path) -> None:
+    (docs / "one.md").write_text("# Misc\n\nA timeout is named here, once, beside other matters.")
+    (docs / "two.md").write_text("# Timeout\n\nHow long a call may take is a number of seconds.")
+    assert names(search_folder(docs, index=index), "What is the timeout?") == ["two.md", "one.md"]
+
+
+def test_scripts_without_spaces_are_searched(docs: Path, index: Path) -> None:
+    (docs / "tokyo.txt").write_text("私は東京に住んでいます")
+    (docs / "kyoto.txt").write_text("京の東は山です")
+    assert names(search_folder(docs, index=index), "東京はどこ") == ["tokyo.txt"]
+
+
+def test_words_that_nearly_all_passages_have(docs: Path, index: Path) -> None:
+    """Above some thousands of passages, frequent words only add to the score of rare ones."""
+    rows = (f"common {'usual' if n % 2 else 'other'} w{n} {'x' * 400}" for n in range(7000))
+    (docs / "many.txt").write_text("\n\n".join(rows))
+    search = search_folder(docs, index=index, results=2)
+    assert "w4321 " in (found(search, "common usual w4321")[0].content or "")
+    assert "usual w" in (found(search, "usual common")[0].content or "")
+    assert names(search, "common") == ["many.txt"]
+    assert names(search, "which") == []
+
+
+def test_the_index_is_kept_in_the_cache_folder(
+    docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIVITAS_HOME", str(tmp_path / "home"))
+    before = sorted(docs.rglob("*"))
+    assert names(search_folder(docs), "fish") == ["cats.md"]
+    assert names(search_folder(docs, pattern="*.txt"), "cats") == ["dogs.txt"]
+    assert names(search_folder(docs), "fish") == ["cats.md"]
+    assert sorted(docs.rglob("*")) == before
+    assert len(list((tmp_path / "home").rglob("*.db"))) == 2
+
+
+def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:
+    for number in range(300):
+        (docs / f"n{number}.txt").write_text(f"number n{number}")
+    tools = [search_folder(docs, index=index, results=300) for _ in range(2)]
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda n: len(found(tools[n % 2], "number")), range(16)))
+    assert results == [300] * 16
+
+
+def test_a_model_searches(docs: Path, index: Path) -> None:
+    call = {"name": "search_folder", "args": {"query": "Who hunts at night?"}}
+    model = ScriptedModel([call, "Owls."])
+    agent = ReActAgent("a", model, actions=[search_folder(docs, index=index)])
+    assert agent.reply_sync("Who hunts at night?").text == "Owls."
+    assert "Owls hunt mice at night." in str(model.received[-1])
+
+
+def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="results must be a positive number, got 0"):
+        search_folder(docs, index=index, results=0)
+    with pytest.raises(FileError, match="is not there"):
+        search_folder(tmp_path / "none", index=index)
+    search_folder(docs, index=index)
+    with pytest.raises(FolderIndexError, match=r"it is of the folder .*docs"):
+        search_folder(docs / "birds", index=index)

@@ -1,0 +1,415 @@
+"""The researcher: five steps an iteration, until it is over, and a report with sources."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Agent, Budget, DualActAgent, DualActConfig, Journal, NativeSpace, ScriptedModel
+from civitas.block import Block
+from civitas.errors import BudgetExceeded, DefinitionError, ModelError, RunMismatch
+from civitas.models.protocol import ModelReply, Usage
+from civitas.research import (
+    Findings,
+    Narrative,
+    Objective,
+    Plan,
+    Report,
+    Researcher,
+    ResearchTask,
+    Resource,
+)
+from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
+
+
+def told(model: ScriptedModel, at: int) -> str:
+    """What the model was told at one of its calls."""
+    return "\n".join(str(each["content"]) for each in model.received[at])
+
+
+def research(script: list[Any] | None = None, **options: Any) -> tuple[Researcher, ScriptedModel]:
+    model = ScriptedModel(SCRIPT if script is None else script)
+    options = {"objectives": ["alpha"], "tools": tools(), **options}
+    return Researcher("r", model, **options), model
+
+
+# -- with a model ----------------------------------------------------------------------------------
+
+
+def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
+    researcher, _ = research()
+    report = researcher.report_sync()
+    assert report.stop_reason == "done"
+    assert [(c.number, c.sentence, c.passage.url) for c in report.citations] == [
+        (1, "The alpha protocol uses port 4711.", ALPHA),
+        (2, "Beta encrypts every message.", BETA),
+    ]
+    assert all(c.passage.text in PAGES[c.passage.url][1] for c in report.citations)
+    assert "It was written in 1999. [unsupported]" in report.markdown
+    assert "Gamma is the best. [unsupported]" in report.markdown
+    assert "[^9^]" not in report.markdown
+    assert [why for _, why in report.unsupported][0] == "says 1999, which is not there"
+    assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
+    assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
+
+
+def test_each_step_is_told_what_the_one_before_found() -> None:
+    researcher, model = research()
+    researcher.report_sync()
+    first, second, planned, narrated, evaluated = (told(model, at) for at in range(5))
+    assert '"tool": "search"' in first
+    assert '"topic": "alpha", "expertise": 0.0' in first
+    assert '"expertise": 0.1' in planned
+    assert "Read both pages." in planned
+    assert "encryption of alpha" in planned
+    assert ALPHA in planned  # known and not read
+    assert '{"query": "alpha"}' in planned  # done already
+    assert "Read both pages." in narrated
+    assert "| The alpha protocol was written in 1998" in narrated
+    assert "says 1999, which is not there" in evaluated
+    assert "It uses port" not in second
+
+
+def test_the_steps_are_events_of_the_one_stream() -> None:
+    researcher, _ = research()
+
+    async def main() -> list[Any]:
+        return [event async for event in researcher.stream(researcher.task)]
+
+    events = asyncio.run(main())
+    blocks = [e.block for e in events if e.kind == "block_ended" and e.iteration == 2]
+    assert blocks == ["plan", "research", "update", "narrate", "evaluate"]
+    ended = {(e.block, e.iteration): e.result for e in events if e.kind == "block_ended"}
+    assert ended["plan", 1]["tasks"][0]["args"] == {"query": "alpha"}
+    assert {r["url"] for r in ended["update", 1]["resources"]} == {ALPHA, BETA}
+    assert ended["evaluate", 1]["remark"] == "Read both pages."
+    calls = [(e.action, e.args) for e in events if e.kind == "call_started"]
+    assert calls[1:] == [("read", {"url": ALPHA}), ("read", {"url": BETA})]
+    assert events[-1].reply.value.stop_reason == "done"
+
+
+def test_a_task_that_was_done_is_never_done_again() -> None:
+    seen: list[str] = []
+    again = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    researcher, _ = research(
+        [SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"]
+        + [evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))],
+        tools=tools(seen.append),
+    )
+    report = researcher.report_sync()
+    assert seen == ["search alpha", "read alpha"]
+    assert (report.stop_reason, report.iterations) == ("no_progress", 2)
+
+
+def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
+    researcher, model = research(
+        [
+            plan(("read", {"url": "http://web.test/gone"}), ("search", {"query": "alpha"})),
+            evaluation({"alpha": 0.0}),
+        ],
+        iterations=1,
+    )
+    report = researcher.report_sync()
+    assert report.stop_reason == "max_iterations"
+    assert researcher.results[0].error
+    assert researcher.results[0].citation is None
+    assert researcher.results[1].error is None
+    assert researcher.resources.find("http://web.test/gone") is None
+    assert researcher.results[0].error in told(model, 1)
+    assert "Nothing relevant was found for “alpha”." in report.markdown
+    assert report.citations == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    (
+        ("I would search.", "is not JSON"),
+        (plan(("fly", {})), "is not one of"),
+        (plan(("search", {})), 'missing argument "query"'),
+        (plan(("search", {"query": 5})), '"query"'),
+    ),
+)
+def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: str) -> None:
+    researcher, model = research([answer, *SCRIPT])
+    assert researcher.report_sync().stop_reason == "done"
+    assert fault in told(model, 1)
+
+    researcher, _ = research([answer, answer])
+    report = researcher.report_sync()
+    assert report.stop_reason == "unreadable"
+    with pytest.raises(ModelError, match="unreadable"):
+        report.raise_for_error()
+
+
+@pytest.mark.parametrize("expertise", (1.5, -0.1, "high"))
+def test_an_expertise_that_is_none_is_refused(expertise: Any) -> None:
+    wrong = json.dumps(
+        {
+            "objectives": [{"topic": "alpha", "expertise": expertise}],
+            "generated_objectives": [],
+            "remark": "",
+        }
+    )
+    researcher, _ = research([SCRIPT[0], wrong, wrong])
+    assert researcher.report_sync().stop_reason == "unreadable"
+    with pytest.raises(DefinitionError, match="from 0 to 1"):
+        Objective("alpha", expertise)
+
+
+def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
+    researcher, _ = research([*SCRIPT[:4]])  # nothing is left for Evaluate
+    report = researcher.report_sync()
+    assert report.stop_reason == "error"
+    assert "The alpha protocol uses port 4711.[^1^]" in report.markdown
+    assert len(report.citations) == 2
+
+
+def test_it_asks_no_model_where_nothing_was_read() -> None:
+    researcher, model = research([SCRIPT[0], evaluation({"alpha": 0.0})], iterations=1)
+    report = researcher.report_sync()
+    assert len(model.received) == 2  # Plan and Evaluate
+    assert report.citations == []
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_budget_holds_and_the_report_so_far_is_given() -> None:
+    script = [ModelReply(each, usage=Usage(100, 20)) for each in SCRIPT]
+    researcher, model = research(script, budget=Budget(model_calls=4))
+    report = researcher.report_sync()
+    assert (report.stop_reason, len(model.received)) == ("budget", 4)
+    assert "uses port 4711.[^1^]" in report.markdown
+    assert report.usage == Usage(400, 80)
+    with pytest.raises(BudgetExceeded):
+        report.raise_for_error()
+
+
+def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
+    seen: list[str] = []
+    researcher, _ = research(tools=tools(seen.append), budget=Budget(actions=2))
+    assert researcher.report_sync().stop_reason == "budget"
+    assert seen == ["search alpha"]  # both pages together were one too many
+
+
+def test_without_objectives_or_tools_it_says_what_to_give() -> None:
+    with pytest.raises(DefinitionError, match="no objectives"):
+        Researcher("r", None, tools=tools()).report_sync()
+    with pytest.raises(DefinitionError, match=r"search_folder\(PATH\)"):
+        Researcher("r", None, ["alpha"]).report_sync()
+    with pytest.raises(DefinitionError, match="iterations="):
+        Researcher("r", None, ["alpha"], iterations=0)
+    with pytest.raises(DefinitionError, match="topic must be a text"):
+        Researcher("r", None, [5])  # type: ignore[list-item]
+    with pytest.raises(DefinitionError, match="plan="):
+        Researcher("r", None, ["alpha"], plan=lambda researcher: [])
+
+
+# -- steps of one's own ----------------------------------------------------------------------------
+
+
+def test_run_is_one_iteration() -> None:
+    researcher, _ = research()
+    asyncio.run(researcher.run())
+    assert [each.expertise for each in researcher.objectives] == [0.1]
+    assert [each.topic for each in researcher.generated] == ["encryption of alpha"]
+    asyncio.run(researcher.run())
+    assert researcher.report_sync().stop_reason == "done"
+    assert researcher.progress.iteration == 2
+
+
+def test_each_step_can_be_replaced() -> None:
+    order: list[str] = []
+
+    class OwnPlan(Plan):
+        async def before_forward(self) -> None:
+            order.append("before plan")
+
+        async def forward(self, researcher: Researcher) -> list[ResearchTask]:
+            order.append("plan")
+            return [ResearchTask("read", {"url": ALPHA}, "I know it")]
+
+    class OwnNarrate(Block):
+        async def forward(self, researcher: Researcher) -> Narrative:
+            (passage,) = researcher.fresh_passages()
+            number = researcher.number_of(passage)
+            return Narrative(f"It uses port 4711.[^{number}^] It uses port 80.[^{number}^]")
+
+    class OwnEvaluate(Block):
+        async def forward(self, researcher: Researcher) -> Findings:
+            researcher.objectives[0].expertise = 1.0
+            return Findings(researcher.narrative.markdown, "fine", [])
+
+        async def after_forward(self) -> None:
+            order.append("after evaluate")
+
+    objective = Objective("alpha")
+    researcher = Researcher(
+        "r",
+        None,
+        [objective],
+        [tools()[1]],
+        plan=OwnPlan(),
+        narrate=OwnNarrate(),
+        evaluate=OwnEvaluate(),
+    )
+    researcher.resources.add(Resource(ALPHA))
+    report = researcher.report_sync()
+    assert report.stop_reason == "done"
+    assert "It uses port 4711.[^1^] It uses port 80. [unsupported]" in report.markdown
+    assert objective.expertise == 1.0
+    assert order == ["before plan", "plan", "after evaluate"]
+
+
+def test_any_action_is_a_tool_and_its_result_can_be_cited() -> None:
+    def harbour_level(place: str) -> str:
+        """The water level of a harbour.
+
+        Args:
+            place: which harbour
+        """
+        return f"The water in {place} stands at 412 cm."
+
+    researcher, _ = research(
+        [
+            plan(("harbour_level", {"place": "Bremen"})),
+            "The water in Bremen stands at 412 cm.[^1^]",
+            evaluation({"alpha": 1.0}),
+        ],
+        tools=[harbour_level],
+    )
+    (citation,) = researcher.report_sync().citations
+    assert citation.passage.url == "action:harbour_level?place=Bremen"
+    assert citation.passage.text == "The water in Bremen stands at 412 cm."
+
+
+# -- without a model -------------------------------------------------------------------------------
+
+
+def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
+    topics = ["Which port does the alpha protocol use?", "How are noodles cooked?"]
+    report = Researcher("r", None, topics, tools()).report_sync()
+    first = report.citations[0]
+    assert first.passage.url == ALPHA
+    assert "4711" in first.passage.text
+    assert f"## {topics[0]}\n\n- “" in report.markdown
+    assert "extractive: no model wrote it" in report.markdown
+    assert "Nothing relevant was found for “How are noodles cooked?”." in report.markdown
+    assert report.unsupported == []
+    assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
+
+
+def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
+    seen: list[str] = []
+    Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
+    assert seen[0] == "search alpha protocol port"[:20]
+    assert "read alpha" in seen[1:]
+
+
+# -- a conversational agent ------------------------------------------------------------------------
+
+
+def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
+    researcher = Researcher("r", None, tools=tools())
+
+    async def main() -> list[Any]:
+        texts = ["the port of alpha", "the key of beta"]
+        return list(
+            await asyncio.gather(*(researcher.reply(t, thread=str(n)) for n, t in enumerate(texts)))
+        )
+
+    first, second = asyncio.run(main())
+    assert isinstance(first.value, Report)
+    assert first.stop_reason == "done"
+    assert "4711" in first.value.citations[0].passage.text
+    assert "128 bits" in second.value.citations[0].passage.text
+    assert "# the key of beta" in second.text
+    assert researcher.objectives == []
+
+
+def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
+    with NativeSpace() as space:
+        space.add(Researcher("r", None, tools=tools()))
+        me = space.add(Agent("me"))
+        text = me.ask("r", "say", content="the port of alpha").result(timeout=30)
+    assert "4711" in text
+
+    accept = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."})
+    from civitas import ReActAgent
+
+    dual = DualActAgent(
+        DualActConfig(
+            human=ReActAgent("h", ScriptedModel([accept])),
+            reactive=Researcher("r", None, tools=tools()),
+            first="reactive",
+        )
+    )
+    reply = dual.reply_sync("the port of alpha")
+    assert reply.stop_reason == "terminated"
+    assert "4711" in reply.text
+
+
+def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
+    def warn(what: str) -> None:
+        if what.startswith("search"):
+            researcher.interrupt("Mind the year.")
+
+    researcher, model = research(tools=tools(warn))
+    researcher.report_sync()
+    assert "Mind the year." not in told(model, 0)
+    assert "Mind the year." in told(model, 2)
+
+
+# -- recorded --------------------------------------------------------------------------------------
+
+
+def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    report = research(journal=path)[0].report_sync("R")
+    seen: list[str] = []
+    again, model = research([], journal=path, tools=tools(seen.append))
+    assert again.report_sync("R") == report
+    assert (seen, model.received) == ([], [])
+    with Journal(path) as journal:
+        reply = journal.replay("R")
+    assert reply.text == report.markdown
+    assert reply.value == report
+
+
+def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    first, _ = research(SCRIPT[:2], journal=path, iterations=1)
+    assert first.report_sync("R").stop_reason == "max_iterations"
+    seen: list[str] = []
+    more, model = research(
+        [*SCRIPT[:4], evaluation({"alpha": 0.95, "beta": 0.95})],
+        objectives=["alpha", "beta"],
+        journal=path,
+        iterations=2,
+        tools=tools(seen.append),
+    )
+    report = more.report_sync("R")
+    assert (report.stop_reason, report.iterations) == ("done", 2)
+    assert seen == ["read alpha", "read /beta"]
+    assert [each.topic for each in report.objectives] == ["alpha", "beta"]
+    assert len(model.received) == 3
+
+
+def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    research(SCRIPT[:2], journal=path, iterations=1)[0].report_sync("R")
+    with pytest.raises(RunMismatch, match="role"):
+        research(journal=path, role="A poet.")[0].report_sync("R")
+
+
+def test_its_state_goes_on_elsewhere() -> None:
+    first, _ = research(SCRIPT[:2])
+    asyncio.run(first.run())
+    saved = json.loads(json.dumps(first.state_dict()))
+    other, _ = research(SCRIPT[2:])
+    other.load_state_dict(saved)
+    assert other.report_sync().stop_reason == "done"
