@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from civitas.action import Action
 from civitas.errors import InvalidArguments
 from civitas.research.findings import Resource
+from civitas.research.pool import ResourcePool
 
 
 def only_site(tool: Action, host: str) -> Action:
@@ -23,15 +24,25 @@ def only_site(tool: Action, host: str) -> Action:
     async def kept(**kwargs: Any) -> Any:
         url, query = kwargs.get("url"), kwargs.get("query")
         if isinstance(url, str) and not _is_on(url, host):
-            raise InvalidArguments(f"{url!r:.200} is not on {host}, which the research is restricted to")
+            raise InvalidArguments(
+                f"{url!r:.200} is not on {host}, which the research is restricted to"
+            )
         if isinstance(query, str):
             kwargs["query"] = f"{query} site:{host}"
-        given = tool.execute(**kwargs)
+        pools = {name: each for name, each in kwargs.items() if isinstance(each, ResourcePool)}
+        inner = {name: ResourcePool(beyond=pool) for name, pool in pools.items()}
+        given = tool.execute(**{**kwargs, **inner})
         found = await given if hasattr(given, "__await__") else given
+        for name, pool in pools.items():
+            for each in inner[name].changes():
+                if _is_on(each.url, host):
+                    pool.add(each)
         listed = list(found) if isinstance(found, list | tuple) else [found]
         left = [e for e in listed if not isinstance(e, Resource) or _is_on(e.url, host)]
         if listed and not left and url is not None:
-            raise InvalidArguments(f"{url!r:.200} leads away from {host}, to {listed[0].url!r:.200}")
+            raise InvalidArguments(
+                f"{url!r:.200} leads away from {host}, to {listed[0].url!r:.200}"
+            )
         return left if isinstance(found, list | tuple) else found
 
     return Action._described(

@@ -108,9 +108,10 @@ def command(
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
-    research` goes on with the same objectives and options. The run of a program of yours goes on with --agent: MODULE is looked for in the current folder first, AGENT
-    is an agent, a class of agents, or a function that gives one. Without it, what you decide is
-    recorded, for when the program goes on by itself.
+    research` goes on with the same objectives and options. The run of a program of yours goes on
+    with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a class of
+    agents, or a function that gives one. Without it, what you decide is recorded, for when the
+    program goes on by itself.
 
     Go on with your own runs only: what a journal says was permitted is done without a question.
 

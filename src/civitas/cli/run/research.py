@@ -107,9 +107,7 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    order = ResearchOrder(
-        list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given
-    )
+    order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     _check(order)
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     if journal is None:

@@ -71,7 +71,9 @@ class ResearchShown(Shown):
 
     def _at_work(self) -> str:
         open = list(self._open.values())
-        names = ", ".join(f"{n} × {name}" for name in dict.fromkeys(open) if (n := open.count(name)))
+        names = ", ".join(
+            f"{n} × {name}" for name in dict.fromkeys(open) if (n := open.count(name))
+        )
         return f"{self._working}{f': {names}' if names else ''}".replace("1 × ", "")
 
     # -- the kinds of events -----------------------------------------------------------------------
@@ -88,7 +90,9 @@ class ResearchShown(Shown):
         data = event.result
         if event.block == "plan":
             count = len(data["tasks"])
-            self._line(f"  plan: {one_or_more(count, 'task')}" if count else "  plan: no task is left")
+            self._line(
+                f"  plan: {one_or_more(count, 'task')}" if count else "  plan: no task is left"
+            )
         elif event.block == "research":
             for task in data["results"]:  # what could not be called had no start
                 if task["error"] is not None and _key(task["tool"], task["args"]) not in self._told:

@@ -213,7 +213,7 @@ def _screen(
 
 def budget_of(order: AnyOrder) -> Budget | None:
     """What the run of an order may spend, or None."""
-    limits = {
+    limits: dict[str, Any] = {
         "seconds": order.max_seconds,
         "tokens": order.max_tokens,
         "usd": getattr(order, "max_usd", None),
