@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from civitas.cli.main import main
-from models.openai_server import HANG, OpenAIServer, answer, text
+from models.openai_server import HANG, Answer, OpenAIServer, Request, answer, text
 from pseudo_terminal import CONTROL_C, Terminal, uncoloured
 from research.small_web import evaluation, plan
 from research.web_server import Web, html
@@ -62,6 +62,24 @@ def typed(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     civitas, command, *args = shlex.split(shown)
     assert civitas == "civitas"
     return research(*args, cwd=cwd, command=command)
+
+
+class Hanging:
+    """Gives texts in turn; the one at a place is kept back until `go`."""
+
+    def __init__(self, *texts: str, at: int) -> None:
+        self.texts = texts
+        self.at = at
+        self.given = 0
+
+    def go(self) -> None:
+        self.at = -1
+
+    def __call__(self, request: Request) -> Answer:
+        if self.given == self.at:
+            return HANG
+        self.given += 1
+        return text(self.texts[self.given - 1])
 
 
 def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path) -> None:
@@ -126,7 +144,7 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         ([PORT, "--search-web", "--site", "http://a.org/"], "--site must be a host such as"),
         ([PORT, "--folder", "notes", "--max-tokens", "9"], "--max-tokens is for a model"),
         ([PORT, "--folder", "notes", "--run-id", "a"], "give --journal too"),
-        ([PORT, "--folder", "notes", "--out", "no/where.md"], "--out: there is no folder 'no'"),
+        ([PORT, "--folder", "notes", "--out", "no/where.md"], "--out: nothing can be written in 'no'"),
         ([PORT, "--folder", "notes", "--model", "nothing"], "there is no model 'nothing'"),
     ),
 )
@@ -174,7 +192,8 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
         evaluation({PORT: 1.0}),
     )
     recorded = ["--journal", "runs.db", "--run-id", "r1"] if journal else []
-    with OpenAIServer(*map(text, first), HANG, *map(text, rest)) as server:
+    model = Hanging(*first, *rest, at=3)
+    with OpenAIServer(model) as server:
         with Terminal(
             "-m", "civitas", "research", PORT, "--folder", "notes", "--model", f"{server.url}#m",
             "--out", "so far.md", *recorded, cwd=folder, environment=environment(folder),
@@ -191,20 +210,29 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
         if not journal:
             assert "with --journal FILE it would be recorded, and could go on from here" in shown
             return
-        asked = len(server.requests)
+        model.go()
         (line,) = [each for each in shown.splitlines() if "to go on with it" in each]
         done = typed(line, folder)
         assert done.returncode == 0, done.stderr
         assert "iteration 1 of 3" not in done.stderr
-        assert len(server.requests) - asked == 3
+        assert model.given == 6
     report = (folder / "so far.md").read_text()
     assert "Ada Stone wrote the alpha protocol" in report
     assert report.endswith("It ended after 2 iterations: the targets were reached.\n")
 
 
 def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) -> None:
-    said = "It uses port 4711.[^1^]"
-    with OpenAIServer(text(SEARCH), HANG, text(said), text(evaluation({PORT: 1.0}))) as server:
+    in_time = False
+
+    def model(request: Request) -> Answer:
+        asked = json.dumps(request.body)
+        if "generated_objectives" in asked:
+            return text(evaluation({PORT: 1.0}))
+        if "search_folder" in asked:
+            return text(SEARCH)
+        return text("It uses port 4711.[^1^]") if in_time else HANG
+
+    with OpenAIServer(model) as server:
         done = research(
             PORT, "--folder", "notes", "--model", f"{server.url}#m", "--max-seconds", "1.5",
             "--journal", "runs.db", "--run-id", "r1", cwd=folder,
@@ -213,14 +241,14 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
         assert "stopped: the time was over" in done.stderr
         assert "to go on with it: civitas research " in done.stderr
         assert "It ended after 0 iterations: the time was over" in done.stdout
+        in_time = True
         listed = research("r1", "--journal", "runs.db", command="runs", cwd=folder)
         assert "to go on with it: civitas research " in listed.stdout
         done = research(
             "r1", "--journal", "runs.db", "--max-seconds", "40", command="resume", cwd=folder
         )
     assert done.returncode == 0, done.stderr
-    assert "port 4711" in done.stdout
-    assert "until now:\niteration 1 of 3\n" in done.stderr
+    assert "It uses port 4711.[^1^]" in done.stdout
 
 
 def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:

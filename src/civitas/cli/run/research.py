@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.journal import Journal
     from civitas.research.report import Report
+    from civitas.research.researcher import Researcher
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -133,8 +134,16 @@ def researched(
     recorded: RecordedResearch | None = None,
 ) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
-    worker = _made(order, as_json, journal, recorded)
-    agent, screen = worker.agent, worker.screen
+    from civitas.cli.run.permission import Permission
+    from civitas.cli.run.research_show import ResearchLines, ResearchShown
+
+    agent = _made(order, journal)
+    screen = (
+        ResearchLines(recorded)
+        if as_json
+        else ResearchShown(order.iterations, recorded, may_be_recorded=True)
+    )
+    worker = Worker(agent, screen, Permission(()), not as_json)
     run_id = None if recorded is None else recorded.run_id
 
     async def run() -> int:
@@ -144,10 +153,12 @@ def researched(
 
     try:
         status = asyncio.run(run())
+        report = screen.report
+        assert report is not None  # it came with the last event
     except KeyboardInterrupt:
-        _write(agent.report_so_far(), order, as_json)
-        return 130
-    _write(screen.report, order, as_json)  # type: ignore[union-attr]
+        status, report = 130, agent.report_so_far()
+    _write(report, order, as_json)
+    screen.written()
     return status
 
 
@@ -168,8 +179,8 @@ def _check(order: ResearchOrder) -> None:
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         raise click.UsageError(f"{which} is for a model: give --model too")
     for name, path in (("--out", order.out), ("--html", order.html)):
-        if path and not Path(path).absolute().parent.is_dir():
-            raise click.UsageError(f"{name}: there is no folder {os.path.dirname(path)!r}")
+        if path and not os.access(Path(path).absolute().parent, os.W_OK):
+            raise click.UsageError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
     if order.html:
         from civitas.research.page import page
         from civitas.research.report import Report
@@ -177,20 +188,11 @@ def _check(order: ResearchOrder) -> None:
         page(Report("", [], "done"))  # what is missing is said before anything is paid
 
 
-def _made(
-    order: ResearchOrder, as_json: bool, journal: Journal | None, recorded: RecordedResearch | None
-) -> Worker:
-    from civitas.cli.run.permission import Permission
-    from civitas.cli.run.research_show import ResearchLines, ResearchShown
-    from civitas.research import Researcher
+def _made(order: ResearchOrder, journal: Journal | None) -> Researcher:
+    from civitas.research.researcher import Researcher
 
-    screen = (
-        ResearchLines(recorded)
-        if as_json
-        else ResearchShown(order.iterations, recorded, may_be_recorded=True)
-    )
     name = order.model
-    agent = Researcher(
+    return Researcher(
         "researcher",
         None if name is None else made_model(name, os.environ.get("CIVITAS_KEY")),
         order.objectives,
@@ -200,7 +202,6 @@ def _made(
         journal=journal,
         budget=budget_of(order),
     )
-    return Worker(agent, screen, Permission(()), not as_json)
 
 
 def _tools(order: ResearchOrder) -> list[Action]:
@@ -236,8 +237,9 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     if order.out:
         written.append(("report", order.out, text))
     elif not as_json:
-        # A terminal would obey what a page holds.
-        print(shown_lines(text.expandtabs(4)) if sys.stdout.isatty() else text, end="", flush=True)
+        if sys.stdout.isatty():  # which would obey what a page holds
+            text = "\n" + shown_lines(text.expandtabs(4))
+        print(text, end="", flush=True)
     for what, path, content in written:
         Path(path).write_text(content, encoding="utf-8")
         if not as_json:

@@ -60,14 +60,24 @@ class ResearchShown(Shown):
         self._may_be_recorded = may_be_recorded
         self._whole_report = whole
         self._working = "beginning"
+        self._began: float | None = None
+        self._stopped: StopReason | str | None = None
         self._called: dict[str, CallStarted] = {}
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
+
+    def begin(self) -> None:
+        """Show from now on, on a terminal, what is at work and for how long it all has taken."""
+        super().begin()
+        self._began = self._since
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""
         if isinstance(event, Done):
             self.report = event.reply.value
         super().event(event, seconds)
+
+    def _counts_from(self) -> float:
+        return self._since if self._began is None else self._began
 
     def _at_work(self) -> str:
         open = list(self._open.values())
@@ -115,7 +125,8 @@ class ResearchShown(Shown):
         from civitas.approval import escaped
 
         full = round(expertise * _BAR)
-        text = Text("■" * full, "green")
+        text = Text()
+        text.append("■" * full, "green")
         text.append("·" * (_BAR - full), "dim")
         text.append(f"  {expertise:.2f}  {escaped(_cut(topic))}")
         self._print(text, "  ", "    ")
@@ -155,7 +166,17 @@ class ResearchShown(Shown):
         )
         self._ways(reply.stop_reason)
 
+    def written(self) -> None:
+        """Say how to go on, below the report."""
+        if self._stopped is not None:
+            self._say_ways(self._stopped)
+
     def _ways(self, stop_reason: StopReason | str) -> None:
+        self._stopped = stop_reason
+        if self._whole_report:
+            self._say_ways(stop_reason)
+
+    def _say_ways(self, stop_reason: StopReason | str) -> None:
         super()._ways(stop_reason)
         if self._recorded is None and self._may_be_recorded and stop_reason not in ENDED:
             self._line("with --journal FILE it would be recorded, and could go on from here")
@@ -169,6 +190,9 @@ class ResearchLines(JSONLines):
     """
 
     report: Report | None = None
+
+    def written(self) -> None:
+        """Nothing: how to go on is said where the run ends."""
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""

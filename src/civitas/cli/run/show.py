@@ -309,7 +309,7 @@ class Shown:
         """Write the line that says what is waited for, and have it renewed in a second."""
         if self._loop is None or self._held > 0:
             return
-        seconds = int(self._loop.time() - self._since)
+        seconds = int(self._loop.time() - self._counts_from())
         text = escaped(f"{self._at_work()}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
         text = text[: self._console.width - 1]
         dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
@@ -320,6 +320,9 @@ class Shown:
 
     def _at_work(self) -> str:
         return ", ".join(self._open.values()) or f"{self._model} is thinking"
+
+    def _counts_from(self) -> float:
+        return self._since
 
     def _erase_status(self) -> None:
         if self._tick is not None:
