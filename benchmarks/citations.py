@@ -70,22 +70,22 @@ def measure(quick: bool, misses: bool) -> Iterator[dict[str, Any]]:
 
 
 def speed(data: list[dict[str, Any]], count: int) -> dict[str, Any]:
-    """Sentences a second, each against another passage of 1,000 characters."""
+    """Sentences a second of the processor, each against another passage of 1,000 characters."""
     passages = [row["passage"] for row in data]
     pairs = []
     for number in range(count):
         at = number % len(data)
         text = f"Passage {number}. " + " ".join(passages[at:] + passages[:at])
         pairs.append((data[at]["sentence"], text[:1000]))
-    start = time.perf_counter()
+    start = time.process_time()
     for sentence, passage in pairs:
         fault(sentence, passage)
-    taken = time.perf_counter() - start
+    taken = time.process_time() - start
     return {
         "metric": "citations checked",
         "variant": "passages of 1,000 characters",
         "value": count / taken,
-        "unit": "sentences/s",
+        "unit": "sentences per second of the processor",
         "target": 500,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -13,18 +14,20 @@ from civitas.research.findings import Passage
 from civitas.research.sentences import sentences
 
 WAIT = (
-    "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout occurs, it "
-    "cancels the task and raises TimeoutError. To avoid the task cancellation, wrap it in shield(). "
-    "The total wait time may exceed the timeout. The loop parameter was removed in version 3.10. "
-    "The default is None, which means that it never times out; 0.5 means half a second. At most "
-    "1,000 tasks may wait. It is not safe to call it from another thread unless the loop is stopped."
-    " Guido van Rossum and Yury Selivanov wrote the first version in 2013."
+    "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout "
+    "occurs, it cancels the task and raises TimeoutError. To avoid the task cancellation, "
+    "wrap it in shield(). The total wait time may exceed the timeout. The loop parameter was "
+    "removed in version 3.10. The default is None, which means that it never times out; 0.5 "
+    "means half a second. At most 1,000 tasks may wait. It is not safe to call it from "
+    "another thread unless the loop is stopped. Guido van Rossum and Yury Selivanov wrote the "
+    "first version in 2013."
 )
 LYON = (
-    "On 3 March 2021 the city of Lyon opened 12 new stations. About two hundred and fifty workers "
-    "built them, twice as many as in 2015. Marie Dupont, the mayor, said that costs had risen by "
-    "17 percent to €4.2 million. The old tram line does not run on Sundays. None of the stations is "
-    "accessible to wheelchairs. Before 2010 there were fewer buses than trams."
+    "On 3 March 2021 the city of Lyon opened 12 new stations. About two hundred and fifty "
+    "workers built them, twice as many as in 2015. Marie Dupont, the mayor, said that costs "
+    "had risen by 17 percent to €4.2 million. The old tram line does not run on Sundays. None "
+    "of the stations is accessible to wheelchairs. Before 2010 there were fewer buses than "
+    "trams."
 )
 BAHN = (
     "Der Vertrag gilt nicht für Schäden über 1.000 Euro. Im Jahr 1925 baute Anna Berg drei Häuser."
@@ -127,6 +130,28 @@ def test_another_number_is_never_borne_out(said: int, there: int, form: str) -> 
     assert (why is None) == (said == there)
 
 
+PIECES = (
+    "not can't none N'est “ ” \" ' ` … [^1^] 1,000 1.000 -1 50% 3rc1 one hundred and half or --x "
+    "wait_for() C++ Anna the of it's unsafe safe always never . ! , ; ( ) \n \0 情報 \ud800 ² ٣"
+)
+
+
+@given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
+def test_any_sentence_can_be_judged_and_is_borne_out_by_itself(one: str, other: str) -> None:
+    assert fault(one, other) is None or isinstance(fault(one, other), str)
+    spans = sentences(one)
+    if len(spans) == 1 and spans[0] == (0, len(one)):
+        assert fault(one, f"{one}\n\n{other}") is None
+
+
+@given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
+def test_a_quoted_sentence_keeps_its_footnote(passage: str, data: st.DataObject) -> None:
+    start, end = data.draw(st.sampled_from(sentences(passage)))
+    text = f"- “{passage[start:end]}” [^5^]\n"
+
+    assert check(text, {5: Passage.of("https://example.org", passage, "2026")}).markdown == text
+
+
 # -- a narrative -----------------------------------------------------------------------------------
 
 PASSAGES = {
@@ -163,7 +188,7 @@ def test_footnotes_in_every_form_become_one_form(note: str) -> None:
     )
 
 
-@pytest.mark.parametrize("note", ("[^3^]", "[^x^]", "[^note]", "[^3^][^x^]"))
+@pytest.mark.parametrize("note", ("[^3^]", "[^x^]", "[^3^][^x^]", "[^ ^]"))
 def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
     done = check(f"The queue holds 10 items.{note}", PASSAGES)
 
@@ -185,9 +210,10 @@ def test_no_quotation_reaches_from_one_passage_into_another() -> None:
 
 def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
     text = (
-        "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n- It holds 9 [^1^]\n\n"
+        "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n"
+        "- It holds 9 [^1^]\n\n"
         "| The queue holds | 10 items [^1^] |\n|---|---|\n| The queue holds | 9 items [^1^] |\n\n"
-        "```\n[^9^] x\n```\nA pattern `[^1]` is no footnote."
+        "```\nx[^a-z]\n```\nThe pattern `[^a-z]` is no footnote."
     )
 
     assert checked(text) == text.replace("holds 9 [^1^]", "holds 9 [unsupported]").replace(
@@ -226,24 +252,31 @@ def test_marks_that_the_narrative_came_with_are_taken_off(mark: str) -> None:
 def test_footnotes_are_numbered_as_they_come_and_one_passage_has_one_number() -> None:
     text = (
         "Lyon opened 12 new stations.[^2^] The queue holds 10 items.[^7^][^1^] "
-        "Then put() waits `[^8^]` for a free place.[^8^]"
+        "Then put() waits for a free place.[^8^]"
     )
 
     done = renumbered(check(text, PASSAGES))
 
     assert done.markdown == (
         "Lyon opened 12 new stations.[^1^] The queue holds 10 items.[^2^] "
-        "Then put() waits `[^8^]` for a free place.[^3^]"
+        "Then put() waits for a free place.[^3^]"
     )
     assert [each.number for each in done.citations] == [1, 2, 2, 3]
 
 
-@given(st.text(alphabet='The queue holds 10.[^1^]`\n|#>-"“', max_size=60))
-def test_checking_twice_changes_nothing_more(text: str) -> None:
-    once = check(text, PASSAGES)
+LINES = (
+    "[^1^] [^2^] [^1,8] [^ [^9^] ^] [^x^] ` ``` ~~~ # - | > . \n \n\n [unsupported] Sources [^1]: "
+    "queue"
+)
 
-    assert {each.number for each in once.citations} <= PASSAGES.keys()
-    assert check(once.markdown, PASSAGES).citations == once.citations
+
+@given(st.lists(st.sampled_from([*LINES.split(" "), " ", "The queue holds 10 items"])).map("".join))
+def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
+    done = renumbered(check(text, PASSAGES))
+
+    left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", done.markdown)}
+    assert left == {each.number for each in done.citations} == set(range(1, len(left) + 1))
+    assert done.markdown.count("[unsupported]") == len(done.unsupported)
 
 
 @pytest.mark.parametrize("piece", ("“a b ", "„a ", "'a ", '"a ', "ab", "7 ", "a b. ", "[^1^]"))

@@ -24,6 +24,7 @@ class Claim:
     """What one sentence says.
 
     Attributes:
+        text: it, without footnotes and marks of Markdown
         content: its content words, each once, with the terms of each
         words: all its words in order, in small letters
         forms: all its words in small letters, and their parts
@@ -36,6 +37,7 @@ class Claim:
         softly: words that deny without a negation, such as `fails`
     """
 
+    text: str
     content: dict[str, tuple[str, ...]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
     forms: set[str] = field(default_factory=set)
@@ -62,7 +64,8 @@ _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 _SOURCES_WORDS = (
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
-    "adds writes argues holds"
+    "adds writes argues holds mentions warns reports recommends suggests claims points tells "
+    "tutorial howto section chapter specification report study book blog post statement"
 )
 SOURCES = frozenset(_SOURCES_WORDS.split())
 # Words that add little to what a sentence says; they count among its content for nothing.
@@ -77,14 +80,16 @@ _SOFT = re.compile(
     "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
     "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
     "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
-    "sauf|zero|drop|los[es]|leave|free"
+    "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
 _BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
 _BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
+_OPENING = re.compile(r"[.:!?\"“«]")
+_NOT = re.compile(r"n't$|^n'")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
-    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bno\s+(?:more|less|fewer|later)\s+than\b"
+    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
 )
 _NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
 _REACH = 5  # how many content words a negation reaches
@@ -98,73 +103,86 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 def plain(text: str) -> str:
     """A sentence without its footnotes and the marks of Markdown; code keeps its backticks."""
-    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
+    if "*" in text or "\n" in text or "[" in text:
+        text = _LINK.sub(r"\1", _MARKUP.sub(" ", text))
+    return normal(text)
 
 
 @lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
-    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", plain(text)))
-    made = Claim()
-    tokens = made.words
+    made = Claim(plain(text))
+    text = made.text
+    if "no" in text or "nicht" in text or "No" in text:
+        text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", text))
     end = left = 0
     head = False
     for found in WORD.finditer(text):
         word, gap = found[0], text[end : found.start()]
+        starts = not made.words or (gap != " " and _OPENING.search(gap) is not None)
         end = found.end()
-        small = word.casefold()
-        tokens.append(small)
-        if left and (small in _BREAKS or _BOUNDARY.search(gap)):
+        about = _about(word)
+        small = about.small
+        made.words.append(small)
+        if left and (small in _BREAKS or (gap != " " and _BOUNDARY.search(gap))):
             left, head = 0, False
-        if _is_negation(word, small, text[end : end + 4]):
+        if about.denies or (small == "none" and text[end : end + 4] == " of "):
             made.negations += 1
             left, head = _REACH, True
             if not small.startswith("n'"):  # French: n'ouvre
                 continue
-        terms = terms_of(word)
-        _add_forms(made.forms, small)
-        _add_name(made, word, small, starts=not tokens[:-1] or bool(re.search(r"[.:!?\"“«]", gap)))
-        if _SOFT.match(small):
+        made.forms.update(about.forms)
+        if about.is_identifier or (about.is_capital and not starts):
+            made.names.append(word)
+        if about.is_soft:
             made.softly.add(small)
-        if not terms or small in SOURCES:
+        if not about.terms:
             continue
-        if word[0].isupper():
-            terms += (f"@{root(small)}",)
         if small not in LIGHT:
-            made.content[terms[0]] = terms
-        terms = (small, *terms)
-        (made.denied if left else made.plain).update(terms)
+            made.content[about.terms[0]] = about.terms
+        (made.denied if left else made.plain).update(about.terms, (small,))
         if head:
-            made.heads.append(terms)
+            made.heads.append((small, *about.terms))
             head = False
         left = max(0, left - 1)
-    made.numbers = _numbers(tokens)
+    made.numbers = _numbers(made.words)
     return made
 
 
-def _is_negation(word: str, small: str, after: str) -> bool:
-    if small == "none":
-        return word == "none" or after == " of "  # in programs None is a value
-    return small in _NEGATIONS or small.endswith("n't") or small.startswith("n'")
+@dataclass(frozen=True)
+class _About:
+    """What there is to know of a word wherever it stands."""
+
+    small: str
+    terms: tuple[str, ...]
+    forms: tuple[str, ...]
+    denies: bool
+    is_soft: bool
+    is_identifier: bool
+    is_capital: bool
 
 
-def _add_forms(forms: set[str], small: str) -> None:
+@lru_cache(maxsize=1 << 13)
+def _about(word: str) -> _About:
+    small = word.casefold()
     bare = small.removesuffix("()").removesuffix("'s")
-    forms.update((small, bare, bare.replace("-", "")))
-    if not bare.isalnum():
-        forms.update(re.split(r"\.|::|-|/|'", bare))
-
-
-def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
-    if (
-        small in SOURCES
-        or (small in STOP_WORDS and word != "May")
-        or small.rpartition("'")[0] in STOP_WORDS
-        or word[0].isdigit()
-    ):
-        return
-    if _IDENTIFIER.match(word[:200]) or (word[0].isupper() and len(word) > 1 and not starts):
-        made.names.append(word)
+    terms = () if small in SOURCES else terms_of(word)
+    if terms and word[0].isupper():
+        terms += (f"@{root(small)}",)
+    stops = STOP_WORDS - {"may"} if word == "May" else STOP_WORDS
+    nameless = {small, small.rpartition("'")[0]} & (stops | SOURCES) or word[0].isdigit()
+    return _About(
+        small,
+        terms,
+        (small, bare, bare.replace("-", ""), *re.split(r"\.|::|-|/|'", bare)),
+        # In programs None is a value.
+        word == "none"
+        or (small in _NEGATIONS and small != "none")
+        or _NOT.search(small) is not None,
+        _SOFT.match(small) is not None,
+        not nameless and _IDENTIFIER.match(word[:200]) is not None,
+        not nameless and word[0].isupper() and len(word) > 1,
+    )
 
 
 def root(name: str) -> str:
@@ -213,6 +231,7 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
 _JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
+_COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
 _LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
@@ -265,6 +284,8 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
         return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
+    if word.partition("-")[0] not in _COUNTED:
+        return None, at
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)

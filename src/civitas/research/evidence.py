@@ -20,6 +20,7 @@ _QUOTED = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
     r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
 )
+_LETTER = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
@@ -57,10 +58,10 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
         title: what people call that text: names and words may stand there too
     """
     stored = _stored(passage, title)
-    if _even(plain(sentence)).rstrip(".!? ") in stored.sentences:
-        return None
     said = claim(sentence)
-    quoted = [found[0] for found in _QUOTED.finditer(plain(sentence))]
+    if _even(said.text).rstrip(".!? ") in stored.sentences:
+        return None
+    quoted = [found[0] for found in _QUOTED.finditer(said.text)]
     best = _best(said, stored)
     return (
         _misquoted(quoted, stored)
@@ -87,12 +88,11 @@ class _Stored:
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
-    pieces = [passage[start:end] for start, end in sentences(passage)]
-    claims = [claim(piece) for piece in pieces]
+    claims = [claim(passage[start:end]) for start, end in sentences(passage)]
     numbers = [number for each in claims for number in each.numbers]
     return _Stored(
         _even(plain(passage)),
-        {_even(plain(piece)).rstrip(".!? ") for piece in pieces},
+        {_even(each.text).rstrip(".!? ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
@@ -110,7 +110,7 @@ def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
     for found in quoted:
         at = 0
         is_code = found[0] == "`"
-        for span in [found] if is_code else _GAPS.split(found):
+        for span in [found] if is_code else _GAPS.split(_LETTER.sub(r"\1", found)):
             wanted = _even(span).strip(" ,.;:!?")
             found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
             if found_at:

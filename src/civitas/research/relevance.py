@@ -11,7 +11,7 @@ from functools import lru_cache
 from civitas.research.findings import Passage
 from civitas.research.sentences import terms
 
-RELEVANT = 0.5
+RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
 _K1, _B = 1.2, 0.6
 _TITLE = 2

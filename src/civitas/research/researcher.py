@@ -258,12 +258,13 @@ class Researcher(Iterating):
                 asked.state.underway = _Steering(self)
             try:
                 if record is NULL_RECORD:
-                    return await self._to_the_end()
+                    return await self._to_the_end(None)
+                spent = self._catch_up()
                 if self._has_ended(record):
                     return recording.replayed(record._read)
                 return await guarded(
                     record,
-                    self._to_the_end,
+                    lambda: self._to_the_end(spent),
                     lambda reply: {**_over(reply), "report": recording.report_json(reply.value)},
                     lambda why: self._cut_off(why),
                     lambda error: self._failed(error),
@@ -326,12 +327,13 @@ class Researcher(Iterating):
         was = record.over["report"]["stop_reason"]
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
-    async def _to_the_end(self) -> Reply:
+    async def _to_the_end(self, spent: Stop | None) -> Reply:
         error = None
         if self.progress.stop != "done" or not self._all_understood():
             self.progress.stop = None
         try:
-            self._catch_up()
+            if spent is not None:
+                raise spent
             while self.progress.stop is None:
                 if self.progress.iteration >= self.iterations:
                     self.progress.stop, self.progress.detail = "max_iterations", ""
@@ -343,15 +345,16 @@ class Researcher(Iterating):
         report = made(self)
         return recording.reply_of(report, self._asked.run_id, error)
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> Stop | None:
+        """Have the model and the budget know what was recorded; gives why nothing more may begin."""
         record, budget = self._record, self._budget
-        if record is None or record is NULL_RECORD:
-            return
+        assert record is not None
         record.committed = lambda: note_known(record, self._model, budget)
         try:
             catch_up_models(record, self._model, self.model, budget)
         except BudgetExceeded as error:
-            raise Stop.at_limit(error) from error
+            return Stop.at_limit(error)
+        return None
 
     def _stop(self, stop: Stop) -> None:
         """Note why it stopped; what the tools gave until then is in the report."""

@@ -15,9 +15,9 @@ from civitas.research.sentences import sentences, terms, words
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
 
-_CITED: Final = 6
+_CITED: Final = 10
 """So many passages are cited for an objective."""
-_OF_ONE: Final = 2
+_OF_ONE: Final = 4
 """So many of them from one resource."""
 _QUOTED: Final = 2
 """So many sentences of a passage are quoted, if they stand side by side."""

@@ -124,7 +124,8 @@ _MARKER = re.compile(
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _TABLE = re.compile(r"[ \t>]*\|")
-FOOTNOTE = r"\[\^[^\[\]\n]{1,60}\]"
+FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
+"""A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is none, but a pattern in code."""
 _END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"

@@ -1,0 +1,70 @@
+"""A run of a researcher, killed wherever it can be: no page is read twice, no answer paid twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.process import KILLED, Processes
+from journal.program import WIDTH
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes("research.killed") as made:
+        yield made
+
+
+def effects(folder: Path) -> Counter[str]:
+    path = folder / "effects"
+    data = path.read_bytes() if path.exists() else b""
+    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
+
+
+def ended(folder: Path) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((folder / "reply.json").read_text())
+    said["markdown"] = re.sub(r"read \d{4}-\d\d-\d\d", "read", said["markdown"])
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("whole")
+    assert processes.run(folder) == 0
+    assert set(effects(folder).values()) == {1}
+    assert len(effects(folder)) == 8
+    return ended(folder)
+
+
+def test_killed_at_every_commit_nothing_that_ended_is_done_again(
+    processes: Processes, tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    for number in range(1, whole["commits"] + 1):
+        for when in ("before", "after"):
+            folder = tmp_path / f"{number}-{when}"
+            folder.mkdir()
+            assert processes.run(folder, commit=[number, when]) == KILLED
+            assert processes.run(folder) == 0
+            said = ended(folder)
+            assert said["stop"] == "done"
+            assert said["markdown"] == whole["markdown"]
+            # Again only what had ended in the moment before its record was written.
+            done = effects(folder)
+            again = [what for what, times in done.items() if times > 1]
+            assert len(again) <= (1 if when == "before" else 0), (number, when, done)
+            # What was under way when the process died may have been billed, and counts.
+            assert said["calls"] in (5, 5 + len(again), 6)
+
+
+def test_a_budget_holds_across_the_death(processes: Processes, tmp_path: Path) -> None:
+    assert processes.run(tmp_path, effect="answer 2", calls=4) == KILLED
+    assert processes.run(tmp_path, calls=4) == 0
+    # Three answers before it died, the third of them unrecorded, which counts all the same.
+    assert ended(tmp_path)["stop"] == "budget"
+    assert sum(times for what, times in effects(tmp_path).items() if "answer" in what) == 4
