@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from civitas import Call, ModelReply, ReActAgent, ScriptedModel
 from civitas.research import Passage, Resource, ResourcePool, Section
 from civitas.research.passages import LONGEST, passages_of
 
@@ -99,3 +100,23 @@ def test_passages_are_the_text_word_for_word_and_none_is_too_long(text: str) -> 
         assert len(each.text) <= LONGEST
         assert each == Passage.of(each.url, each.text, "2026-01-01", "T")
     assert "".join("".join(each.text for each in made).split()) == "".join(text.split())
+
+
+def test_a_tool_of_research_works_for_any_agent() -> None:
+    def note(url: str, pool: ResourcePool) -> int:
+        """Note a page.
+
+        Args:
+            url: where it is
+        """
+        pool.add(url)
+        return len(pool)
+
+    agent = ReActAgent(
+        "a",
+        ScriptedModel(
+            [ModelReply(calls=(Call("1", "note", {"url": "http://web.test/"}),)), "Done."]
+        ),
+        actions=[note],
+    )
+    assert agent.reply_sync("Note it.").steps[0].result["result"] == 1
