@@ -303,6 +303,29 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
 
+def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
+    page = (
+        "## The port of alpha\n\nAlpha uses port 4711. Nobody knows why.\n\n"
+        "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
+    )
+    code = "<!-- prints -->\n```text\nthe port of alpha\n```\n"
+
+    async def read(query: str) -> list[Resource]:
+        """Read.
+
+        Args:
+            query: words
+        """
+        texts = {"http://web.test/page": page, "http://web.test/code": code}
+        return [Resource(url, "Alpha", True, text) for url, text in texts.items()]
+
+    report = Researcher("r", None, "the port of alpha", [read]).report_sync()
+    assert [each.sentence for each in report.citations] == [
+        "“Alpha uses port 4711. Nobody knows why.”"
+    ]
+    assert "<!--" not in report.markdown
+
+
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()

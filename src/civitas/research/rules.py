@@ -121,8 +121,11 @@ def narrate(researcher: Researcher) -> Narrative:
     for objective in (*researcher.objectives, *researcher.generated):
         quotes = []
         for found in best(index, objective.topic):
+            quote = _quote(found.passage.text, objective.topic, index)
+            if quote.startswith("<!--"):
+                continue  # there is nothing but code
             number = researcher.number_of(found.passage)
-            quotes.append(f"- “{_quote(found.passage.text, objective.topic, index)}” [^{number}^]")
+            quotes.append(f"- “{quote}” [^{number}^]")
         if quotes:
             parts.append(f"## {heading(objective.topic)}\n\n" + "\n".join(quotes))
     return researcher.checked("\n\n".join(parts))
@@ -149,7 +152,8 @@ def heading(topic: str) -> str:
 
 def _quote(text: str, topic: str, index: Index) -> str:
     """The sentence of a passage that says most about a topic, with the one after it."""
-    spans = sentences(text) or [(0, len(text))]
+    spans = sentences(text)
+    spans = [span for span in spans if _is_prose(text, *span)] or spans or [(0, len(text))]
     wanted = {term: index.weight(term) for term in terms(topic)}
 
     def worth(place: int) -> float:
@@ -160,13 +164,22 @@ def _quote(text: str, topic: str, index: Index) -> str:
     first = max(range(len(spans)), key=lambda place: (worth(place), -place))
     last = first
     while last - first + 1 < _QUOTED and last + 1 < len(spans):
+        between = text[spans[last][1] : spans[last + 1][0]]
+        if between.strip() or "\n\n" in between:
+            break  # the next is of another paragraph, or row
         if spans[last + 1][1] - spans[first][0] > _LONGEST_QUOTE:
             break
         last += 1
-    quoted = " ".join(text[spans[first][0] : spans[last][1]].split())
+    quoted = " ".join(text[spans[first][0] : spans[last][1]].strip("| \n").split())
     if len(quoted) > _LONGEST_QUOTE:
         quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
     return quoted
+
+
+def _is_prose(text: str, start: int, end: int) -> bool:
+    """Whether a sentence is no heading and no comment."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return "#" not in line and not text.startswith("<!--", start)
 
 
 # -- Evaluate --------------------------------------------------------------------------------------
