@@ -144,7 +144,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         ([PORT, "--search-web", "--site", "http://a.org/"], "--site must be a host such as"),
         ([PORT, "--folder", "notes", "--max-tokens", "9"], "--max-tokens is for a model"),
         ([PORT, "--folder", "notes", "--run-id", "a"], "give --journal too"),
-        ([PORT, "--folder", "notes", "--out", "no/where.md"], "--out: nothing can be written in 'no'"),
+        (
+            [PORT, "--folder", "notes", "--out", "no/where.md"],
+            "--out: nothing can be written in 'no'",
+        ),
         ([PORT, "--folder", "notes", "--model", "nothing"], "there is no model 'nothing'"),
     ),
 )

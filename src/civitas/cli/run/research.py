@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import sys
@@ -178,6 +179,8 @@ def _check(order: ResearchOrder) -> None:
     if order.model is None and (order.role or order.max_usd or order.max_tokens):
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         raise click.UsageError(f"{which} is for a model: give --model too")
+    if order.max_usd is not None and not math.isfinite(order.max_usd):
+        raise click.UsageError(f"--max-usd must be a number of US dollars, got {order.max_usd}")
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
             raise click.UsageError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
