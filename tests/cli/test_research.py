@@ -104,10 +104,13 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert "\x1b" not in done.stderr
 
 
-def test_the_report_and_the_page_are_written(folder: Path) -> None:
-    done = research(
-        PORT, "--folder", "notes", "--out", "report.md", "--html", "report.html", cwd=folder
-    )  # fmt: skip
+def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> None:
+    order = (PORT, "--folder", ".", "--out", "report.md", "--html", "report.html")
+    first = research(*order, cwd=folder)
+    report = (folder / "report.md").read_text()
+    done = research(*order, cwd=folder)
+    assert first.returncode == 0, first.stderr
+    assert (folder / "report.md").read_text() == report
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.endswith("page: report.html\nreport: report.md\n")
     assert (folder / "report.md").read_text().startswith(f"# {PORT}\n")

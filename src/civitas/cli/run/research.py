@@ -209,12 +209,16 @@ def _made(order: ResearchOrder, journal: Journal | None) -> Researcher:
 
 def _tools(order: ResearchOrder) -> list[Action]:
     from civitas.research import read_pdf, search_folder, search_web, visit_page
-    from civitas.research.site import only_site
+    from civitas.research.narrowing import only_site, without
 
     tools: list[Action] = []
     if order.folder:
         try:
-            tools.append(search_folder(order.folder))
+            # What this command has written there before is no source.
+            own = [
+                Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each
+            ]
+            tools.append(without(search_folder(order.folder), own))
         except FileError as error:
             raise click.UsageError(f"--folder: {error}") from error
     if order.search_web or order.searxng:

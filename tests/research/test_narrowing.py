@@ -1,4 +1,4 @@
-"""A tool of the web that is kept on one site."""
+"""A tool that is kept on one site of the web."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from civitas import Action, Resource, ResourcePool
 from civitas.errors import InvalidArguments
-from civitas.research.site import only_site
+from civitas.research.narrowing import only_site
 
 HERE, BELOW, AWAY = "https://site.test/a", "https://docs.site.test/b", "https://evilsite.test/c"
 
@@ -46,7 +46,7 @@ def test_a_page_of_another_host_is_refused(url: str, fault: str) -> None:
 def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
     asked = []
 
-    def search(query: str) -> list[Resource]:
+    async def search(query: str) -> list[Resource]:
         """Search."""
         asked.append(query)
         return [Resource(url) for url in (HERE, BELOW, AWAY)]
