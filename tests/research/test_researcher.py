@@ -333,6 +333,14 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     assert "read alpha" in seen[1:]
 
 
+def test_a_query_says_each_word_once() -> None:
+    researcher = Researcher("r", None, ["alpha.beta.gamma protocol"], tools(), iterations=1)
+    researcher.report_sync()
+    queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
+    assert ["alpha.beta.gamma"] in queries or ["protocol", "alpha.beta.gamma"] in queries
+    assert all(len(set(query)) == len(query) for query in queries)
+
+
 # -- a conversational agent ------------------------------------------------------------------------
 
 

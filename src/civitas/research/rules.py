@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
@@ -84,13 +84,18 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
     wanted = sorted(by_term, key=lambda term: -index.weight(term))
     missing = index.missing(objective.topic, [each.passage for each in found])
     if missing and len(missing) < len(wanted):
-        yield " ".join(by_term[each] for each in missing if each in by_term), "search for the gap"
+        yield _joined(by_term[each] for each in missing if each in by_term), "search for the gap"
     if len(wanted) > 2:
-        yield " ".join(by_term[each] for each in wanted[:3]), "search for its rarest words"
+        yield _joined(by_term[each] for each in wanted[:3]), "search for its rarest words"
     for each in found[:3]:
         title = [word for word in words(each.passage.title) if set(terms(word)) - by_term.keys()]
-        near = " ".join([*(by_term[term] for term in wanted[:3]), *title[:4]])
+        near = _joined([*(by_term[term] for term in wanted[:3]), *title[:4]])
         yield near, "search near what was found"
+
+
+def _joined(words: Iterable[str]) -> str:
+    """Words, each once: several terms may be of one, such as those of `asyncio.wait_for`."""
+    return " ".join(dict.fromkeys(words))
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
