@@ -106,8 +106,7 @@ def made(researcher: Researcher) -> Report:
     parts = [f"# {_title(researcher)}"]
     if checked.markdown.strip():
         parts.append(checked.markdown.strip())
-    for topic in empty:
-        parts.append(f"Nothing relevant was found for “{_plain(topic)}”.")
+    parts += [f"Nothing relevant was found for “{_plain(topic)}”." for topic in empty]
     sources = _sources(checked.citations)
     if sources:
         parts.append("## Sources\n\n" + "\n".join(sources))

@@ -1,4 +1,4 @@
-"""The researcher: plan, research, update, narrate, evaluate, until its objectives are understood."""
+"""The researcher: plan, research, update, narrate, evaluate, until objectives are understood."""
 
 from __future__ import annotations
 
