@@ -52,7 +52,7 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert "It was written in 1999. [unsupported]" in report.markdown
     assert "Gamma is the best. [unsupported]" in report.markdown
     assert "[^9^]" not in report.markdown
-    assert [why for _, why in report.unsupported][0] == "says 1999, which is not there"
+    assert next(why for _, why in report.unsupported) == "says 1999, which is not there"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
     assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
 
@@ -96,8 +96,10 @@ def test_a_task_that_was_done_is_never_done_again() -> None:
     seen: list[str] = []
     again = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
     researcher, _ = research(
-        [SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"]
-        + [evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))],
+        [
+            *(SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"),
+            *(evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))),
+        ],
         tools=tools(seen.append),
     )
     report = researcher.report_sync()
@@ -212,6 +214,16 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
 # -- steps of one's own ----------------------------------------------------------------------------
 
 
+def test_a_report_so_far_changes_nothing() -> None:
+    researcher, _ = research()
+    asyncio.run(researcher.run())
+    before = researcher.state_dict()
+    report = researcher.report_so_far()
+    assert (report.stop_reason, report.iterations) == ("cancelled", 1)
+    assert researcher.state_dict() == before
+    assert researcher.report_sync().stop_reason == "done"
+
+
 def test_run_is_one_iteration() -> None:
     researcher, _ = research()
     asyncio.run(researcher.run())
@@ -305,7 +317,7 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
 
 def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
     page = (
-        "## The port of alpha\n\nAlpha uses port 4711. Nobody knows why.\n\n"
+        "## The port of alpha\n\nThe port that alpha uses is 4711. Nobody knows why.\n\n"
         "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
     )
     code = "<!-- prints -->\n```text\nthe port of alpha\n```\n"
@@ -321,7 +333,7 @@ def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
 
     report = Researcher("r", None, "the port of alpha", [read]).report_sync()
     assert [each.sentence for each in report.citations] == [
-        "“Alpha uses port 4711. Nobody knows why.”"
+        "“The port that alpha uses is 4711. Nobody knows why.”"
     ]
     assert "<!--" not in report.markdown
 

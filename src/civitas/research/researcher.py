@@ -346,7 +346,7 @@ class Researcher(Iterating):
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:
-        """Have the model and the budget know what was recorded; gives why nothing more may begin."""
+        """Have model and budget know what was recorded; gives why nothing more may begin."""
         record, budget = self._record, self._budget
         assert record is not None
         record.committed = lambda: note_known(record, self._model, budget)
