@@ -229,6 +229,16 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
 # -- steps of one's own ----------------------------------------------------------------------------
 
 
+def test_a_report_so_far_changes_nothing() -> None:
+    researcher, _ = research()
+    asyncio.run(researcher.run())
+    before = researcher.state_dict()
+    report = researcher.report_so_far()
+    assert (report.stop_reason, report.iterations) == ("cancelled", 1)
+    assert researcher.state_dict() == before
+    assert researcher.report_sync().stop_reason == "done"
+
+
 def test_run_is_one_iteration() -> None:
     researcher, _ = research()
     asyncio.run(researcher.run())
@@ -320,11 +330,42 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
 
+def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
+    page = (
+        "## The port of alpha\n\nThe port that alpha uses is 4711. Nobody knows why.\n\n"
+        "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
+    )
+    code = "<!-- prints -->\n```text\nthe port of alpha\n```\n"
+
+    async def read(query: str) -> list[Resource]:
+        """Read.
+
+        Args:
+            query: words
+        """
+        texts = {"http://web.test/page": page, "http://web.test/code": code}
+        return [Resource(url, "Alpha", True, text) for url, text in texts.items()]
+
+    report = Researcher("r", None, "the port of alpha", [read]).report_sync()
+    assert [each.sentence for each in report.citations] == [
+        "“The port that alpha uses is 4711. Nobody knows why.”"
+    ]
+    assert "<!--" not in report.markdown
+
+
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
     assert seen[0] == "search alpha protocol port"[:20]
     assert "read alpha" in seen[1:]
+
+
+def test_a_query_says_each_word_once() -> None:
+    researcher = Researcher("r", None, ["alpha.beta.gamma protocol"], tools(), iterations=1)
+    researcher.report_sync()
+    queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
+    assert len(queries) > 1
+    assert all(len(set(query)) == len(query) for query in queries)
 
 
 # -- a conversational agent ------------------------------------------------------------------------

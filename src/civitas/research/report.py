@@ -154,7 +154,8 @@ def _foot(researcher: Researcher, citations: list[Citation], stop: str) -> str:
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in researcher.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
-    more = f" ({_plain(progress.detail)})" if progress.detail else ""
+    # Why it was interrupted is the interrupting program's affair.
+    more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
     lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
 

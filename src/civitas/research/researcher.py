@@ -177,6 +177,18 @@ class Researcher(Iterating):
         """`report` for scripts: waits for it."""
         return asyncio.run(self.report(run_id, budget=budget))
 
+    def report_so_far(self) -> Report:
+        """What is known of the agent's own objectives now, as a report.
+
+        For a run that was cancelled, or that is under way: nothing of it is changed.
+        """
+        now = copy.copy(self)
+        now._begin_anew(copy.deepcopy(self.progress))
+        now.run_id, now.results = self.run_id, self.results
+        if now.progress.stop is None:
+            now._stop(Stop("cancelled", ""))
+        return made(now)
+
     async def forward(self) -> None:
         """One iteration of the five steps.
 

@@ -89,8 +89,10 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
     wanted = sorted(by_term, key=lambda term: -index.weight(term))
     missing = index.missing(objective.topic, [each.passage for each in found])
     if missing and len(missing) < len(wanted):
-        yield " ".join(by_term[each] for each in missing if each in by_term), "search for the gap"
-    rarest = [by_term[each] for each in by_term if each in wanted[:3]]  # as the topic has them
+        gap = dict.fromkeys(by_term[each] for each in missing if each in by_term)
+        yield " ".join(gap), "search for the gap"
+    # As the topic has them, each once: several terms may be of one word, as of `asyncio.wait_for`.
+    rarest = list(dict.fromkeys(by_term[each] for each in by_term if each in wanted[:3]))
     if len(wanted) > 2:
         yield " ".join(rarest), "search for its rarest words"
     for each in found[:3]:
