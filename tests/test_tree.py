@@ -258,20 +258,19 @@ EXTRA_MODULES = frozenset(
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (
-                "channels",
+                "agent_queues",
+                "broker",
                 "connection",
-                "dead_letter",
+                "consumer",
                 "dead_letters",
-                "intake",
                 "link",
-                "observing",
-                "office",
-                "outbox",
+                "local_agents",
+                "observers",
+                "presence",
+                "publisher",
                 "receiver",
                 "recorder",
-                "registrar",
-                "residents",
-                "whereabouts",
+                "router",
                 "wire",
             )
         ),

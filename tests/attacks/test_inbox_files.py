@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from civitas.errors import InboxError
-from civitas.spaces.amqp.inbox import ENDED, Entry
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import ENDED, Entry, SQLiteInbox
 
 
 @pytest.fixture

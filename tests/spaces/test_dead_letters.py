@@ -19,8 +19,7 @@ from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace, action
 from civitas.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
-from civitas.spaces.amqp.dead_letter import DeadLetter
-from civitas.spaces.amqp.dead_letters import DeadLetters
+from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 WAIT_S = 20
 

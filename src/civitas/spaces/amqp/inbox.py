@@ -1,13 +1,17 @@
-"""What is remembered of a message that a space received; what remembers it, here in memory."""
+"""What a space remembers of the messages it received, in memory or in a file."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
 
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, InboxError
+from civitas.sqlite import SQLiteFile
 
 ACCEPTED: Final = 0
 """It is kept here, and acknowledged; it has not begun."""
@@ -175,3 +179,253 @@ class MemoryInbox:
         """Forget everything."""
         self._open.clear()
         self._ended.clear()
+
+
+APPLICATION: Final = 0x63766931
+"""What the file's header says it is (`cvi1`), so that no other program's database is changed."""
+
+# Append only. Rows lie in the order in which they came, so that a message's start and the end of
+# the one before it are mostly one page to write, the oldest ones are found without an index of
+# their own, and long answers do not spread out the keys that each look-up goes through.
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE inbox (
+            number INTEGER PRIMARY KEY,
+            key TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            state INTEGER NOT NULL,
+            ended REAL,
+            message BLOB,
+            answer BLOB,
+            UNIQUE (key, agent)
+        )""",
+        "CREATE INDEX waiting ON inbox (agent) WHERE message IS NOT NULL",
+    ),
+)
+
+_LOOK_UP = "SELECT key, state, message, answer FROM inbox WHERE key = ? AND agent = ?"
+_UNFINISHED = (
+    "SELECT key, state, message, answer FROM inbox WHERE agent = ? AND message IS NOT NULL "
+    "ORDER BY number"
+)
+_ACCEPT = (
+    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
+    "DO UPDATE SET message = excluded.message WHERE state < 2 AND message IS NULL"
+)
+_PERMIT = (
+    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
+    "DO UPDATE SET message = excluded.message WHERE state = 0"
+)
+_START = (
+    "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
+    "DO UPDATE SET state = 1 WHERE state = 0"
+)
+# Of an accepted message, which does not come again, it stays known that its answer is to be sent.
+_END = (
+    "UPDATE inbox SET state = 2, message = iif(?1 IS NULL OR message IS NULL, NULL, x''), "
+    "answer = ?1, ended = ?2 WHERE key = ?3 AND agent = ?4"
+)
+_ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
+_ENDED_UNSEEN = "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2)"
+# Looks at no more than twice as many as it removes: long ones that began early and ended late may
+# stand before others that are older.
+_FORGET = (
+    "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
+    "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
+)
+
+_MOST = 1 << 40
+"""More entries than any inbox has; larger bounds are taken for this one."""
+
+
+class SQLiteInbox:
+    """An inbox in an SQLite file, which belongs to one process at a time.
+
+    What was written survives the process, however it is killed. When the whole machine crashes or
+    loses its power, the last moments may be lost, one to two thousand messages at most, accepted
+    ones among them; the file is not damaged.
+
+    It keeps the size that it once needed; the place of what is forgotten is used again. Keys that
+    begin alike for each sender and count up are neighbours in it, and cost less to write and far
+    less to forget than random ones. To forget a thousand of them takes some milliseconds.
+    """
+
+    durable: Final = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = SQLiteFile(
+            path,
+            kind="inbox",
+            maker="SQLiteInbox",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=InboxError,
+        )
+        self._ends: dict[tuple[str, str], tuple[bytes | None, float]] = {}
+        self._answered: set[tuple[str, str]] = set()
+        self._closed = False
+        if self._file.is_open():
+            raise InboxError(
+                self._file.name,
+                "it is used already in this process; give each space an inbox of its own",
+            )
+        self._file.look()
+        self._connection = self._open()
+        cursor = self._connection.cursor()
+        self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
+        self._let_go = weakref.finalize(self, _let_go, cursor, self._connection, os.getpid())
+
+    def __repr__(self) -> str:
+        return f"SQLiteInbox({self._file.name!r})"
+
+    # -- use ---------------------------------------------------------------------------------------
+
+    def look_up(self, key: str, agent: str) -> Entry | None:
+        """See `Inbox.look_up`."""
+        self._file.check_process()
+        ended = self._ends.get((key, agent))
+        if ended is not None:
+            return Entry(key, ENDED, None, ended[0])
+        try:
+            row = self._execute(_LOOK_UP, (key, agent)).fetchone()
+        except sqlite3.Error as error:
+            self._fail(error)
+        return None if row is None else self._entry(row)
+
+    def accept(self, key: str, agent: str, message: bytes) -> None:
+        """See `Inbox.accept`."""
+        self._write(_ACCEPT, ((key, agent, message),))
+
+    def permit(self, key: str, agent: str, message: bytes) -> None:
+        """See `Inbox.permit`."""
+        self._write(_PERMIT, ((key, agent, message),))
+
+    def start(self, started: Iterable[tuple[str, str]]) -> None:
+        """See `Inbox.start`."""
+        self._write(_START, started)
+
+    def end(self, key: str, agent: str, answer: bytes | None) -> None:
+        """See `Inbox.end`."""
+        self._file.check_process()
+        if self._closed:
+            raise self._file.closed()
+        self._ends[key, agent] = (answer, time.time())
+
+    def answered(self, key: str, agent: str) -> None:
+        """See `Inbox.answered`."""
+        if not self._closed:
+            self._answered.add((key, agent))
+
+    def flush(self) -> None:
+        """See `Inbox.flush`."""
+        if (self._ends or self._answered) and self._file.is_of_this_process():
+            self._write("", ())
+
+    def unfinished(self, agent: str) -> list[Entry]:
+        """See `Inbox.unfinished`."""
+        self._file.check_process()
+        try:
+            rows = self._execute(_UNFINISHED, (agent,)).fetchall()
+        except sqlite3.Error as error:
+            self._fail(error)
+        settled = self._ends.keys() | self._answered
+        return [self._entry(row) for row in rows if (row[0], agent) not in settled]
+
+    def forget(self, older_than: float, at_most: int = 10_000) -> int:
+        """See `Inbox.forget`."""
+        at_most = max(0, min(at_most, _MOST))
+        return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
+
+    def close(self) -> None:
+        """Write the ends that wait, and let go of the file. Again: nothing."""
+        if self._closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._closed = True
+            self._let_go()
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """In one transaction, write the ends that wait, then run a statement for each row."""
+        self._file.check_process()
+        execute = self._execute
+        changed = 0
+        try:
+            execute("BEGIN")
+            for pair, end in self._ends.items():
+                if execute(_END, end + pair).rowcount == 0:
+                    execute(_ENDED_UNSEEN, end + pair)
+            for pair in self._answered:
+                execute(_ANSWERED, pair)
+            for row in rows:
+                changed = execute(statement, row).rowcount
+            execute("COMMIT")
+        except BaseException as error:
+            self._take_back()
+            if isinstance(error, sqlite3.Error):
+                self._fail(error)
+            raise
+        self._ends.clear()
+        self._answered.clear()
+        return changed
+
+    def _take_back(self) -> None:
+        # After some errors SQLite has done so by itself.
+        if self._closed or not self._connection.in_transaction:
+            return
+        try:
+            self._execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        key, state, message, answer = row
+        if (
+            state not in (ACCEPTED, STARTED, ENDED)
+            or not (message is None or isinstance(message, bytes))
+            or not (answer is None or isinstance(answer, bytes))
+        ):
+            raise self._file.damaged(f"the entry of {key!r} is none")
+        return Entry(key, state, None if state == ENDED else message, answer)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            # Small pages, because each start writes two or three of them to the log.
+            connection = self._file.connect(
+                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE", "synchronous = NORMAL"
+            )
+        except sqlite3.Error as error:
+            self._fail(error)
+        try:
+            if self._file.version(connection) < self._file.newest:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                self._file.migrate(connection)
+            connection.execute("PRAGMA secure_delete = OFF")
+            # Reads both ends of the table and its keys, and so finds a file that was overwritten.
+            connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
+            connection.execute(_LOOK_UP, ("", "")).fetchone()
+            connection.execute(_UNFINISHED, ("",)).fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            self._fail(error)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _fail(self, error: sqlite3.Error) -> NoReturn:
+        if self._closed:
+            raise self._file.closed() from error
+        raise self._file.fault(
+            error, "it is used by another process; give each process an inbox of its own"
+        ) from error
+
+
+def _let_go(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:
+        # A statement that failed is kept by its cursor, and would keep the file open and locked.
+        cursor.close()
+        connection.close()

@@ -17,8 +17,8 @@ from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.chains import Chains
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
-from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.recorder import Ident, Mail, Recorder
 from civitas.spaces.amqp.wire import Arrived, Letter, Unreadable

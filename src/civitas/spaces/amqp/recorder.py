@@ -11,8 +11,8 @@ from typing import Any, Final
 from civitas.errors import ActionError, InboxError, SpaceClosed
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.inbox import Inbox
-from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.handler import Offer

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from civitas.action import is_async
 from civitas.approval import Approver
 from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError, SpaceClosed
-from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
 from civitas.spaces.delivery import CALLBACK, Delivery
@@ -23,7 +22,8 @@ from civitas.spaces.router import PostOffice
 from civitas.spaces.space import MAILBOX, Space
 
 if TYPE_CHECKING:
-    from civitas.spaces.amqp.office import AMQPOffice
+    from civitas.spaces.amqp.inbox import Inbox
+    from civitas.spaces.amqp.router import AMQPOffice
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -138,14 +138,13 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import MemoryInbox
-        from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
 
         path = self._inbox_path
         self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
 
     def _post_office(self) -> PostOffice:
-        from civitas.spaces.amqp.office import AMQPOffice
+        from civitas.spaces.amqp.router import AMQPOffice
 
         assert self._inbox is not None
         self._broker = AMQPOffice(

@@ -12,9 +12,9 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import BrokerError
 from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.agent_queues import Registrar
 from civitas.spaces.amqp.link import LinkLost
-from civitas.spaces.amqp.outbox import FULL, LIMIT, REFUSABLE, UNROUTABLE, Outbox
-from civitas.spaces.amqp.registrar import Registrar
+from civitas.spaces.amqp.publisher import FULL, LIMIT, REFUSABLE, UNROUTABLE, Outbox
 from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.loop import LoopThread

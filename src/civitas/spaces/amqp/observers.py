@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.link import Control
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.wire import Unreadable

@@ -10,11 +10,11 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.link import Control, Link, LinkLost, Refused, settle
 from civitas.spaces.amqp.names import Names
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.spaces.amqp.outbox import Outbox
+from civitas.spaces.amqp.publisher import Outbox
 from civitas.spaces.loop import LoopThread
 
 _REPLIES_EXPIRE_S: Final = 3600

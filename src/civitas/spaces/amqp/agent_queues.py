@@ -11,7 +11,7 @@ from typing import Any
 from pika.channel import Channel
 
 from civitas.errors import BrokerError, DuplicateAgent
-from civitas.spaces.amqp.intake import Intake, Tag
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.link import Control, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
 

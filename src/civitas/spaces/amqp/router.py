@@ -24,15 +24,18 @@ from civitas.errors import (
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.agent_queues import Registrar
+from civitas.spaces.amqp.broker import Channels
 from civitas.spaces.amqp.chains import Chains
-from civitas.spaces.amqp.channels import Channels
+from civitas.spaces.amqp.consumer import Intake, Tag
 from civitas.spaces.amqp.inbox import Inbox
-from civitas.spaces.amqp.intake import Intake, Tag
 from civitas.spaces.amqp.link import LinkLost, Refused
+from civitas.spaces.amqp.local_agents import Residents
 from civitas.spaces.amqp.names import Names
-from civitas.spaces.amqp.observing import Observing
+from civitas.spaces.amqp.observers import Observing
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.spaces.amqp.outbox import (
+from civitas.spaces.amqp.presence import Whereabouts
+from civitas.spaces.amqp.publisher import (
     CONFIRMED,
     FULL,
     REFUSED,
@@ -43,9 +46,6 @@ from civitas.spaces.amqp.outbox import (
 )
 from civitas.spaces.amqp.receiver import DeadLetterExchange, Receiver
 from civitas.spaces.amqp.recorder import Mail, Recorder, handler_of
-from civitas.spaces.amqp.registrar import Registrar
-from civitas.spaces.amqp.residents import Residents
-from civitas.spaces.amqp.whereabouts import Whereabouts
 from civitas.spaces.amqp.wire import Letter, Unreadable, error_headers, error_of
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
 from civitas.spaces.handler import Offer, answers

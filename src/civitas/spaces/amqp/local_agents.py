@@ -13,12 +13,12 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.intake import Tag
+from civitas.spaces.amqp.agent_queues import Registrar, Registration
+from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.link import Link, LinkLost, Refused
 from civitas.spaces.amqp.names import Names
-from civitas.spaces.amqp.outbox import Outbox
+from civitas.spaces.amqp.publisher import Outbox
 from civitas.spaces.amqp.receiver import Receiver
-from civitas.spaces.amqp.registrar import Registrar, Registration
 from civitas.spaces.amqp.wire import Letter
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
