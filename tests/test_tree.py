@@ -270,6 +270,7 @@ EXTRA_MODULES = frozenset(
                 "publisher",
                 "receiver",
                 "recorder",
+                "requests",
                 "router",
                 "wire",
             )

@@ -1,4 +1,4 @@
-"""An agent's place at the broker: its id is claimed, its queue is there and is consumed."""
+"""The queues of agents at the broker: declared, consumed, deleted; the claims of their ids."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 from pika.channel import Channel
 
 from civitas.errors import BrokerError, DuplicateAgent
-from civitas.spaces.amqp.consumer import Intake, Tag
-from civitas.spaces.amqp.link import Control, LinkLost, Refused
-from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.consumer import Tag
+from civitas.spaces.amqp.link import LinkLost, Refused
+from civitas.spaces.mailbox import Seat
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -22,32 +23,32 @@ _LOCKED = 405
 _OTHER_SETTINGS = 406
 
 _SPARE = 100
-"""How many more than its mailbox holds an agent is sent: they come to be refused."""
+"""How many more messages than its mailbox holds an agent prefetches: they are to be refused."""
 
 _DRAIN_S = 0.02
 _LONGEST_DRAIN_S = 5.0
 
 
 @dataclass(eq=False)
-class Registration:
-    """One agent at the broker.
+class AgentQueue:
+    """The queue of one agent of this process.
 
     Attributes:
-        id: the agent's
-        queue: where its messages wait
-        consumer: AMQP's name of its consumer, empty while it has none
-        claimed: whether the id was this process's, and is, as far as it knows
-        channel: the number of the channel that it consumes on
-        backlog: how many messages waited when it came, and are still to be delivered
-        early: those of them that were
-        settled: whether it has come, or has failed to
-        lost: whether its queue was, with what was in it
-        until: when it is given up to whoever claims its id; None while nobody does
-        restoring: the task that has it consume again after a loss
+        mailbox: the agent's, where its messages go
+        name: the queue's name
+        consumer: AMQP's consumer tag, empty while it is not consumed
+        claimed: whether this process had the id, and has it as far as it knows
+        channel: the number of the channel that it is consumed on
+        backlog: how many messages waited when it was first consumed, and are still to be delivered
+        early: those of them that were delivered
+        settled: set when the agent is added, or could not be
+        lost: whether the queue was deleted, with what was in it
+        until: until when another process's claim may be that of our old connection; None: unclaimed
+        restoring: the task that consumes it again after a loss
     """
 
-    id: str
-    queue: str
+    mailbox: Seat
+    name: str
     consumer: str = ""
     claimed: bool = False
     channel: int = 0
@@ -58,94 +59,88 @@ class Registration:
     until: float | None = None
     restoring: asyncio.Task[None] | None = None
 
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+        return self.mailbox.id
 
-class Registrar:
-    """Claims ids and keeps the agents' queues."""
 
-    def __init__(
-        self,
-        control: Control,
-        intake: Intake,
-        names: Names,
-        *,
-        mailbox: int,
-        keep_s: float,
-        quorum: bool,
-    ) -> None:
-        self._control = control
-        self._intake = intake
-        self._names = names
-        self._mailbox = mailbox
+class AgentQueues:
+    """Claims ids, declares and consumes the agents' queues, and deletes them."""
+
+    def __init__(self, broker: Broker, *, limit: int, keep_s: float, quorum: bool) -> None:
+        self._call = broker.control.call
+        self._consumer = broker.consumer
+        self._names = names = broker.names
+        self._limit = limit
         self._arguments: dict[str, Any] = {
             "x-dead-letter-exchange": names.dead,
-            # An agent that stays away is nobody in the end. Its queue goes when all that came in
-            # time has gone to the dead letters; who sends something to it has it stay for longer.
+            # A queue that nobody consumes expires when all that came in time is dead-lettered;
+            # what is sent to it meanwhile has it live longer (`Presence.renew`).
             "x-message-ttl": int(keep_s * 1000),
             "x-expires": int(keep_s * 2000),
-            "x-max-length": mailbox,
+            "x-max-length": limit,
             "x-overflow": "reject-publish",
         }
         if quorum:
             self._arguments["x-queue-type"] = "quorum"
 
-    async def renounce(self, id: str) -> None:
-        """Give an id back."""
-        name = self._names.claim_queue(id)
-        await self._control.call(lambda channel, done: channel.queue_delete(name, callback=done))
-
-    async def enter(
+    async def claim_and_consume(
         self,
-        registration: Registration,
+        queue: AgentQueue,
         deliver: Callable[[Tag, Any, Any, bytes], None],
         cancelled: Callable[[], None],
-        concurrency: int,
     ) -> None:
-        """Take an id for this process, as long as its connection lasts, and consume its queue."""
-        id = registration.id
-        registration.early.clear()
-        prefetch = self._mailbox + concurrency + _SPARE
-        count, classic = await self._declare(id, claims=True)
-        registration.claimed = True
-        registration.backlog = min(count, prefetch)
-        bound = asyncio.ensure_future(self._bind(id))
+        """Claim an id for this process, as long as its connection lasts, and consume its queue."""
+        queue.early.clear()
+        prefetch = self._limit + queue.mailbox.places + _SPARE
+        count, classic = await self._declare(queue.id, claims=True)
+        queue.claimed = True
+        queue.backlog = min(count, prefetch)
+        bound = asyncio.ensure_future(self._bind(queue.id))
         try:
-            channel = self._intake.number
-            registration.consumer = await self._intake.consume(
-                registration.queue, deliver, prefetch, cancelled, classic=classic
+            channel = self._consumer.number
+            queue.consumer = await self._consumer.consume(
+                queue.name, deliver, prefetch, cancelled, classic=classic
             )
-            registration.channel = channel
+            queue.channel = channel
         finally:
             await bound
 
-    def is_served(self, registration: Registration) -> bool:
-        """Whether an agent's queue is consumed, on the channel that there is."""
-        return bool(registration.consumer) and registration.channel == self._intake.number
+    async def release_claim(self, id: str) -> None:
+        """Give an id up."""
+        name = self._names.claim_queue(id)
+        await self._call(lambda channel, done: channel.queue_delete(name, callback=done))
 
-    async def make_room(self, id: str) -> None:
-        """Have a queue for an agent that is not here."""
+    def is_consumed_here(self, queue: AgentQueue) -> bool:
+        """Whether a queue is consumed on the present channel."""
+        return bool(queue.consumer) and queue.channel == self._consumer.number
+
+    async def declare(self, id: str) -> None:
+        """Declare the queue of an agent that is not here."""
         await self._declare(id, claims=False)
         await self._bind(id)
 
     async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
-        """Have a queue for an agent."""
+        """How many messages wait in the queue, and whether it is surely a classic one."""
         arguments = self._arguments
-        queue = self._names.agent_queue(id)
+        name = self._names.agent_queue(id)
 
         def declare(channel: Channel, done: Callable[[Any], None]) -> None:
             if claims:
-                # Without waiting: if it is refused, the channel ends before what follows.
+                # Without waiting: a refusal closes the channel before the next declaration.
                 channel.queue_declare(self._names.claim_queue(id), exclusive=True)
-            channel.queue_declare(queue, durable=True, arguments=arguments, callback=done)
+            channel.queue_declare(name, durable=True, arguments=arguments, callback=done)
 
         classic = "x-queue-type" not in arguments
         try:
             try:
-                found = await self._control.call(declare)
+                found = await self._call(declare)
             except Refused as error:
                 if error.code != _OTHER_SETTINGS:
                     raise
-                # Made by a space with another mailbox= or keep=: those settings hold.
-                found = await self._state(queue)
+                # Declared by a space with another mailbox= or keep=: those settings hold.
+                found = await self._state(name)
                 classic = False
         except Refused as error:
             if error.code == _LOCKED and claims:
@@ -157,40 +152,37 @@ class Registrar:
 
     async def _bind(self, id: str) -> None:
         names = self._names
-        queue = names.agent_queue(id)
+        name = names.agent_queue(id)
 
         def bind(channel: Channel, done: Callable[[Any], None]) -> None:
-            channel.queue_bind(queue, names.exchange, names.everyone)
-            channel.queue_bind(queue, names.exchange, names.agent_key(id), callback=done)
+            channel.queue_bind(name, names.exchange, names.everyone)
+            channel.queue_bind(name, names.exchange, names.agent_key(id), callback=done)
 
         try:
-            await self._control.call(bind)
+            await self._call(bind)
         except Refused as error:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
-    async def leave(self, registration: Registration) -> None:
-        """Delete an agent's queue, when all that is in it was taken, and give its id back."""
-        names, queue, id = self._names, registration.queue, registration.id
+    async def delete(self, queue: AgentQueue) -> None:
+        """Delete an agent's queue once all that was in it is here, and release its id."""
+        names, id = self._names, queue.id
 
         def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
+            def next_binding(_: Any) -> None:
+                channel.queue_unbind(queue.name, names.exchange, names.everyone, callback=done)
+
             channel.queue_unbind(
-                queue,
-                names.exchange,
-                names.agent_key(id),
-                callback=lambda _: channel.queue_unbind(
-                    queue, names.exchange, names.everyone, callback=done
-                ),
+                queue.name, names.exchange, names.agent_key(id), callback=next_binding
             )
 
         try:
-            await self._control.call(unbind)
-            await self._drain(registration)
-            # What the broker has delivered may still be on its way here: the queue's end comes
-            # behind it.
-            taken = self._intake.until_ended(registration.consumer)
+            await self._call(unbind)
+            await self._drain(queue)
+            # Messages may be on their way here: the broker cancels the consumer after them.
+            taken = self._consumer.until_ended(queue.consumer)
             try:
-                await self._control.call(
-                    lambda channel, done: channel.queue_delete(queue, callback=done)
+                await self._call(
+                    lambda channel, done: channel.queue_delete(queue.name, callback=done)
                 )
                 await taken
             finally:
@@ -200,36 +192,36 @@ class Registrar:
                 raise BrokerError(
                     f"the queue of agent {id!r} cannot be deleted: {error}"
                 ) from error
-            registration.lost = True
-        await self.renounce(id)
+            queue.lost = True
+        await self.release_claim(id)
 
-    async def _drain(self, registration: Registration) -> None:
-        """Wait until an agent was brought all that is in its queue."""
+    async def _drain(self, queue: AgentQueue) -> None:
+        """Wait until all that is in a queue was delivered here."""
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_DRAIN_S
-        while left := (await self._state(registration.queue)).message_count:
+        while left := (await self._state(queue.name)).message_count:
             if clock() > until:  # nothing is taken: its inbox cannot be written, say
                 logger.error(
-                    "agent %r leaves, and %d messages go with its queue", registration.id, left
+                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
                 )
                 return
-            self._intake.flush()
+            self._consumer.flush()
             await asyncio.sleep(_DRAIN_S)
-            if not self.is_served(registration):
+            if not self.is_consumed_here(queue):
                 raise LinkLost("the channel was lost")
-        if not self.is_served(registration):
+        if not self.is_consumed_here(queue):
             raise LinkLost("the channel was lost")
 
-    async def is_there(self, registration: Registration) -> bool:
-        """Whether an agent's queue is."""
+    async def exists(self, queue: AgentQueue) -> bool:
+        """Whether a queue is at the broker."""
         try:
-            await self._state(registration.queue)
+            await self._state(queue.name)
         except Refused as error:
             return error.code != _NOT_FOUND
         return True
 
     async def is_consumed(self, id: str) -> bool:
-        """Whether messages of the agent of that id come to some process now."""
+        """Whether some process consumes the queue of an agent."""
         try:
             found = await self._state(self._names.agent_queue(id))
         except Refused:
@@ -237,14 +229,14 @@ class Registrar:
         return bool(found.consumer_count)
 
     async def is_claimed(self, id: str) -> bool:
-        """Whether some process has an agent of that id, even if its queue has just been lost."""
+        """Whether some process has an agent of that id, even if its queue was just deleted."""
         try:
             await self._state(self._names.claim_queue(id))
         except Refused as error:
             return error.code == _LOCKED
         return True
 
-    async def _state(self, queue: str) -> Any:
-        return await self._control.call(
-            lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
+    async def _state(self, name: str) -> Any:
+        return await self._call(
+            lambda channel, done: channel.queue_declare(name, passive=True, callback=done)
         )

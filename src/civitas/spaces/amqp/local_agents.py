@@ -1,11 +1,11 @@
-"""The agents of a process at the broker: they come, are there again after a loss, and leave."""
+"""The agents of this process at the broker: added, restored after a loss, removed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,264 +13,248 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.agent_queues import Registrar, Registration
+from civitas.spaces.amqp.agent_queues import AgentQueue, AgentQueues
+from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.link import Link, LinkLost, Refused
-from civitas.spaces.amqp.names import Names
-from civitas.spaces.amqp.publisher import Outbox
+from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.receiver import Receiver
-from civitas.spaces.amqp.wire import Letter
+from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.router import PostOffice
 
 logger = logging.getLogger("civitas.amqp")
 
 _BACKLOG_S: Final = 2.0
-"""How long it is waited for all that had waited for an agent."""
+"""How long to wait for all messages that waited for an agent before it begins the first."""
 
 _AGAIN_S: Final = 0.5
 
 
-class Residents:
-    """Has the messages of each agent here come here, for as long as it is here."""
+class LocalAgents:
+    """Consumes the queue of each agent of this process, for as long as it is here."""
 
     def __init__(
         self,
-        office: PostOffice,
-        *,
-        link: Link,
+        router: PostOffice,
+        broker: Broker,
+        queues: AgentQueues,
         receiver: Receiver,
-        outbox: Outbox,
-        names: Names,
-        registrar: Registrar,
-        heartbeat: int,
-        lost: Callable[[str], None],
+        *,
+        queue_lost: Callable[[str], None],
         evict: Callable[[Seat, RequestError], None],
     ) -> None:
-        self._office = office
-        self._thread = office.thread
-        self._loop = office.loop
-        self._lost = lost
-        self._link = link
+        self._router = router
+        self._thread = router.thread
+        self._loop = router.loop
+        self._link = broker.link
+        self._publisher = broker.publisher
+        self._names = broker.names
+        self._heartbeat = broker.heartbeat
+        self._queues = queues
         self._receiver = receiver
-        self._outbox = outbox
-        self._names = names
-        self._registrar = registrar
-        self._heartbeat = heartbeat
+        self._queue_lost = queue_lost
         self._evict = evict
-        self._registrations: dict[Seat, Registration] = {}
+        self._here: dict[Seat, AgentQueue] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._left_behind: dict[str, tuple[Seat, Registration]] = {}
+        self._not_deleted: dict[str, AgentQueue] = {}  # left when there was no connection
 
-    @property
-    def ids(self) -> Iterable[str]:
-        """The ids of those that are here, or about to be."""
-        return (seat.id for seat in self._registrations)
+    # -- added -------------------------------------------------------------------------------------
 
-    # -- coming ------------------------------------------------------------------------------------
-
-    async def claim(self, seat: Seat) -> bool:
-        """Have an agent's messages come here."""
+    async def add(self, mailbox: Seat) -> bool:
+        """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
+        if self._router.ending:
+            raise self._router.gone()
         await self._link.open()
-        while (leaving := self._leaving.get(seat.id)) is not None:
-            await asyncio.wait((leaving,))  # one of that id, whose queue is being deleted
-        if not seat.open:
-            return self._left(seat)
-        registration = Registration(seat.id, self._names.agent_queue(seat.id))
-        self._registrations[seat] = registration
+        while (leaving := self._leaving.get(mailbox.id)) is not None:
+            await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
+        if not mailbox.open:
+            return self._removed()
+        queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
+        self._here[mailbox] = queue
         try:
-            while seat.open:
+            while mailbox.open:
                 try:
-                    await self._enter_again(seat, registration)
+                    await self._consume(queue)
                     break
                 except LinkLost:
-                    await asyncio.sleep(_AGAIN_S)  # the connection is made again
+                    await asyncio.sleep(_AGAIN_S)  # for the next connection
         except DuplicateAgent:
-            self._registrations.pop(seat, None)  # nothing of it is there to be given up
-            self._look_back(seat.id)
+            self._here.pop(mailbox, None)  # it has nothing at the broker to delete
+            self._delete_left(mailbox.id)
             raise
         finally:
-            registration.settled.set()
-        if registration.claimed:
-            self._left_behind.pop(seat.id, None)  # what waited for that one is for this one now
-        self._tell_of_loss(registration)
-        if not seat.open:
-            return self._left(seat)
-        if not registration.backlog:  # else when that is there, with what was cancelled meanwhile
-            self._receiver.resume(seat)
+            queue.settled.set()
+        if queue.claimed:
+            self._not_deleted.pop(mailbox.id, None)  # what waited there is for this agent now
+        self._report_loss(queue)
+        if not mailbox.open:
+            return self._removed()
+        if not queue.backlog:  # else it resumes when the backlog is here, cancellations included
+            self._receiver.resume(mailbox)
         return True
 
-    def _left(self, seat: Seat) -> bool:
-        if self._office.ending:
-            raise self._office.gone()
+    def _removed(self) -> bool:
+        if self._router.ending:
+            raise self._router.gone()
         return False
 
-    async def _enter(self, seat: Seat, registration: Registration) -> None:
-        receiver = self._receiver
+    async def _consume(self, queue: AgentQueue) -> None:
+        """Consume a queue, and note whether it was deleted while nobody did."""
+        was_here = queue.claimed or queue.id in self._not_deleted
+        if was_here and not queue.lost:
+            queue.lost = not await self._queues.exists(queue)
+        mailbox, receiver = queue.mailbox, self._receiver
 
         def deliver(tag: Tag, method: Any, properties: Any, body: bytes) -> None:
-            if registration.backlog:
-                # What waited comes whole, before any of it is begun: among it may be word that
-                # whoever asked wants the answer no more.
-                registration.early.append((tag, method, properties, body))
-                if len(registration.early) >= registration.backlog:
+            if queue.backlog:
+                # The whole backlog is here before any of it begins: a request in it may be
+                # cancelled further on.
+                queue.early.append((tag, method, properties, body))
+                if len(queue.early) >= queue.backlog:
                     begin()
             else:
-                receiver.take(seat, tag, properties, body, again=method.redelivered)
+                receiver.take(mailbox, tag, properties, body, redelivered=method.redelivered)
 
         def begin() -> None:
-            first = registration.backlog and seat.open
-            registration.backlog = 0
-            early, registration.early = registration.early, []
+            first = queue.backlog and mailbox.open
+            queue.backlog = 0
+            early, queue.early = queue.early, []
             for _, _, properties, _ in early:
                 if properties.type == wire.CANCEL:
-                    receiver.unwanted(properties.correlation_id or "", seat.id)
+                    receiver.cancel_later(properties.correlation_id or "", mailbox.id)
             for tag, method, properties, body in early:
-                receiver.take(seat, tag, properties, body, again=method.redelivered)
+                receiver.take(mailbox, tag, properties, body, redelivered=method.redelivered)
             if first:
-                receiver.resume(seat)
+                receiver.resume(mailbox)
 
         def cancelled() -> None:
-            registration.consumer = ""
-            registration.lost = True
-            if self._registrations.get(seat) is registration and not self._office.ending:
-                logger.warning("the queue of agent %r is gone from the broker; making it", seat.id)
-                self._restore(seat, registration)
+            queue.consumer = ""
+            queue.lost = True
+            if self._here.get(mailbox) is queue and not self._router.ending:
+                logger.warning("the queue of agent %r was deleted; declaring it again", mailbox.id)
+                self._restore(queue)
 
-        await self._registrar.enter(registration, deliver, cancelled, seat.places)
-        if registration.backlog:
+        await self._queues.claim_and_consume(queue, deliver, cancelled)
+        if queue.backlog:
             self._loop.call_later(_BACKLOG_S, begin)
 
-    # -- leaving -----------------------------------------------------------------------------------
+    # -- removed -----------------------------------------------------------------------------------
 
-    def departs(self, seat: Seat) -> None:
-        """An agent leaves for good: its queue goes, and then its id is free."""
-        registration = self._registrations.pop(seat, None)
-        if registration is not None:
-            # What is sent from here on may be for another of that id.
-            self._leave(seat, registration, self._outbox.watch(seat.id))
+    def remove(self, mailbox: Seat) -> None:
+        """Delete a removed agent's queue, and then release its id."""
+        queue = self._here.pop(mailbox, None)
+        if queue is not None:
+            # What is published after this may be for another agent of that id.
+            self._remove(queue, self._publisher.in_flight(mailbox.id))
 
-    def _leave(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
-        if self._office.ending:
-            self._outbox.forget(sent)
-        else:
-            leaving = self._thread.spawn(self._release(seat, registration, sent))
-            self._leaving[seat.id] = leaving
+    def _remove(self, queue: AgentQueue, sent: list[Outbound]) -> None:
+        if not self._router.ending:
+            self._leaving[queue.id] = self._thread.spawn(self._release(queue, sent))
 
-    async def departed(self, seat: Seat) -> None:
-        """Wait until it is."""
-        leaving = self._leaving.get(seat.id)
+    async def removed(self, mailbox: Seat) -> None:
+        """Wait until a removed agent's queue is deleted."""
+        leaving = self._leaving.get(mailbox.id)
         if leaving is not None:
             await asyncio.wait((leaving,))
 
-    async def all_departed(self, timeout: float) -> None:
-        """Wait until nobody is about to leave, for so many seconds at the most."""
+    async def all_removed(self, timeout: float) -> None:
+        """Wait until the queues of all removed agents are deleted, up to so many seconds."""
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()), timeout=timeout)
 
-    async def _release(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
+    async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
         try:
-            await registration.settled.wait()
-            if registration.restoring is not None:
-                await asyncio.wait((registration.restoring,))
-            while registration.claimed:
+            await queue.settled.wait()
+            if queue.restoring is not None:
+                await asyncio.wait((queue.restoring,))
+            while queue.claimed:
                 try:
-                    await self._give_up(seat, registration, sent)
+                    await self._delete(queue, sent)
                     return
                 except (LinkLost, AMQPError):
                     if not self._link.is_up:
-                        logger.info("agent %r left while there was no connection", seat.id)
-                        self._left_behind[seat.id] = (seat, registration)
+                        logger.info("agent %r left while there was no connection", queue.id)
+                        self._not_deleted[queue.id] = queue
                         return
                 except DuplicateAgent:
-                    # Another process has it by now, or the broker has still to see that our old
-                    # self is dead.
-                    if registration.until is None:
-                        registration.until = self._patience()
-                    if self._loop.time() < registration.until:
-                        self._left_behind[seat.id] = (seat, registration)
-                        self._loop.call_later(_AGAIN_S, self._look_back, seat.id)
+                    # Another process has the id, or the broker does not know yet that our old
+                    # connection is lost.
+                    if queue.until is None:
+                        queue.until = self._stale_until()
+                    if self._loop.time() < queue.until:
+                        self._not_deleted[queue.id] = queue
+                        self._loop.call_later(_AGAIN_S, self._delete_left, queue.id)
                     return
                 await asyncio.sleep(_AGAIN_S)
         except (BrokerError, Refused) as error:
-            logger.error("agent %r has left, but not the broker: %s", seat.id, error)
+            logger.error("the queue of the removed agent %r stays: %s", queue.id, error)
             with suppress(LinkLost, AMQPError, Refused):
-                await self._registrar.renounce(seat.id)
+                await self._queues.release_claim(queue.id)
         finally:
-            self._outbox.forget(sent)
-            del self._leaving[seat.id]
-            if not registration.claimed:
-                self._look_back(seat.id)
+            del self._leaving[queue.id]
+            if not queue.claimed:
+                self._delete_left(queue.id)
 
-    async def _give_up(self, seat: Seat, registration: Registration, sent: set[Letter]) -> None:
-        """Have what is on its way to an agent end, its queue deleted, and its id free."""
-        if not self._registrar.is_served(registration):
-            # What waits there ends too, rather than its senders wait for ever.
-            await self._enter_again(seat, registration)
-        await self._outbox.taken(sent)
-        await self._registrar.leave(registration)
-        if registration.lost:
-            self._lost(seat.id)
+    async def _delete(self, queue: AgentQueue, sent: list[Outbound]) -> None:
+        """Have what is on its way to an agent end, then delete its queue."""
+        if not self._queues.is_consumed_here(queue):
+            await self._consume(queue)  # what waits there ends too, rather than never
+        await self._publisher.confirmed_or_returned(sent)
+        await self._queues.delete(queue)
+        if queue.lost:
+            self._queue_lost(queue.id)
 
-    def _look_back(self, id: str) -> None:
-        """See to one who left while it could not be seen to, unless another of its id is here."""
-        here = id in self._leaving or id in set(self.ids)
-        if id in self._left_behind and not here and self._link.is_up:
-            self._leave(*self._left_behind.pop(id), set())
+    def _delete_left(self, id: str) -> None:
+        """Delete the queue of one removed without a connection, unless an agent has its id now."""
+        here = id in self._leaving or any(mailbox.id == id for mailbox in self._here)
+        if id in self._not_deleted and not here and self._link.is_up:
+            self._remove(self._not_deleted.pop(id), [])
 
-    def _patience(self) -> float:
-        """Until when another process's claim may be that of our own old self.
+    def _stale_until(self) -> float:
+        """Until when another claim may be that of our old connection.
 
-        The broker may take two heartbeats, and some seconds, to see that it is dead.
+        The broker may take two heartbeats, and some seconds, to see that it is lost.
         """
         return self._loop.time() + 3 * self._heartbeat + 10
 
-    # -- after a loss ------------------------------------------------------------------------------
+    # -- restored ----------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Have everybody's messages come here again, on a new channel; but for those who left."""
-        for id in list(self._left_behind):
-            self._look_back(id)
-        for seat, registration in list(self._registrations.items()):
-            if registration.settled.is_set():
-                self._restore(seat, registration)
+        """Consume the queues on a new channel, and delete those that were left."""
+        for id in list(self._not_deleted):
+            self._delete_left(id)
+        for queue in list(self._here.values()):
+            if queue.settled.is_set():
+                self._restore(queue)
 
-    def _restore(self, seat: Seat, registration: Registration) -> None:
-        coming = registration.restoring
-        if coming is None or coming.done():  # else it sees to it that all is there in the end
-            registration.restoring = self._thread.spawn(self._come_back(seat, registration))
+    def _restore(self, queue: AgentQueue) -> None:
+        if queue.restoring is None or queue.restoring.done():  # else that goes on until it is done
+            queue.restoring = self._thread.spawn(self._consume_again(queue))
 
-    async def _enter_again(self, seat: Seat, registration: Registration) -> None:
-        """Enter, and see whether the queue was deleted while nobody consumed it."""
-        was_here = registration.claimed or seat.id in self._left_behind
-        if was_here and not registration.lost:
-            registration.lost = not await self._registrar.is_there(registration)
-        await self._enter(seat, registration)
+    def _report_loss(self, queue: AgentQueue) -> None:
+        if queue.lost and queue.consumer:
+            queue.lost = False
+            self._queue_lost(queue.id)
 
-    def _tell_of_loss(self, registration: Registration) -> None:
-        if registration.lost and registration.consumer:
-            registration.lost = False
-            self._lost(registration.id)
-
-    async def _come_back(self, seat: Seat, registration: Registration) -> None:
-        until = self._patience()
-        while self._registrations.get(seat) is registration and self._link.is_up:
-            if self._registrar.is_served(registration):
+    async def _consume_again(self, queue: AgentQueue) -> None:
+        mailbox, until = queue.mailbox, self._stale_until()
+        while self._here.get(mailbox) is queue and self._link.is_up:
+            if self._queues.is_consumed_here(queue):
                 return
             try:
-                await self._enter_again(seat, registration)
-                self._tell_of_loss(registration)
+                await self._consume(queue)
+                self._report_loss(queue)
                 continue
             except (LinkLost, AMQPError):
                 if not self._link.is_up:
                     return  # the next connection restores all
             except DuplicateAgent:
                 if self._loop.time() > until:
-                    self._registrations.pop(seat, None)
-                    self._receiver.disown(seat)
-                    text = f'agent "{seat.id}" was replaced by one of another process'
+                    self._here.pop(mailbox, None)
+                    self._receiver.give_up(mailbox)
+                    text = f'agent "{mailbox.id}" was replaced by one of another process'
                     logger.error("%s while this one had no connection", text)
-                    self._evict(seat, AgentStopped(text))
+                    self._evict(mailbox, AgentStopped(text))
                     return
             except BrokerError as error:
                 logger.error("%s", error)

@@ -1,4 +1,4 @@
-"""Who sees the messages of every process, and what this one has shown already."""
+"""Callbacks that see the messages of every process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.consumer import Intake, Tag
-from civitas.spaces.amqp.link import Control
-from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.wire import Unreadable
 
 logger = logging.getLogger("civitas.amqp")
@@ -20,29 +19,20 @@ _PREFETCH: Final = 2_000
 Callback = Callable[[dict[str, Any]], Any]
 
 
-class Observing:
-    """Copies of all messages of the exchange, for the callbacks that want them."""
+class Observers:
+    """Shows the copies that the exchange makes of all messages, each once."""
 
-    def __init__(
-        self, names: Names, control: Control, intake: Intake, new_key: Callable[[], str]
-    ) -> None:
-        self._names = names
-        self._control = control
-        self._intake = intake
-        self._new_key = new_key
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._callbacks: tuple[Callback, ...] = ()
         self._seen: dict[str, None] = {}
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody wants them."""
-        return bool(self._callbacks)
-
-    def add(self, callback: Callback) -> bool:
-        """Have a callback see what every process sends; whether it is the first."""
+    def add(self, callback: Callback) -> None:
+        """Show a callback what every process sends."""
         first = not self._callbacks
         self._callbacks = (*self._callbacks, callback)
-        return first
+        if first and self._broker.link.is_up:
+            self._broker.thread.spawn(self.attach())
 
     def is_new(self, key: str) -> bool:
         """Whether a message is seen for the first time."""
@@ -54,29 +44,30 @@ class Observing:
         return True
 
     async def attach(self) -> None:
-        """Have the copies come here, on a new connection."""
-        names = self._names
-        # A new one each time: the broker may take the connection that is lost to be there still.
-        queue = names.observer_queue(self._new_key())
-        await self._control.call(
+        """Consume the copies on a new channel, if there is a callback."""
+        if not self._callbacks:
+            return
+        names, call = self._broker.names, self._broker.control.call
+        # A new one each time: the broker may not know yet that the old connection is lost.
+        queue = names.observer_queue(self._broker.new_key())
+        await call(
             lambda c, done: c.queue_declare(queue, exclusive=True, auto_delete=True, callback=done)
         )
-        await self._control.call(
-            lambda c, done: c.queue_bind(queue, names.exchange, names.everything, callback=done)
-        )
-        await self._intake.consume(queue, self._observed, _PREFETCH, lambda: None)
+        await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
+        await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
 
     def _observed(self, tag: Tag, _: Any, properties: Any, body: bytes) -> None:
-        self._intake.acknowledge(tag)
+        self._broker.consumer.acknowledge(tag)
         try:
-            arrived = wire.read(properties, body)
+            inbound = wire.read(properties, body)
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return
-        if arrived.kind in (wire.CANCEL, wire.LOST) or not self.is_new(f"everywhere {arrived.key}"):
+        of_ours = inbound.kind in (wire.CANCEL, wire.QUEUE_LOST)
+        if of_ours or not self.is_new(f"everywhere {inbound.key}"):
             return
-        envelope = arrived.envelope
-        if arrived.kind == wire.REPLY and envelope.args.get("data", 0) is None:
+        envelope = inbound.envelope
+        if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:
             return
         for callback in self._callbacks:
             try:

@@ -1,4 +1,4 @@
-"""Whether an agent is in some process, and letters to those whose queue is still to come."""
+"""Whether agents are at the broker, and messages for those whose queue is not there yet."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import BrokerError
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.agent_queues import Registrar
+from civitas.spaces.amqp.agent_queues import AgentQueues
+from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.link import LinkLost
-from civitas.spaces.amqp.publisher import FULL, LIMIT, REFUSABLE, UNROUTABLE, Outbox
-from civitas.spaces.amqp.wire import Letter
+from civitas.spaces.amqp.publisher import FULL, LIMIT, REFUSABLE, UNROUTABLE
+from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.loop import LoopThread
 
 logger = logging.getLogger("civitas.amqp")
 
 _CHECK_S: Final = 0.01
-"""How long a request may be unanswered before it is asked whether anybody is there."""
+"""How long a request is unanswered before the broker is asked for its receiver."""
 
 _GONE_S: Final = 0.05
-"""How long it is waited for the last answers of one that is no longer there."""
+"""How long the last answers of an agent that is gone may take."""
 
 _FIRST_LOOK_S: Final = 0.1
 _LAST_LOOK_S: Final = 1.6
-"""How often it is looked whether the queue of an agent is there whose process has the id."""
+"""How often the broker is asked for the queue of an agent whose id is claimed."""
 
 _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
@@ -37,58 +37,58 @@ _SOON_S: Final = 0.02
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
-    """What is kept for an agent without a queue.
+class _Unroutable:
+    """What is held back for an agent without a queue.
 
     Attributes:
         returned: what the broker returned, by key, in the order in which it was published
         behind: what was published since, and is still to be sent
     """
 
-    returned: dict[str, Letter] = field(default_factory=dict)
-    behind: dict[str, Letter] = field(default_factory=dict)
+    returned: dict[str, Outbound] = field(default_factory=dict)
+    behind: dict[str, Outbound] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.returned) + len(self.behind)
 
-    def letters(self) -> list[Letter]:
-        """All of it, in order, but for requests that have ended."""
-        kept = (*self.returned.values(), *self.behind.values())
-        return [letter for letter in kept if not _is_over(letter)]
+    def messages(self) -> list[Outbound]:
+        """All of it, in order, without requests that have ended."""
+        held = (*self.returned.values(), *self.behind.values())
+        return [message for message in held if not _has_ended(message)]
 
     def withdraw(self, key: str) -> bool:
-        """Forget a request; whether it was here."""
+        """Drop a request; whether it was held back."""
         found = self.returned.pop(key, None) or self.behind.pop(key, None)
         return found is not None
 
 
-class Whereabouts:
-    """Asks the broker who is there, and keeps letters to those whose queue is still to come."""
+class Presence:
+    """Asks the broker which agents are there, and holds back messages until their queue is."""
 
     def __init__(
         self,
-        thread: LoopThread,
-        registrar: Registrar,
-        outbox: Outbox,
+        broker: Broker,
+        queues: AgentQueues,
         here: Container[str],
-        nobody: Callable[[Delivery], None],
-        remade: Callable[[str], None],
-        settled: Callable[[Letter, str], None],
+        *,
+        absent: Callable[[Delivery], None],
+        declared: Callable[[str], None],
+        settled: Callable[[Outbound, str], None],
         keep_s: float,
     ) -> None:
-        self._thread = thread
-        self._loop = thread.loop
-        self._registrar = registrar
-        self._outbox = outbox
+        self._spawn = broker.thread.spawn
+        self._loop = broker.loop
+        self._publisher = broker.publisher
+        self._queues = queues
         self._here = here
-        self._nobody = nobody
-        self._remade = remade
+        self._absent = absent
+        self._declared = declared
         self._settled = settled
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._renewing: dict[str, None] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
-        self._missing: dict[str, _Held] = {}
+        self._unroutable: dict[str, _Unroutable] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -96,19 +96,19 @@ class Whereabouts:
         self._closed = True
 
     def __len__(self) -> int:
-        return sum(map(len, self._missing.values()))
+        return sum(map(len, self._unroutable.values()))
 
-    async def emptied(self) -> None:
-        """Wait until no letter is held back."""
-        while self._missing:  # noqa: ASYNC110 - nothing tells of the last
+    async def drained(self) -> None:
+        """Wait until nothing is held back."""
+        while self._unroutable:  # noqa: ASYNC110 - there is no event for the last
             await asyncio.sleep(_SOON_S)
 
-    # -- queues of those that are away -------------------------------------------------------------
+    # -- queues of agents that are away ------------------------------------------------------------
 
     def renew(self, id: str) -> None:
-        """Something waits for an agent: its queue is to outlive that, so that none of it is lost.
+        """Have the queue of an agent that is away outlive what was just published to it.
 
-        The broker ends a queue that was neither consumed nor asked about for twice `keep_s`.
+        The broker deletes one that was neither consumed nor declared for twice `keep_s`.
         """
         now = self._loop.time()
         if now - self._renewed.get(id, -self._keep_s) < self._keep_s / 2:
@@ -118,138 +118,136 @@ class Whereabouts:
             del self._renewed[next(iter(self._renewed))]
         self._renewing[id] = None
         if len(self._renewing) == 1:
-            self._thread.spawn(self._renew())
+            self._spawn(self._renew())
 
     async def _renew(self) -> None:
         while self._renewing:
             id = next(iter(self._renewing))
             try:
-                await self._registrar.is_consumed(id)
+                await self._queues.is_consumed(id)
             except (LinkLost, AMQPError):
                 self._renewed.pop(id, None)
             del self._renewing[id]
 
-    # -- requests that are not answered ------------------------------------------------------------
+    # -- requests without an answer ----------------------------------------------------------------
 
-    def watch(self, delivery: Delivery) -> None:
-        """Find out, if it is not answered in a moment, whether a request's receiver is there."""
-        self._look_again(delivery.envelope.to, [delivery], _CHECK_S)
+    def check_receiver(self, request: Delivery) -> None:
+        """End a request that is not answered in a moment if its receiver is not there."""
+        self._check_later(request.envelope.to, [request], _CHECK_S)
 
-    def _look_again(self, to: str, asked: list[Delivery], wait_s: float) -> None:
+    def _check_later(self, to: str, requests: list[Delivery], wait_s: float) -> None:
         if not self._unchecked:
             self._loop.call_later(wait_s, self._check)
-        self._unchecked.setdefault(to, []).extend(asked)
+        self._unchecked.setdefault(to, []).extend(requests)
 
     def _check(self) -> None:
-        """Ask the broker for each who has not answered."""
         unchecked, self._unchecked = self._unchecked, {}
-        for to, asked in unchecked.items():
-            left = [delivery for delivery in asked if not delivery.answered]
-            if left:
-                self._thread.spawn(self._look_for(to, left))
+        for to, requests in unchecked.items():
+            open_ones = [request for request in requests if not request.answered]
+            if open_ones:
+                self._spawn(self._check_agent(to, open_ones))
 
-    async def _look_for(self, to: str, asked: list[Delivery]) -> None:
+    async def _check_agent(self, to: str, requests: list[Delivery]) -> None:
         try:
             there = await self._is_there(to)
             if not there:
-                # It may have left a moment ago, and what it answered then may be on its way.
-                await asyncio.sleep(_GONE_S)
+                await asyncio.sleep(_GONE_S)  # its last answers may be on their way
                 there = await self._is_there(to)
         except (LinkLost, AMQPError):
             if not self._closed:
-                self._look_again(to, asked, _AGAIN_S)
+                self._check_later(to, requests, _AGAIN_S)
             return
         if not there:
-            for delivery in asked:
-                if not delivery.answered:
-                    self._nobody(delivery)
+            for request in requests:
+                if not request.answered:
+                    self._absent(request)
 
     async def _is_there(self, id: str) -> bool:
-        return await self._registrar.is_consumed(id) or await self._registrar.is_claimed(id)
+        return await self._queues.is_consumed(id) or await self._queues.is_claimed(id)
 
-    # -- letters that came back --------------------------------------------------------------------
+    # -- messages that were returned ---------------------------------------------------------------
 
-    def publish(self, letter: Letter) -> None:
-        """Send a letter, behind those to the same agent that are held back."""
-        held = self._missing.get(letter.to) if self._missing and letter.to else None
+    def publish(self, message: Outbound) -> None:
+        """Publish a message, behind those to the same agent that are held back."""
+        held = self._unroutable.get(message.to) if self._unroutable and message.to else None
         if held is None:
-            self._outbox.publish(letter)
-        elif letter.kind == wire.CANCEL and held.withdraw(letter.correlation_id or ""):
+            self._publisher.publish(message)
+        elif message.kind == wire.CANCEL and held.withdraw(message.correlation_id or ""):
             if not held:
-                del self._missing[letter.to]  # nobody was told of it yet, nor need be
-        elif letter.kind in REFUSABLE and len(self) + len(self._outbox) >= LIMIT:
-            self._settled(letter, FULL)
+                del self._unroutable[message.to]
+        elif message.kind in REFUSABLE and len(self) + len(self._publisher) >= LIMIT:
+            self._settled(message, FULL)
         else:
-            held.behind[letter.key] = letter
+            held.behind[message.key] = message
 
-    def returned(self, letter: Letter) -> bool:
-        """Whether a letter for which there was no queue is kept, for its receiver may be coming."""
-        to = letter.to
-        if not to or letter.kind == wire.CANCEL or _is_over(letter):
+    def hold_back(self, message: Outbound) -> bool:
+        """Hold back a message that the broker returned, if its receiver may be coming."""
+        to = message.to
+        if not to or message.kind == wire.CANCEL or _has_ended(message):
             return False
-        held = self._missing.get(to)
+        held = self._unroutable.get(to)
         if held is None:
-            held = self._missing[to] = _Held()
-            self._thread.spawn(self._await(to))
-        held.returned[letter.key] = letter
+            held = self._unroutable[to] = _Unroutable()
+            self._spawn(self._await_queue(to))
+        held.returned[message.key] = message
         return True
 
-    async def _await(self, to: str) -> None:
-        """Send what is held back when there is a queue for it, or end it if nobody has the id."""
-        told = remade = False
+    async def _await_queue(self, to: str) -> None:
+        """Publish what is held back once there is a queue, or end it if nobody has the id."""
+        logged = declared = False
         wait_s = _FIRST_LOOK_S
-        while to in self._missing:
+        while to in self._unroutable:
             try:
-                if to in self._here or await self._registrar.is_claimed(to):
-                    # That process declares the queue: it is coming, or its queue was deleted.
+                if to in self._here or await self._queues.is_claimed(to):
+                    # Its process declares the queue: it is being added, or its queue was deleted.
                     await asyncio.sleep(wait_s)
                     wait_s = min(2 * wait_s, _LAST_LOOK_S)
-                    if await self._registrar.is_consumed(to):
+                    if await self._queues.is_consumed(to):
                         break
                     continue
-                self._end(to)
-                if to in self._missing:
-                    await self._registrar.make_room(to)
-                    remade = True
+                self._end_unroutable(to)
+                if to in self._unroutable:
+                    await self._queues.declare(to)
+                    declared = True
                 break
             except (LinkLost, AMQPError):
-                break  # it is sent on the next connection, and returned again
+                break  # it is published on the next connection, and returned again
             except BrokerError as error:
-                if not told:
+                if not logged:
                     logger.error("%s", error)
-                told = True
+                logged = True
                 await asyncio.sleep(_AGAIN_S)
-        self._send_held(to, remade)
+        self._publish_held(to, declared)
 
-    def _end(self, to: str) -> None:
-        """Nobody has an id: what is held back for it ends, but for requests that wait, and more."""
-        held = self._missing[to]
-        for letter in held.letters():
-            if letter.kind != wire.REQUEST:
+    def _end_unroutable(self, to: str) -> None:
+        """End what is held back for an id that nobody has, up to a request that waits."""
+        held = self._unroutable[to]
+        for message in held.messages():
+            if message.kind != wire.REQUEST:
                 continue
-            if letter.about.wait:
+            if message.about.wait:
                 return
-            held.withdraw(letter.key)
-            self._settled(letter, UNROUTABLE)
-        for letter in self.let_go(to):
-            self._settled(letter, UNROUTABLE)
+            held.withdraw(message.key)
+            self._settled(message, UNROUTABLE)
+        for message in self.take_held(to):
+            self._settled(message, UNROUTABLE)
 
-    def let_go(self, to: str) -> list[Letter]:
-        """Hold nothing back any longer; gives what was, in order."""
-        held = self._missing.pop(to, None)
-        return [] if held is None else held.letters()
+    def take_held(self, to: str) -> list[Outbound]:
+        """What was held back for an agent, in order; it is held back no longer."""
+        held = self._unroutable.pop(to, None)
+        return [] if held is None else held.messages()
 
-    def _send_held(self, to: str, remade: bool) -> None:
-        if to in self._missing and self._outbox.is_sending_to(to):
-            # What was said before it is under way, and may come back.
-            self._loop.call_later(_SOON_S, self._send_held, to, remade)
-        elif remade:
-            self._remade(to)
+    def _publish_held(self, to: str, declared: bool) -> None:
+        if to in self._unroutable and self._publisher.in_flight(to):
+            # What was published before it may still be returned.
+            self._loop.call_later(_SOON_S, self._publish_held, to, declared)
+        elif declared:
+            self._declared(to)
         else:
-            for letter in self.let_go(to):
-                self._outbox.publish(letter)
+            for message in self.take_held(to):
+                self._publisher.publish(message)
 
 
-def _is_over(letter: Letter) -> bool:
+def _has_ended(message: Outbound) -> bool:
     """Whether it is a request that has ended."""
-    return letter.kind == wire.REQUEST and bool(letter.about.answered)
+    return message.kind == wire.REQUEST and bool(message.about.answered)
