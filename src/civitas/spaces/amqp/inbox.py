@@ -8,19 +8,15 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from civitas.errors import DefinitionError, InboxError
 from civitas.sqlite import SQLiteFile
 
-ACCEPTED: Final = 0
-"""It is kept here, and acknowledged; it has not begun."""
-
-STARTED: Final = 1
-"""It was begun. If nobody is at it, nobody knows how far it came: it is in doubt."""
-
+# The states of a message.
+ACCEPTED: Final = 0  # kept here and acknowledged; it has not begun
+STARTED: Final = 1  # begun; in doubt if its process has ended
 ENDED: Final = 2
-"""It was handled."""
 
 
 class Entry(NamedTuple):
@@ -31,7 +27,7 @@ class Entry(NamedTuple):
         state: `ACCEPTED`, `STARTED` or `ENDED`
         message: the message, where it was accepted (and so acknowledged) before it ran, until it
             ends
-        answer: what is sent again when an ended one comes again; None: nothing
+        answer: what is sent again when an ended one is redelivered; None: nothing
     """
 
     key: str
@@ -40,64 +36,15 @@ class Entry(NamedTuple):
     answer: bytes | None
 
 
-class Inbox(Protocol):
-    """What a space remembers of the messages to its agents.
+class MemoryInbox:
+    """What a space remembers of the messages to its agents, until its process ends.
 
-    Its methods are called on one thread at a time, the space's loop. A message to several agents is
-    remembered for each of them. What has ended stays ended.
+    Its methods are called on the space's loop. A message to several agents is remembered for each
+    of them. What has ended stays ended. A bounded number of ended entries is held.
     """
 
-    @property
-    def durable(self) -> bool:
-        """Whether it outlives the process."""
-
-    def look_up(self, key: str, agent: str) -> Entry | None:
-        """What is known of a message to an agent; None: it never came."""
-
-    def accept(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that is to be acknowledged before it runs, as of the return.
-
-        One that was started keeps that state; of one accepted before, the first message is kept.
-        """
-
-    def permit(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that was approved in place of the one accepted before."""
-
-    def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """Record that messages begin to run: pairs of key and agent, as of the return.
-
-        The ends that wait are written with it, in one transaction.
-        """
-
-    def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """Record that a message was handled: seen at once, written with what is next written."""
-
-    def flush(self) -> None:
-        """Write the ends that wait."""
-
-    def answered(self, key: str, agent: str) -> None:
-        """Forget that the answer of an accepted message is to be sent: it is with the broker.
-
-        Written with what is next written.
-        """
-
-    def unfinished(self, agent: str) -> list[Entry]:
-        """What was accepted for an agent and has not ended, or whose answer is not `answered`.
-
-        In the order accepted. The broker will not bring these again.
-        """
-
-    def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove entries that ended that many seconds ago or more, those that came first first."""
-
-    def close(self) -> None:
-        """Write the ends that wait, and let go of the file. Again: nothing."""
-
-
-class MemoryInbox:
-    """An inbox that ends with its process, and holds a bounded number of ended entries."""
-
     durable: Final = False
+    """Whether it outlives the process."""
 
     def __init__(self, limit: int = 100_000) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -108,7 +55,7 @@ class MemoryInbox:
         self._ended: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`."""
+        """What is known of a message to an agent; None: it never came."""
         pair = (key, agent)
         ended = self._ended.get(pair)
         if ended is not None:
@@ -116,7 +63,10 @@ class MemoryInbox:
         return self._open.get(pair)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.accept`."""
+        """Keep a message that is acknowledged before it runs, as of the return.
+
+        One that was started keeps that state; of one accepted before, the first message is kept.
+        """
         pair = (key, agent)
         if pair in self._ended:
             return
@@ -127,13 +77,16 @@ class MemoryInbox:
             self._open[pair] = entry._replace(message=message)
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.permit`."""
+        """Keep a message that was approved in place of the one accepted before."""
         entry = self._open.get((key, agent), Entry(key, ACCEPTED, None, None))
         if entry.state == ACCEPTED and (key, agent) not in self._ended:
             self._open[key, agent] = entry._replace(message=message)
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `Inbox.start`."""
+        """Record that messages begin to run: pairs of key and agent, as of the return.
+
+        The ends that wait are written with it, in one transaction.
+        """
         for pair in started:
             if pair in self._ended:
                 continue
@@ -142,7 +95,7 @@ class MemoryInbox:
             self._open[pair] = Entry(pair[0], STARTED, message, None)
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `Inbox.end`."""
+        """Record that a message has ended: seen at once, written with the next write."""
         pair = (key, agent)
         self._open.pop(pair, None)
         self._ended[pair] = (answer, time.monotonic())
@@ -151,13 +104,16 @@ class MemoryInbox:
             self._ended.popitem(last=False)
 
     def answered(self, key: str, agent: str) -> None:
-        """Nothing: what it holds ends with those who wait for the answer."""
+        """Record, with the next write, that the answer of an accepted message was confirmed."""
 
     def flush(self) -> None:
-        """Nothing: all is where it stays."""
+        """Write the ends that wait."""
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`."""
+        """What was accepted for an agent and has not ended, or is not `answered`.
+
+        In the order accepted. It was acknowledged, so the broker will not redeliver it.
+        """
         return [
             entry
             for (_, whose), entry in self._open.items()
@@ -165,7 +121,7 @@ class MemoryInbox:
         ]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`."""
+        """Remove the oldest entries that ended that many seconds ago or more; how many it were."""
         last = time.monotonic() - older_than
         count = 0
         while count < at_most and self._ended:
@@ -176,17 +132,16 @@ class MemoryInbox:
         return count
 
     def close(self) -> None:
-        """Forget everything."""
+        """Write the ends that wait, and close the file. Again: nothing."""
         self._open.clear()
         self._ended.clear()
 
 
 APPLICATION: Final = 0x63766931
-"""What the file's header says it is (`cvi1`), so that no other program's database is changed."""
+"""The application id in the file's header (`cvi1`): no other program's database is changed."""
 
-# Append only. Rows lie in the order in which they came, so that a message's start and the end of
-# the one before it are mostly one page to write, the oldest ones are found without an index of
-# their own, and long answers do not spread out the keys that each look-up goes through.
+# Append only. Rows are in the order of arrival: a start and the end before it are mostly one page
+# to write, the oldest are found without an index of ages, and long answers do not spread the keys.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE inbox (
@@ -220,15 +175,14 @@ _START = (
     "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
     "DO UPDATE SET state = 1 WHERE state = 0"
 )
-# Of an accepted message, which does not come again, it stays known that its answer is to be sent.
+# Of an accepted message, which is not redelivered, it stays known that its answer is to be sent.
 _END = (
     "UPDATE inbox SET state = 2, message = iif(?1 IS NULL OR message IS NULL, NULL, x''), "
     "answer = ?1, ended = ?2 WHERE key = ?3 AND agent = ?4"
 )
 _ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
 _ENDED_UNSEEN = "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2)"
-# Looks at no more than twice as many as it removes: long ones that began early and ended late may
-# stand before others that are older.
+# Looks at twice as many as it removes: one that took long may stand before others that ended first.
 _FORGET = (
     "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
     "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
@@ -241,13 +195,12 @@ _MOST = 1 << 40
 class SQLiteInbox:
     """An inbox in an SQLite file, which belongs to one process at a time.
 
-    What was written survives the process, however it is killed. When the whole machine crashes or
-    loses its power, the last moments may be lost, one to two thousand messages at most, accepted
-    ones among them; the file is not damaged.
+    What was written survives the process, however it is killed. A crash of the machine or a power
+    failure may lose the last moments, one to two thousand messages at most, accepted ones among
+    them; the file is not damaged.
 
-    It keeps the size that it once needed; the place of what is forgotten is used again. Keys that
-    begin alike for each sender and count up are neighbours in it, and cost less to write and far
-    less to forget than random ones. To forget a thousand of them takes some milliseconds.
+    The file never shrinks; the place of what is forgotten is used again. Keys that begin alike for
+    each sender and count up are neighbours in it: cheaper to write and to forget than random ones.
     """
 
     durable: Final = True
@@ -273,7 +226,7 @@ class SQLiteInbox:
         self._connection = self._open()
         cursor = self._connection.cursor()
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._let_go = weakref.finalize(self, _let_go, cursor, self._connection, os.getpid())
+        self._release = weakref.finalize(self, _release, cursor, self._connection, os.getpid())
 
     def __repr__(self) -> str:
         return f"SQLiteInbox({self._file.name!r})"
@@ -281,7 +234,7 @@ class SQLiteInbox:
     # -- use ---------------------------------------------------------------------------------------
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`."""
+        """See `MemoryInbox.look_up`."""
         self._file.check_process()
         ended = self._ends.get((key, agent))
         if ended is not None:
@@ -293,36 +246,36 @@ class SQLiteInbox:
         return None if row is None else self._entry(row)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.accept`."""
+        """See `MemoryInbox.accept`."""
         self._write(_ACCEPT, ((key, agent, message),))
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.permit`."""
+        """See `MemoryInbox.permit`."""
         self._write(_PERMIT, ((key, agent, message),))
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `Inbox.start`."""
+        """See `MemoryInbox.start`."""
         self._write(_START, started)
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `Inbox.end`."""
+        """See `MemoryInbox.end`."""
         self._file.check_process()
         if self._closed:
             raise self._file.closed()
         self._ends[key, agent] = (answer, time.time())
 
     def answered(self, key: str, agent: str) -> None:
-        """See `Inbox.answered`."""
+        """See `MemoryInbox.answered`."""
         if not self._closed:
             self._answered.add((key, agent))
 
     def flush(self) -> None:
-        """See `Inbox.flush`."""
+        """See `MemoryInbox.flush`."""
         if (self._ends or self._answered) and self._file.is_of_this_process():
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`."""
+        """See `MemoryInbox.unfinished`."""
         self._file.check_process()
         try:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
@@ -332,19 +285,19 @@ class SQLiteInbox:
         return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`."""
+        """See `MemoryInbox.forget`."""
         at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
     def close(self) -> None:
-        """Write the ends that wait, and let go of the file. Again: nothing."""
+        """See `MemoryInbox.close`."""
         if self._closed:
             return
         try:
             self.flush()
         finally:
             self._closed = True
-            self._let_go()
+            self._release()
 
     # -- the file ----------------------------------------------------------------------------------
 
@@ -364,7 +317,7 @@ class SQLiteInbox:
                 changed = execute(statement, row).rowcount
             execute("COMMIT")
         except BaseException as error:
-            self._take_back()
+            self._roll_back()
             if isinstance(error, sqlite3.Error):
                 self._fail(error)
             raise
@@ -372,7 +325,7 @@ class SQLiteInbox:
         self._answered.clear()
         return changed
 
-    def _take_back(self) -> None:
+    def _roll_back(self) -> None:
         # After some errors SQLite has done so by itself.
         if self._closed or not self._connection.in_transaction:
             return
@@ -388,7 +341,7 @@ class SQLiteInbox:
             or not (message is None or isinstance(message, bytes))
             or not (answer is None or isinstance(answer, bytes))
         ):
-            raise self._file.damaged(f"the entry of {key!r} is none")
+            raise self._file.damaged(f"the entry of {key!r} is not valid")
         return Entry(key, state, None if state == ENDED else message, answer)
 
     def _open(self) -> sqlite3.Connection:
@@ -424,8 +377,11 @@ class SQLiteInbox:
         ) from error
 
 
-def _let_go(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
+def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:
         # A statement that failed is kept by its cursor, and would keep the file open and locked.
         cursor.close()
         connection.close()
+
+
+Inbox: TypeAlias = MemoryInbox | SQLiteInbox

@@ -207,17 +207,13 @@ class Link:
             if not opened.done():
                 opened.set_exception(BrokerError(explain(error, self._options)))
 
-        def closed(_: Any, error: BaseException) -> None:
-            if not lost.done():
-                lost.set_result(error)
-
         connection = Connection(
             parameters(self._options, self._name),
             self._loop,
             tls(self._options),
             lambda _: settle(opened, None),
             failed,
-            closed,
+            lambda _, error: settle(lost, error),
         )
         try:
             async with asyncio.timeout(_DIAL_S):  # a broker may accept it and send nothing
