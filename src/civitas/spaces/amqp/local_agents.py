@@ -131,7 +131,9 @@ class LocalAgents:
             queue.consumer = ""
             queue.lost = True
             if self._here.get(mailbox) is queue and not self._router.ending:
-                logger.warning("the queue of agent %r was deleted; declaring it again", mailbox.id)
+                logger.warning(
+                    "the queue of agent %r is gone from the broker; declaring it again", mailbox.id
+                )
                 self._restore(queue)
 
         await self._queues.claim_and_consume(queue, deliver, cancelled)

@@ -120,7 +120,7 @@ class OpenRequests:
         )
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
-        """A message to this process came: the outcome of a request, or word of a deleted queue."""
+        """A message to this process came: the outcome of a request, or a notice of a lost queue."""
         self._broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:

@@ -46,12 +46,12 @@ class AMQPSpace(Space):
     Args:
         amqp_options: where the broker is; left out, what `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`,
             `AMQP_PASSWORD` and `AMQP_VHOST` say
-        exchange: the name of the exchange; spaces of different ones know nothing of each other
-        inbox: a file that this process alone remembers messages in; in memory if left out
+        exchange: the name of the exchange; spaces of different ones are not connected
+        inbox: the file in which this process remembers messages; in memory if left out
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
-            messages. Who is away for twice as long, and gets none, is nobody
+            letters. A queue unused for twice as long is deleted: its id is unknown then
         quorum: whether the agents' queues are replicated in a cluster
         grace: seconds that `close` lets actions go on that have begun
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
@@ -59,7 +59,7 @@ class AMQPSpace(Space):
 
     Raises:
         MissingExtra: pika is not installed
-        ConfigError: an argument is not what it has to be
+        ConfigError: an argument is not valid
 
     Example:
         >>> space = AMQPSpace(amqp_options=AMQPOptions(hostname="localhost"))  # doctest: +SKIP

@@ -216,7 +216,7 @@ def read(properties: Any, body: bytes) -> Inbound:
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
     if kind not in _KINDS:
-        raise Unreadable(f"its type is {kind!r}, which is none of {', '.join(sorted(_KINDS))}")
+        raise Unreadable(f"its type must be one of {', '.join(sorted(_KINDS))}, got {kind!r}")
     message = read_json(body)
     if not isinstance(message, dict):
         raise Unreadable("it is no JSON object")
