@@ -86,7 +86,6 @@ class Presence:
         self._settled = settled
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
-        self._renewing: dict[str, None] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
         self._unroutable: dict[str, _Unroutable] = {}
         self._closed = False
@@ -116,18 +115,13 @@ class Presence:
         self._renewed[id] = now
         if len(self._renewed) > _RENEWED:
             del self._renewed[next(iter(self._renewed))]
-        self._renewing[id] = None
-        if len(self._renewing) == 1:
-            self._spawn(self._renew())
+        self._spawn(self._renew(id))
 
-    async def _renew(self) -> None:
-        while self._renewing:
-            id = next(iter(self._renewing))
-            try:
-                await self._queues.is_consumed(id)
-            except (LinkLost, AMQPError):
-                self._renewed.pop(id, None)
-            del self._renewing[id]
+    async def _renew(self, id: str) -> None:
+        try:
+            await self._queues.is_consumed(id)
+        except (LinkLost, AMQPError):
+            self._renewed.pop(id, None)
 
     # -- requests without an answer ----------------------------------------------------------------
 
