@@ -177,11 +177,11 @@ _START = (
 )
 # Of an accepted message, which is not redelivered, it stays known that its answer is to be sent.
 _END = (
-    "UPDATE inbox SET state = 2, message = iif(?1 IS NULL OR message IS NULL, NULL, x''), "
-    "answer = ?1, ended = ?2 WHERE key = ?3 AND agent = ?4"
+    "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2) ON CONFLICT "
+    "(key, agent) DO UPDATE SET state = 2, answer = excluded.answer, ended = excluded.ended, "
+    "message = iif(excluded.answer IS NULL OR message IS NULL, NULL, x'')"
 )
 _ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
-_ENDED_UNSEEN = "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2)"
 # Looks at twice as many as it removes: one that took long may stand before others that ended first.
 _FORGET = (
     "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
@@ -309,8 +309,7 @@ class SQLiteInbox:
         try:
             execute("BEGIN")
             for pair, end in self._ends.items():
-                if execute(_END, end + pair).rowcount == 0:
-                    execute(_ENDED_UNSEEN, end + pair)
+                execute(_END, end + pair)
             for pair in self._answered:
                 execute(_ANSWERED, pair)
             for row in rows:

@@ -11,14 +11,7 @@ from typing import Any, Final
 from pika.exceptions import AMQPError
 
 from civitas.agent import CURRENT
-from civitas.errors import (
-    ActionError,
-    AgentNotFound,
-    HopLimitExceeded,
-    InboxError,
-    MailboxFull,
-    RequestError,
-)
+from civitas.errors import ActionError, InboxError, MailboxFull, RequestError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
@@ -167,13 +160,7 @@ class AMQPRouter(PostOffice):
         if self.observers:
             self._show_once(delivery)
         if delivery.hops > MAX_HOPS:
-            self.refuse(
-                delivery,
-                HopLimitExceeded(
-                    f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
-                    f"{MAX_HOPS} are the limit"
-                ),
-            )
+            self.refuse(delivery, self._too_many_hops(delivery))
             return
         delivery.state = QUEUED
         if delivery.timeout is not None:
@@ -248,9 +235,6 @@ class AMQPRouter(PostOffice):
         if message.kind == wire.REPLY:
             message.headers = wire.error_headers(error)
         self.broker.publisher.publish(message)
-
-    def _not_found(self, id: str) -> AgentNotFound:
-        return AgentNotFound(f'no agent "{id}" in this space')
 
     # -- outcomes ----------------------------------------------------------------------------------
 

@@ -46,15 +46,14 @@ LARGEST: Final = 24 * 2**20
 DEFAULT_TIMEOUT_S: Final = 300
 """Of a request without a timeout header."""
 
-_CONTENT_TYPE = pika.BasicProperties.FLAG_CONTENT_TYPE
-_HEADERS = pika.BasicProperties.FLAG_HEADERS
-_DELIVERY_MODE = pika.BasicProperties.FLAG_DELIVERY_MODE
-_CORRELATION_ID = pika.BasicProperties.FLAG_CORRELATION_ID
-_REPLY_TO = pika.BasicProperties.FLAG_REPLY_TO
-_MESSAGE_ID = pika.BasicProperties.FLAG_MESSAGE_ID
-_TYPE = pika.BasicProperties.FLAG_TYPE
+_PROPERTIES = pika.BasicProperties
+_ALWAYS = (
+    _PROPERTIES.FLAG_CONTENT_TYPE
+    | _PROPERTIES.FLAG_DELIVERY_MODE
+    | _PROPERTIES.FLAG_MESSAGE_ID
+    | _PROPERTIES.FLAG_TYPE
+)
 _PERSISTENT = 2
-_PERSISTENT_BYTE = bytes((_PERSISTENT,))
 
 
 def _encoded(text: str) -> bytes:
@@ -139,17 +138,17 @@ class Outbound:
 
     def encoded_properties(self) -> bytes:
         """Its AMQP properties as bytes: what pika would encode, faster."""
-        flags: int = _CONTENT_TYPE | _DELIVERY_MODE | _MESSAGE_ID | _TYPE
+        flags: int = _ALWAYS
         pieces = [_JSON]
         if self.headers is not None:
-            flags |= _HEADERS
+            flags |= _PROPERTIES.FLAG_HEADERS
             encode_table(pieces, self.headers)
-        pieces.append(_PERSISTENT_BYTE)
+        pieces.append(b"\2")  # _PERSISTENT
         if self.correlation_id is not None:
-            flags |= _CORRELATION_ID
+            flags |= _PROPERTIES.FLAG_CORRELATION_ID
             encode_short_string(pieces, self.correlation_id)
         if self.reply_to is not None:
-            flags |= _REPLY_TO
+            flags |= _PROPERTIES.FLAG_REPLY_TO
             encode_short_string(pieces, self.reply_to)
         encode_short_string(pieces, self.key)
         pieces.append(_ENCODED_KINDS.get(self.kind) or _encoded(self.kind))
