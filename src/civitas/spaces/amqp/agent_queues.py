@@ -41,10 +41,9 @@ class AgentQueue:
         channel: the number of the channel that it is consumed on
         backlog: how many messages waited when it was first consumed, and are still to be delivered
         early: those of them that were delivered
-        settled: set when the agent is added, or could not be
+        lock: held by the task that adds, restores or removes the agent
         lost: whether the queue was deleted, with what was in it
         until: until when another process's claim may be that of our old connection; None: unclaimed
-        restoring: the task that consumes it again after a loss
     """
 
     mailbox: Seat
@@ -54,10 +53,9 @@ class AgentQueue:
     channel: int = 0
     backlog: int = 0
     early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     lost: bool = False
     until: float | None = None
-    restoring: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> str:

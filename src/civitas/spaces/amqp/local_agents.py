@@ -72,18 +72,17 @@ class LocalAgents:
         queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
         self._here[mailbox] = queue
         try:
-            while mailbox.open:
-                try:
-                    await self._consume(queue)
-                    break
-                except LinkLost:
-                    await asyncio.sleep(_AGAIN_S)  # for the next connection
+            async with queue.lock:
+                while mailbox.open:
+                    try:
+                        await self._consume(queue)
+                        break
+                    except LinkLost:
+                        await asyncio.sleep(_AGAIN_S)  # for the next connection
         except DuplicateAgent:
             self._here.pop(mailbox, None)  # it has nothing at the broker to delete
             self._delete_left(mailbox.id)
             raise
-        finally:
-            queue.settled.set()
         if queue.claimed:
             self._not_deleted.pop(mailbox.id, None)  # what waited there is for this agent now
         self._report_loss(queue)
@@ -134,7 +133,7 @@ class LocalAgents:
                 logger.warning(
                     "the queue of agent %r is gone from the broker; declaring it again", mailbox.id
                 )
-                self._restore(queue)
+                self._thread.spawn(self._restore(queue))
 
         await self._queues.claim_and_consume(queue, deliver, cancelled)
         if queue.backlog:
@@ -166,28 +165,8 @@ class LocalAgents:
 
     async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
         try:
-            await queue.settled.wait()
-            if queue.restoring is not None:
-                await asyncio.wait((queue.restoring,))
-            while queue.claimed:
-                try:
-                    await self._delete(queue, sent)
-                    return
-                except (LinkLost, AMQPError):
-                    if not self._link.is_up:
-                        logger.info("agent %r left while there was no connection", queue.id)
-                        self._not_deleted[queue.id] = queue
-                        return
-                except DuplicateAgent:
-                    # Another process has the id, or the broker does not know yet that our old
-                    # connection is lost.
-                    if queue.until is None:
-                        queue.until = self._stale_until()
-                    if self._loop.time() < queue.until:
-                        self._not_deleted[queue.id] = queue
-                        self._loop.call_later(_AGAIN_S, self._delete_left, queue.id)
-                    return
-                await asyncio.sleep(_AGAIN_S)
+            async with queue.lock:
+                await self._delete(queue, sent)
         except (BrokerError, Refused) as error:
             logger.error("the queue of the removed agent %r stays: %s", queue.id, error)
             with suppress(LinkLost, AMQPError, Refused):
@@ -199,12 +178,30 @@ class LocalAgents:
 
     async def _delete(self, queue: AgentQueue, sent: list[Outbound]) -> None:
         """Have what is on its way to an agent end, then delete its queue."""
-        if not self._queues.is_consumed_here(queue):
-            await self._consume(queue)  # what waits there ends too, rather than never
-        await self._publisher.confirmed_or_returned(sent)
-        await self._queues.delete(queue)
-        if queue.lost:
-            self._queue_lost(queue.id)
+        while queue.claimed:
+            try:
+                if not self._queues.is_consumed_here(queue):
+                    await self._consume(queue)  # what waits there ends too, rather than never
+                await self._publisher.confirmed_or_returned(sent)
+                await self._queues.delete(queue)
+                if queue.lost:
+                    self._queue_lost(queue.id)
+                return
+            except (LinkLost, AMQPError):
+                if not self._link.is_up:
+                    logger.info("agent %r left while there was no connection", queue.id)
+                    self._not_deleted[queue.id] = queue
+                    return
+            except DuplicateAgent:
+                # Another process has the id, or the broker does not know yet that our old
+                # connection is lost.
+                if queue.until is None:
+                    queue.until = self._stale_until()
+                if self._loop.time() < queue.until:
+                    self._not_deleted[queue.id] = queue
+                    self._loop.call_later(_AGAIN_S, self._delete_left, queue.id)
+                return
+            await asyncio.sleep(_AGAIN_S)
 
     def _delete_left(self, id: str) -> None:
         """Delete the queue of one removed without a connection, unless an agent has its id now."""
@@ -225,18 +222,17 @@ class LocalAgents:
         """Consume the queues on a new channel, and delete those that were left."""
         for id in list(self._not_deleted):
             self._delete_left(id)
-        for queue in list(self._here.values()):
-            if queue.settled.is_set():
-                self._restore(queue)
-
-    def _restore(self, queue: AgentQueue) -> None:
-        if queue.restoring is None or queue.restoring.done():  # else that goes on until it is done
-            queue.restoring = self._thread.spawn(self._consume_again(queue))
+        for queue in self._here.values():
+            self._thread.spawn(self._restore(queue))
 
     def _report_loss(self, queue: AgentQueue) -> None:
         if queue.lost and queue.consumer:
             queue.lost = False
             self._queue_lost(queue.id)
+
+    async def _restore(self, queue: AgentQueue) -> None:
+        async with queue.lock:
+            await self._consume_again(queue)
 
     async def _consume_again(self, queue: AgentQueue) -> None:
         mailbox, until = queue.mailbox, self._stale_until()
