@@ -215,7 +215,7 @@ def read(properties: Any, body: bytes) -> Inbound:
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
     if kind not in _KINDS:
-        raise Unreadable(f"its type must be one of {', '.join(sorted(_KINDS))}, got {kind!r}")
+        raise Unreadable(f"its type is {kind!r}, not one of {', '.join(sorted(_KINDS))}")
     message = read_json(body)
     if not isinstance(message, dict):
         raise Unreadable("it is no JSON object")
