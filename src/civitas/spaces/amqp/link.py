@@ -14,7 +14,6 @@ from typing import Any
 import pika
 from pika.channel import Channel
 from pika.exceptions import (
-    AMQPConnectionError,
     AMQPError,
     ChannelClosedByBroker,
     ConnectionClosed,
@@ -253,7 +252,9 @@ class Link:
             self._down()
             if self._closing:
                 return
-            self._on_state("lost", explain_loss(error, self._options))
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            where = f"the message broker at {self._options.address}"
+            self._on_state("lost", f"the connection to {where} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
                 # Jitter: a thousand processes must not come back in one moment.
@@ -266,17 +267,6 @@ class Link:
                         logger.exception("a defect in civitas: a connection could not be set up")
                     wait = min(wait * 2, _LONGEST_WAIT_S)
                     self._on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
-
-
-def explain_loss(error: BaseException, options: AMQPOptions) -> str:
-    """Why a connection was lost, in one line."""
-    if isinstance(error, AMQPConnectionError):
-        reason = str(error) or type(error).__name__
-    elif isinstance(error, OSError) and error.strerror:
-        reason = error.strerror
-    else:
-        reason = explain(error, options)
-    return f"the connection to the message broker at {options.address} is lost: {reason}"
 
 
 _CONTROL_CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
