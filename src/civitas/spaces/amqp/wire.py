@@ -121,8 +121,7 @@ class Outbound:
     def unpack(cls, packed: bytes) -> Outbound:
         """What `pack` gave, again."""
         found = json.loads(packed)
-        body = found.pop("body").encode()
-        return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
+        return cls(body=found.pop("body").encode(), **found)
 
     def properties(self) -> pika.BasicProperties:
         """Its AMQP properties."""
@@ -257,16 +256,15 @@ def read_json(body: bytes) -> Any:
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """A message that came, as an inbox keeps it, with its permission if it was approved."""
     headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
-    return json.dumps(
+    return to_json(
         {
             "message_id": properties.message_id,
             "type": properties.type,
             "reply_to": properties.reply_to,
             "headers": headers,
             "body": body.decode(),
-        },
-        ensure_ascii=False,
-    ).encode()
+        }
+    )
 
 
 def restored(kept: bytes) -> tuple[Inbound, str | None]:
