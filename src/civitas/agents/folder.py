@@ -14,7 +14,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from civitas.agents import text_file
 from civitas.agents.text_file import MAX_LINE, quoted
@@ -109,8 +109,7 @@ class Folder:
             finally:
                 os.close(folder)
 
-        with _reporting(name):
-            found = self._at(name, listed)
+        found = self._at(name, listed)
         if len(found) > MAX_NAMES:
             left = len(found) - MAX_NAMES
             found[MAX_NAMES:] = [f"… {left} more are left out"]
@@ -156,12 +155,10 @@ class Folder:
                 _require(name, status, stat.S_ISREG)
             elif name.endswith("/"):
                 raise NotAFile(f"{quoted(name)} is the name of a folder")
-            text_file.replace(
-                parent, last, data, None if status is None else status.st_mode & 0o777
-            )
+            mode = None if status is None else status.st_mode & 0o777
+            text_file.replace(parent, last, data, mode)
 
-        with _reporting(name):
-            self._at_or_new(name, replace)
+        self._at(name, replace, new=True)
 
     def delete(self, name: str) -> None:
         """Delete a file. Of a symbolic link the link goes, and what it points at stays."""
@@ -171,8 +168,7 @@ class Folder:
                 raise NotAFile(f"{quoted(name)} is a folder; only files are deleted")
             os.unlink(last, dir_fd=parent)
 
-        with _reporting(name):
-            self._at(name, unlink, follow=False)
+        self._at(name, unlink, follow=False)
 
     # -- the way to a name -------------------------------------------------------------------------
 
@@ -188,41 +184,32 @@ class Folder:
                 raise _Changed
             return file
 
+        file = self._at(name, open_file)
         with _reporting(name):
-            file = self._at(name, open_file)
             try:
                 yield file
             finally:
                 os.close(file)
 
     def _at(
-        self, name: str, do: Callable[[int, str, os.stat_result], T], *, follow: bool = True
-    ) -> T:
-        """`_at_or_new` for what must be there."""
-
-        def found(parent: int, last: str, status: os.stat_result | None) -> T:
-            if status is None:
-                raise _missing(name, parent, last)
-            return do(parent, last, status)
-
-        return self._at_or_new(name, found, follow=follow)
-
-    def _at_or_new(
         self,
         name: str,
-        do: Callable[[int, str, os.stat_result | None], T],
+        do: Callable[[int, str, Any], T],
         *,
         follow: bool = True,
+        new: bool = False,
     ) -> T:
-        """Call `do` with the handle of a name's folder, its last part and its status, if any.
+        """Call `do` with the handle of a name's folder, its last part and that part's status.
 
-        It is called again, from the beginning, when it finds that something else is there by now.
+        The status is None for a file that is not there, if it may be `new`. `do` is called again,
+        from the beginning, when it finds that something else is there by now.
         """
         parts = _parts(name)
         for _ in range(_TRIES):
             trail = [self._open_root()]
             try:
-                return do(*self._walk(name, deque(parts), trail, follow))
+                with _reporting(name):
+                    return do(*self._walk(name, deque(parts), trail, follow, new))
             except _Changed:
                 continue
             finally:
@@ -231,7 +218,7 @@ class Folder:
         raise FileError(f"{quoted(name)} is replaced again and again while it is being opened")
 
     def _walk(
-        self, name: str, todo: deque[str], trail: list[int], follow: bool
+        self, name: str, todo: deque[str], trail: list[int], follow: bool, new: bool
     ) -> tuple[int, str, os.stat_result | None]:
         """Go down the parts of a name. `trail` has the folders on the way, the root first."""
         links = 0
@@ -245,7 +232,7 @@ class Folder:
                 continue
             part, status = _look(trail[-1], part)
             if status is None:
-                if todo:
+                if todo or not new:
                     raise _missing(name, trail[-1], part)
                 return trail[-1], part, None
             if stat.S_ISLNK(status.st_mode) and (todo or follow):
