@@ -212,27 +212,22 @@ class AgentQueues:
 
     async def exists(self, queue: AgentQueue) -> bool:
         """Whether a queue is at the broker."""
-        try:
-            await self._state(queue.name)
-        except Refused as error:
-            return error.code != _NOT_FOUND
-        return True
+        return (await self._consumers(queue.name))[1] != _NOT_FOUND
 
     async def is_consumed(self, id: str) -> bool:
         """Whether some process consumes the queue of an agent."""
-        try:
-            found = await self._state(self._names.agent_queue(id))
-        except Refused:
-            return False
-        return bool(found.consumer_count)
+        return (await self._consumers(self._names.agent_queue(id)))[0] > 0
 
     async def is_claimed(self, id: str) -> bool:
         """Whether some process has an agent of that id, even if its queue was just deleted."""
+        return (await self._consumers(self._names.claim_queue(id)))[1] in (0, _LOCKED)
+
+    async def _consumers(self, name: str) -> tuple[int, int]:
+        """How many consumers a queue has, and the broker's code if it refuses to say."""
         try:
-            await self._state(self._names.claim_queue(id))
+            return (await self._state(name)).consumer_count, 0
         except Refused as error:
-            return error.code == _LOCKED
-        return True
+            return 0, error.code
 
     async def _state(self, name: str) -> Any:
         return await self._call(

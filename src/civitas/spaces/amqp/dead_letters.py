@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from types import TracebackType
 from typing import Any, Final, Self
 
 import pika
@@ -244,12 +243,7 @@ class DeadLetters:
             raise BrokerError(explain(_cause(error), options)) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         connection, self._connection = self._connection, None
         if connection is not None and connection.is_open:
             connection.close()
