@@ -22,17 +22,19 @@ agents.remote: RemoteAgent
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
+block: Block BlockParams
 budget: Budget Spent
 context: Context
 environment: Environment
-errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerError
-    BudgetExceeded CivitasError CommandError CommandTimeout ConfigError ContextOverflow
-    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge HookError
-    HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage JournalError
-    MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun NobodyToAsk
-    NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden RequestCancelled
-    RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed StateError
-    TooManyThreads UnknownPrice WeightsError
+errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
+    BrokerError BudgetExceeded CivitasError CommandError CommandTimeout ConfigError
+    ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
+    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
+    InvalidMessage JournalError MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile
+    NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder PageError
+    RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch SearchError
+    SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
+    WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory
@@ -65,10 +67,16 @@ reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
 reasoning.dualact.config: DualActConfig
 reasoning.dualact.progress: DualActReply
 reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
-reasoning.events: CallEnded CallStarted ConclusionReached DecisionMade Done MessageAdded
+reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
+    MessageAdded
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step
 reasoning.stream: ReplyStream
+research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
+    Resource
+research.pool: ResourcePool
+research.report: Report
+research.researcher: Researcher
 slash: format_slash parse_slash
 spaces.amqp.options: AMQPOptions
 spaces.amqp.space: AMQPSpace

@@ -1,0 +1,355 @@
+"""The index of a folder: an SQLite file with its passages, brought up to date at each search."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final, NamedTuple
+
+from civitas.agents.folder import Folder
+from civitas.errors import FolderIndexError
+from civitas.models import weights
+from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
+from civitas.research.folder.ranking import ranked
+from civitas.research.passages import pieces
+from civitas.research.reading.documents import Document, kind_of
+from civitas.sqlite import SQLiteFile, SQLitePool
+from civitas.sqlite.fulltext import indexed
+from civitas.text import escaped
+
+logger = logging.getLogger("civitas.research")
+
+APPLICATION: Final = 0x63766631
+"""What the file's header says it is (`cvf1`), so that no other program's database is changed."""
+MAX_FILES: Final = 100_000
+"""Files beyond so many are left out."""
+PER_FILE: Final = 3
+"""So many passages of one file are given at most."""
+
+_BATCH_CHARS: Final = 8_000_000
+_BATCH_FILES: Final = 500
+_FEW: Final = 500
+"""A folder with no more entries is looked at before each search; a larger one now and then."""
+_RECENT_NS: Final = 2_000_000_000
+"""The clocks of file systems are so coarse: a file that was read within so many nanoseconds of its
+time may have changed after that. It is read again at each search, until its time is older."""
+
+# Append only, as memory's. A change of what documents.py or passages.py make of a file, or of what
+# `indexed` gives, needs a migration that empties the tables, from which they are filled anew.
+# `words` keeps no text: what is deleted from it must be given to it again, word for word.
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        "CREATE TABLE folder (path BLOB NOT NULL, pattern TEXT)",
+        """CREATE TABLE files (
+            number INTEGER PRIMARY KEY,
+            path BLOB NOT NULL UNIQUE,
+            size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL,
+            read_ns INTEGER NOT NULL,
+            sha256 BLOB,
+            title TEXT NOT NULL,
+            fault TEXT
+        )""",
+        """CREATE TABLE passages (
+            number INTEGER PRIMARY KEY,
+            file INTEGER NOT NULL REFERENCES files (number),
+            anchor TEXT NOT NULL,
+            title TEXT NOT NULL,
+            text TEXT NOT NULL
+        )""",
+        "CREATE INDEX passages_of_file ON passages (file)",
+        """CREATE VIRTUAL TABLE words USING fts5 (
+            title, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+        )""",
+        # Written out after 16 MB, not 1: a third faster to fill.
+        "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
+    ),
+)
+
+
+class Found(NamedTuple):
+    """A file that was found, and its passages, best first."""
+
+    path: str
+    title: str
+    read_ns: int
+    passages: list[tuple[str, str, str]]
+    """The anchor, the section's title and the text of each."""
+
+
+class _Stored(NamedTuple):
+    number: int
+    size: int
+    mtime_ns: int
+    read_ns: int
+    sha256: bytes | None
+
+    def is_current(self, status: os.stat_result) -> bool:
+        same = (self.size, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
+        return same and abs(self.read_ns - self.mtime_ns) > _RECENT_NS
+
+
+class FolderIndex:
+    """Finds passages in the files of a folder. Plain functions that block: call them in a thread.
+
+    Args:
+        folder: the folder
+        index: the file of the index; one in the user's cache folder if left out
+        pattern: which files, as `*.md` or `docs/*`; all if left out
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], index: str | None, pattern: str | None):
+        self._folder = Folder(folder, max_bytes=MAX_BYTES)
+        self.root = self._folder.root
+        self._pattern = pattern
+        self._refreshing = threading.Lock()
+        self._next = 0.0
+        self._faults: Counter[str] = Counter()
+        self._cached = index is None
+        self._path = str(_cached(self.root, pattern)) if index is None else index
+        try:
+            self._pool = self._opened()
+        except FolderIndexError as error:
+            self._pool = self._anew(error)
+
+    def search(self, query: str, results: int) -> list[Found]:
+        """The files that have the best passages for a query, best first.
+
+        Args:
+            query: a question, or words
+            results: how many passages are given at most
+
+        Raises:
+            FileError: the folder is gone
+            FolderIndexError: the index cannot be read or written
+        """
+        try:
+            return self._search(query, results)
+        except FolderIndexError as error:
+            self._pool = self._anew(error)
+            self._next = 0.0
+            return self._search(query, results)
+
+    def _search(self, query: str, results: int) -> list[Found]:
+        self._refresh()
+        files: dict[int, Found] = {}
+        left = results
+        with self._pool.reading() as db:
+            for number in ranked(db, query, 4 * results + 50):
+                row = db.execute(
+                    "SELECT file, anchor, title, text FROM passages WHERE number = ?", (number,)
+                ).fetchone()
+                if row is None:
+                    raise self._pool.damaged(f"passage {number} is found, but is not there")
+                file, *passage = row
+                if file not in files:
+                    path, title, read_ns = db.execute(
+                        "SELECT path, title, read_ns FROM files WHERE number = ?", (file,)
+                    ).fetchone()
+                    files[file] = Found(os.fsdecode(path), title, read_ns, [])
+                if len(files[file].passages) < PER_FILE:
+                    files[file].passages.append(tuple(passage))
+                    left -= 1
+                    if not left:
+                        break
+        return list(files.values())
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    def _opened(self) -> SQLitePool[FolderIndexError]:
+        if self._cached:
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        file = SQLiteFile(
+            self._path,
+            kind="folder index",
+            maker="search_folder",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=FolderIndexError,
+        )
+        pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
+        mine = (os.fsencode(self.root), self._pattern)
+        select = "SELECT path, pattern FROM folder"
+        with pool.reading() as db:
+            theirs = db.execute(select).fetchone()
+        if theirs is None:
+            with pool.writing() as db:
+                db.execute(
+                    "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)", mine
+                )
+                theirs = db.execute(select).fetchone()
+        if theirs != mine:
+            raise file.error(
+                f"it is of the folder {_shown(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
+                "name another file"
+            )
+        return pool
+
+    def _anew(self, error: FolderIndexError) -> SQLitePool[FolderIndexError]:
+        """The index in the cache folder, which is only a copy, opened again; else the error."""
+        damaged = error.reason.startswith(("it is damaged", "it is no "))
+        if not self._cached or not (damaged or error.reason.startswith("it is gone")):
+            raise error
+        logger.warning("%s: it is made anew", error)
+        if damaged:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        return self._opened()
+
+    # -- bringing it up to date --------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Bring in what is new or changed, and remove what is gone."""
+        with self._refreshing:
+            if time.monotonic() < self._next:
+                return
+            start = time.monotonic()
+            self._folder.require_root()
+            with self._pool.reading() as db:
+                rows = db.execute("SELECT path, number, size, mtime_ns, read_ns, sha256 FROM files")
+                stored = {os.fsdecode(path): _Stored(*row) for path, *row in rows}
+            faults: Counter[str] = Counter()
+            seen: dict[str, os.stat_result] = {}
+            entries = 0
+            for path, status in walk(self.root, faults):
+                entries += 1
+                if kind_of(path) is None or not self._is_wanted(path):
+                    continue
+                if len(seen) >= MAX_FILES:
+                    faults[f"beyond the first {MAX_FILES:,}"] += 1
+                    continue
+                seen[path] = status
+            seconds = time.monotonic() - start
+            self._remove([each.number for path, each in stored.items() if path not in seen])
+            todo = [
+                path
+                for path, status in seen.items()
+                if path not in stored or not stored[path].is_current(status)
+            ]
+            self._bring_in(todo, stored)
+            if entries > _FEW:
+                self._next = time.monotonic() + max(1.0, 20 * seconds)
+            self._report(faults)
+
+    def _is_wanted(self, path: str) -> bool:
+        pattern = self._pattern
+        if pattern is None:
+            return True
+        return fnmatchcase(path, pattern) or fnmatchcase(os.path.basename(path), pattern)
+
+    def _bring_in(self, paths: list[str], stored: dict[str, _Stored]) -> None:
+        """Read files, and write them in batches, each a transaction."""
+        batch: list[FileRead] = []
+        chars = 0
+        for path in paths:
+            read = read_file(self._folder, path, stored[path].sha256 if path in stored else None)
+            if read is None:
+                continue
+            batch.append(read)
+            chars += len(read.document.text) if read.document else 0
+            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES:
+                self._write(batch)
+                batch, chars = [], 0
+        if batch:
+            self._write(batch)
+
+    def _write(self, batch: list[FileRead]) -> None:
+        with self._pool.writing() as db:
+            (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
+            number = (last or 0) + 1
+            for read in batch:
+                # Asked here, not before: another process may have brought it in meanwhile.
+                row = db.execute(
+                    "SELECT number, sha256 FROM files WHERE path = ?", (os.fsencode(read.path),)
+                ).fetchone()
+                if row and row[1] and row[1] == read.sha256:
+                    status = read.status
+                    db.execute(
+                        "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?",
+                        (status.st_size, status.st_mtime_ns, read.read_ns, row[0]),
+                    )
+                elif read.document or read.fault:
+                    if row:
+                        _remove(db, row[0])
+                    number = _insert(db, read, number)
+
+    def _remove(self, numbers: list[int]) -> None:
+        for start in range(0, len(numbers), _BATCH_FILES):
+            with self._pool.writing() as db:
+                for number in numbers[start : start + _BATCH_FILES]:
+                    _remove(db, number)
+
+    def _report(self, faults: Counter[str]) -> None:
+        """Log what is left out, once for each state."""
+        with self._pool.reading() as db:
+            rows = db.execute(
+                "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
+            )
+            faults.update(dict(rows.fetchall()))
+        if faults and faults != self._faults:
+            some = "; ".join(f"{count} × {fault}" for fault, count in faults.most_common(5))
+            logger.warning(
+                "folder %s: %d files are left out: %s", escaped(self.root), faults.total(), some
+            )
+        self._faults = faults
+
+
+def _remove(db: Connection, file: int) -> None:
+    """Remove a file and its passages."""
+    (title,) = db.execute("SELECT title FROM files WHERE number = ?", (file,)).fetchone() or ("",)
+    rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
+    db.executemany(
+        "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
+        [(number, *_words(title, section, text)) for number, section, text in rows],
+    )
+    db.execute("DELETE FROM passages WHERE file = ?", (file,))
+    db.execute("DELETE FROM files WHERE number = ?", (file,))
+
+
+def _insert(db: Connection, read: FileRead, number: int) -> int:
+    """Store a file and its passages; gives the number of the next passage."""
+    document = read.document or Document("", "", [])
+    title = " ".join(document.title.split())[:300] or _shown(read.path)
+    file = db.execute(
+        "INSERT INTO files (path, size, mtime_ns, read_ns, sha256, title, fault) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            os.fsencode(read.path),
+            *(read.status.st_size, read.status.st_mtime_ns, read.read_ns, read.sha256),
+            *(title, read.fault),
+        ),
+    ).lastrowid
+    passages = [
+        (place, file, section.anchor, section.title, text)
+        for place, (text, section) in enumerate(pieces(document.text, document.sections), number)
+    ]
+    db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
+    db.executemany(
+        "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+        [(place, *_words(title, section, text)) for place, _, _, section, text in passages],
+    )
+    return number + len(passages)
+
+
+def _words(title: str, section: str, text: str) -> tuple[str, str]:
+    """What a passage is found by: its titles, which weigh more, and its text."""
+    # That a section is `page 3` says nothing of what is there.
+    named = section.startswith(("page ", "line ", "row ")) and section[-1].isdigit()
+    return indexed(title if named else f"{title} {section}"), indexed(text)
+
+
+def _shown(path: str) -> str:
+    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def _cached(root: str, pattern: str | None) -> Path:
+    """The file of a folder's index in the user's cache folder."""
+    name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
+    return weights.folder().parent / "folders" / f"{name}.db"

@@ -1,0 +1,72 @@
+"""The tool that searches a folder: the passages of its files that answer a question best."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from civitas.action import Action
+from civitas.errors import DefinitionError
+from civitas.research.findings import Resource, Section
+from civitas.research.folder.index import FolderIndex, Found
+
+
+def search_folder(
+    path: str | os.PathLike[str],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    results: int = 8,
+    pattern: str | None = None,
+) -> Action:
+    """An action `search_folder` that finds passages in the files below a folder.
+
+    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are brought into a full-text
+    index (SQLite FTS5), which each search brings up to date; of a folder with more than 500
+    entries at most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links,
+    binary files and those larger than 20 MiB are left out, and what cannot be read is logged.
+
+    The action gives a `Resource` for each file, best first, whose content is its best passages,
+    with a section for each; a passage is cited as `file:///…#anchor`.
+
+    Args:
+        path: the folder
+        index: the file of the index; by default one in the user's cache folder, never in the folder
+        results: how many passages a search gives at most, at most three of one file
+        pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
+
+    Raises:
+        DefinitionError: `results` is no positive number
+        FileError: the folder is not there, or is no folder
+        FolderIndexError: the index cannot be used, or is of another folder or program
+    """
+    if isinstance(results, bool) or not isinstance(results, int) or results < 1:
+        raise DefinitionError(f"search_folder: results must be a positive number, got {results!r}")
+    files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
+
+    def search(query: str) -> list[Resource]:
+        """Search the files of a folder for the passages that answer a question best.
+
+        Args:
+            query: The question, or words to look for
+        """
+        return [_resource(files.root, found) for found in files.search(query, results)]
+
+    return Action("search_folder", search, idempotent=True)
+
+
+def _resource(root: str, found: Found) -> Resource:
+    sections, content = [], ""
+    for anchor, title, text in found.passages:
+        content += "\n\n" if content else ""
+        sections.append(Section(len(content), anchor, title))
+        content += text
+    read = datetime.fromtimestamp(found.read_ns / 1e9, UTC)
+    return Resource(
+        Path(root, found.path).as_uri(),
+        found.title,
+        visited=True,
+        content=content,
+        sections=sections,
+        fetched_at=read.isoformat(timespec="seconds"),
+    )

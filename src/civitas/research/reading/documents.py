@@ -1,0 +1,236 @@
+"""What a file says: its title, its text, and where the parts of the text begin, by kind of file."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from civitas.research.findings import Section
+from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.pdf import read_pdf_bytes
+
+_KINDS: Final = {
+    "text": ".txt .text .log",
+    "markdown": ".md .markdown .mdown .mkd",
+    "rest": ".rst .rest",
+    "html": ".html .htm .xhtml",
+    "pdf": ".pdf",
+    "table": ".csv .tsv",
+    "python": ".py .pyi",
+    "source": ".adoc .bash .bat .c .cc .cfg .clj .cmake .conf .cpp .cs .css .cxx .dart .diff .el "
+    ".erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs .ini .java .jl .js .json .jsonl .jsx .kt "
+    ".lisp .lua .m .mjs .mk .ml .org .patch .php .pl .pm .proto .ps1 .r .rb .rs .scala .sh .sql "
+    ".svg .swift .tcl .tex .toml .ts .tsx .vim .xml .yaml .yml .zig .zsh",
+}
+_KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
+
+_LOOKED_AT: Final = 8192
+"""A file with a NUL among its first so many bytes is binary."""
+_TITLE: Final = 300
+"""So many characters of a heading are kept."""
+_LINES: Final = 40
+_ROWS: Final = 10
+_MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
+_LONG: Final = 500
+"""Where lines are longer on average, no person has written them."""
+_NAME: Final = 80
+"""So many characters of a column's name are repeated in each row."""
+
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
+
+_MARKDOWN = re.compile(
+    r"^ {0,3}(?:"
+    r"(?P<fence>`{3,}|~{3,})[^\n]*"
+    r"|(?P<level>#{1,6})(?:[ \t]+(?P<title>[^\n]*))?"
+    r"|(?P<above>[^\s#>|*+`~-][^\n]*)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
+    re.MULTILINE,
+)
+_FENCED = re.compile(r"(^ {0,3}```.*?^ {0,3}```[ \t]*$)", re.MULTILINE | re.DOTALL)
+_UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
+_FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
+_REST = re.compile(
+    r"^(?P<over>(?P<mark>[!-/:-@\[-`{-~])(?P=mark){2,}[ \t]*\n)?"
+    r"[ \t]*(?P<title>\S[^\n]*)\n(?P<under>([!-/:-@\[-`{-~])\5{2,})[ \t]*$",
+    re.MULTILINE,
+)
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
+_PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+
+
+class Document(NamedTuple):
+    """What a file says; the title is empty where it has none."""
+
+    title: str
+    text: str
+    sections: list[Section]
+
+
+def kind_of(name: str) -> str | None:
+    """What kind of file a name is of; None for one that is not read. Without a suffix: text."""
+    suffixes = PurePosixPath(name).suffixes[-2:]
+    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # `.rst.txt`, as Sphinx has it
+        suffixes.pop()
+    return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
+
+
+def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
+    """What a file says; None if it is binary although its kind is text, or minified.
+
+    Args:
+        kind: what `kind_of` says
+        name: its name
+        data: its bytes
+        url: where it is, for links
+
+    Raises:
+        Exception: whatever a parser finds wrong
+    """
+    if kind == "pdf":
+        return Document(*read_pdf_bytes(data))
+    if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
+        return None
+    if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
+        return None
+    if kind == "html":
+        page = read_html(data, None, url)
+        return Document(page.title, page.text, page.sections)
+    text = plain(_decoded(data))
+    if kind == "markdown":
+        return _markdown("".join(map(_as_read, _FENCED.split(text))))
+    if kind == "rest":
+        return _rest(text)
+    if kind == "table":
+        return _table(text, "\t" if name.lower().endswith(".tsv") else None)
+    if kind == "python":
+        return _python(text)
+    return Document("", text, _by_lines(text) if kind == "source" else [])
+
+
+def _decoded(data: bytes) -> str:
+    """A text as UTF-8, by its byte-order mark, as it declares itself, or else as Windows' Latin."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        declared = _DECLARED.search(data, 0, 1024)
+        return decoded(data, declared[1].decode("ascii", "replace") if declared else "cp1252")
+
+
+class _Heading(NamedTuple):
+    start: int
+    level: int
+    title: str
+
+
+def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]) -> Document:
+    """A document whose title is its first heading, if nothing is above that."""
+    title = ""
+    above: list[_Heading] = []
+    sections: list[Section] = []
+    for heading, anchor in zip(headings, anchors, strict=False):
+        if not sections:
+            title = heading.title
+        while above and above[-1].level >= heading.level:
+            above.pop()
+        above.append(heading)
+        path = " – ".join(each.title for each in above if each.title != title)
+        sections.append(Section(heading.start, anchor, path))
+    return Document(title, text, sections)
+
+
+def _as_read(text: str) -> str:
+    """A piece of Markdown as a reader sees it: links by their texts, no comments; code as it is."""
+    return text if _FENCED.match(text) else _LINK.sub(r"\1", _UNSEEN.sub("", text))
+
+
+def _markdown(text: str) -> Document:
+    front = _FRONT_MATTER.match(text, 0, 20_000)
+    headings, fence = [], ""
+    for found in _MARKDOWN.finditer(text, front.end() if front else 0):
+        mark = found["fence"]
+        if mark and (not fence or mark.startswith(fence)):
+            fence = "" if fence else mark
+        elif not fence and not mark:
+            title = found["title"] or found["above"] or ""
+            title = _MARKUP.sub(r"\1", title.strip()[:_TITLE].rstrip("#").strip())
+            level = len(found["level"] or "") or (1 if found["below"][0] == "=" else 2)
+            headings.append(_Heading(found.start(), level, title))
+    made = _by_headings(text, headings, _github_anchors(headings))
+    named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
+    first = next((each.title for each in headings if each.level == 1), made.title)
+    return made._replace(title=named[1].strip("\"' ") if named else first)
+
+
+def _github_anchors(headings: list[_Heading]) -> Iterator[str]:
+    used: Counter[str] = Counter()
+    for heading in headings:
+        anchor = re.sub(r"[^\w\- ]", "", heading.title.lower()).replace(" ", "-")
+        used[anchor] += 1
+        yield anchor if used[anchor] == 1 else f"{anchor}-{used[anchor] - 1}"
+
+
+def _rest(text: str) -> Document:
+    headings: list[_Heading] = []
+    styles: list[tuple[str, bool]] = []
+    for found in _REST.finditer(text):
+        title, under = found["title"].strip()[:_TITLE], found["under"]
+        if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(found["title"]):
+            continue
+        style = (under[0], found["over"] is not None)
+        if style not in styles:
+            styles.append(style)
+        headings.append(_Heading(found.start(), styles.index(style), title))
+    anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
+    return _by_headings(text, headings, anchors)
+
+
+def _python(text: str) -> Document:
+    sections, line, at = [Section(0, "L1")], 1, 0
+    for found in _PYTHON.finditer(text):
+        line, at = line + text.count("\n", at, found.start()), found.start()
+        sections.append(Section(at, f"L{line}", found[1]))
+    return Document("", text, sections)
+
+
+def _by_lines(text: str) -> list[Section]:
+    """A section for every so many lines."""
+    sections = []
+    for line, found in enumerate(re.finditer(r"^", text, re.MULTILINE)):
+        if line % _LINES == 0:
+            sections.append(Section(found.start(), f"L{line + 1}", f"line {line + 1}"))
+    return sections
+
+
+def _table(text: str, delimiter: str | None) -> Document:
+    """Each row as a paragraph `column: value; …`."""
+    first = text[:10_000].partition("\n")[0]
+    delimiter = delimiter or max(",;\t|", key=first.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    names = [name.strip()[:_NAME] for name in next(rows, [])]
+    pieces: list[str] = []
+    sections: list[Section] = []
+    size, room = 0, 20 * len(text) + 10_000
+    for number, row in enumerate(rows):
+        if number % _ROWS == 0:
+            sections.append(Section(size, f"row-{number + 1}", f"row {number + 1}"))
+        shown = []
+        for place, value in enumerate(row):
+            value = " ".join(value.split())
+            name = names[place] if place < len(names) else ""
+            if value:
+                shown.append(f"{name}: {value}" if name else value)
+        piece = "; ".join(shown) + "\n\n"
+        pieces.append(piece)
+        size += len(piece)
+        if size > room:  # long names of columns, next to nothing in the rows
+            return Document("", text, _by_lines(text))
+    return Document("", "".join(pieces) or text, sections)

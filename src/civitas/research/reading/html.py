@@ -1,0 +1,345 @@
+"""HTML as text: what a page says, where its sections begin, what it links to."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urldefrag, urljoin
+
+from civitas.errors import MissingExtra, UnreadableDocument
+from civitas.research.findings import Section
+from civitas.text import error_text, shorten
+
+LINKS = 300
+"""So many links of a page are taken at most; those of its main part come first."""
+_LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
+_MOST, _MANY = 100_000, 5000
+"""Pages of more elements are not read; or not in a second way, whose time grows by the square."""
+_SHORT = 25
+"""Of pages whose main part has fewer characters, all text is taken, without its structure."""
+
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Tags of trafilatura's own form.
+_PARAGRAPHS = frozenset(("p", "head", "list", "table", "quote"))
+_LINES = frozenset(("item", "row", "lb"))
+_GAPS = ("", " ", "\n", "\n\n")
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
+_CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# What browsers take these names for.
+_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+# Slow, or for something else than pages.
+_NOT_OF_PAGES = frozenset(
+    ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
+)
+
+
+class Html(NamedTuple):
+    """What there is in a page.
+
+    Attributes:
+        title: of the page; empty if it has none
+        text: its main part, as paragraphs with an empty line between them
+        sections: where its headings begin in the text
+        links: absolute http and https URLs with their text, each once
+    """
+
+    title: str
+    text: str
+    sections: list[Section]
+    links: list[tuple[str, str]]
+
+
+def read_html(data: bytes, charset: str | None, url: str) -> Html:
+    """The text, sections and links of a page.
+
+    Args:
+        data: the page
+        charset: what the server says of its characters
+        url: where the page is
+
+    Raises:
+        MissingExtra: trafilatura is not installed
+        UnreadableDocument: it is not HTML, or too twisted to be read
+    """
+    try:
+        import lxml.html
+        import trafilatura  # noqa: F401 - to say now if it is missing
+    except ImportError as error:
+        raise MissingExtra("reading HTML", "research") from error
+    parser = lxml.html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
+    )
+    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, markup=True)))
+    try:
+        tree = lxml.html.document_fromstring(text.encode(), parser=parser)
+        elements = sum(1 for _ in tree.iter())
+        if elements > _MOST:
+            raise ValueError(f"{elements} elements, {_MOST} are read at most")
+        title = _line(tree.find("head/title"))
+        anchors = list(_anchors(tree))
+        main = _main(tree)
+        links = _links(tree, main, url)
+        _tidy(tree, main)
+        body = _extracted(tree, main is not None or elements > _MANY)
+        written = _Text(anchors)
+        if body is not None:
+            written.take(body)
+    except Exception as error:  # whatever a page made of malice makes the parsers raise
+        raise UnreadableDocument(
+            f"{url} is not HTML that can be read: {error_text(error)}"
+        ) from error
+    return Html(title, *written.done(), links)
+
+
+def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
+    """The characters of a text, whatever is said of them: what fits them is taken.
+
+    Args:
+        data: the text
+        charset: what the server says
+        markup: whether the text may say it itself, as HTML does
+    """
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    said = _CHARSET.search(data[:4096].lower()) if markup else None
+    named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
+    known = [found for each in named if each and (found := _codec(each))]
+    for each in known:
+        try:
+            return data.decode(each)
+        except UnicodeError:
+            continue
+    return data.decode(known[0], "replace")
+
+
+def plain(text: str) -> str:
+    """A text without control characters, lone surrogates and what turns the direction around."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+
+
+def _unless_control(found: re.Match[str]) -> str:
+    """A reference to a character, or nothing for one that `plain` leaves out."""
+    number = int(found[1], 16) if found[1] else int(found[2])
+    return found[0] if number <= 0x10FFFF and plain(chr(number)) else ""
+
+
+def _codec(charset: str) -> str | None:
+    try:
+        name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
+        b" ".decode(name)  # some are of bytes to bytes
+    except (LookupError, UnicodeError, ValueError):
+        return None
+    if name in _NOT_OF_PAGES:
+        return None
+    # What can be read so far is not UTF-16, and without a mark nothing is.
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
+
+
+def _line(element: Any) -> str:
+    """The text of an element in one line."""
+    return "" if element is None else " ".join("".join(element.itertext()).split())
+
+
+def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
+    """The headings of a page and the terms that it defines: the text, the anchor, the level."""
+    parents = set()
+    for element in tree.iter(*_HEADINGS, "dt"):
+        id = element.get("id") or next((x.get("id") for x in element.iter("a") if x.get("id")), "")
+        if element.tag == "dt":
+            if id:
+                yield _unmarked(_line(element)), id, 7
+            continue
+        parent = element.getparent()
+        if not id and parent not in parents and parent.tag in ("section", "div", "article"):
+            id = parent.get("id") or ""
+        parents.add(parent)
+        yield _unmarked(_line(element)), id, int(element.tag[1])
+
+
+def _unmarked(heading: str) -> str:
+    """A heading without the sign that links to itself."""
+    return heading.rstrip("¶#🔗 ")
+
+
+def _main(tree: Any) -> Any:
+    """The part of a page that its author marked as the main one, if there is one such part."""
+    for path in ("//*[@role='main']", "//article", "//main"):
+        found = tree.xpath(path)
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
+    told = (each.get("content") for each in tree.iter("meta") if _is_for_robots(each))
+    if re.search("nofollow|none", " ".join(filter(None, told)), re.IGNORECASE):
+        return []
+    base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
+    found: dict[str, str] = {}
+    here = urldefrag(url).url
+    for part in (tree,) if main is None else (main, tree):
+        for element in part.iter("a"):
+            if "nofollow" in (element.get("rel") or "").lower().split():
+                continue
+            try:
+                to = urldefrag(urljoin(urljoin(url, base), element.get("href", "").strip())).url
+            except ValueError:
+                continue
+            of_http = to.lower().startswith(("http://", "https://"))
+            if of_http and to != here and len(to) <= _LONGEST_URL:
+                text = _line(element) or element.get("title") or ""
+                found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
+                if len(found) == LINKS:
+                    return list(found.items())
+    return list(found.items())
+
+
+def _is_for_robots(meta: Any) -> bool:
+    return (meta.get("name") or "").lower() == "robots"
+
+
+def _tidy(tree: Any, main: Any) -> None:
+    """Take away what misleads trafilatura about the text.
+
+    It leaves out elements with telling ids, such as a heading "How do I share …", and those with
+    many links: right where a menu may be, wrong in what the author marked as the main part.
+    """
+    for element in list(tree.iter("a")):
+        if _line(element) in ("¶", "#", "🔗"):
+            element.drop_tree()
+    if main is not None:
+        for element in list(main.iter()):
+            if element.tag in ("section", "dl", "dt", "dd", *_HEADINGS):
+                element.attrib.pop("id", None)
+            elif element.tag == "a" and element.get("href"):
+                element.drop_tag()
+
+
+def _extracted(tree: Any, fast: bool) -> Any:
+    """The main part in trafilatura's form; None if it finds none."""
+    import trafilatura
+
+    config = trafilatura.settings.use_config()
+    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
+    options = {"favor_recall": True, "include_comments": False, "include_formatting": True}
+    found = trafilatura.bare_extraction(
+        tree, output_format="xml", config=config, fast=fast, **options
+    )
+    body = getattr(found, "body", None)
+    whole = tree.find("body")
+    if whole is None or (body is not None and next(body.iter("head"), None) is not None):
+        return body
+    if next(whole.iter(*_HEADINGS), None) is None or next(tree.iter("article"), None) is not None:
+        return body
+    # Of a page that marks no main part, it may take paragraphs alone: then all is the main part.
+    article = whole.makeelement("article")
+    article.text, whole.text = whole.text, None
+    article.extend(list(whole))
+    whole.append(article)
+    return _extracted(tree, True)
+
+
+class _Text:
+    """Makes text of trafilatura's tree; not by recursion, as a page may be nested to any depth."""
+
+    def __init__(self, anchors: list[tuple[str, str, int]]) -> None:
+        self.sections: list[Section] = []
+        self._anchors = anchors
+        self._places: dict[str, list[int]] = {}  # of each heading, the last first
+        for place in reversed(range(len(anchors))):
+            self._places.setdefault(anchors[place][0], []).append(place)
+        self._place = -1  # of the heading that was last
+        self._text: list[str] = []
+        self._length = 0
+        self._gap = self._prefix = ""  # what goes before the next text
+        self._begun: Section | None = None  # begins with the next text
+        self._path: list[tuple[int, str]] = []
+
+    def take(self, body: Any) -> None:
+        """Add the text of an element and of all in it."""
+        from lxml.etree import iterwalk
+
+        codes = cells = items = 0  # so many are open
+        for event, element in iterwalk(body, events=("start", "end")):
+            tag, rend = element.tag, element.get("rend") or ""
+            code = tag == "code" and "\n" in "".join(element.itertext()).strip()
+            item = tag == "item" and not rend.startswith("d")
+            step = 1 if event == "start" else -1
+            if event == "end":
+                cells -= tag == "cell"
+                items -= item
+            gap = "\n\n" if code or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            if gap and (cells or items):
+                gap = " " if cells else "\n"
+            self._gap = max(self._gap, gap, key=_GAPS.index)
+            codes += code * step
+            if event == "start":
+                if tag == "head" or rend.startswith("dt"):
+                    self._head(_unmarked(_line(element)), rend)
+                elif tag == "cell" and element.getprevious() is not None:
+                    self._gap = " "
+                    self._write("| ", True)
+                elif item:
+                    self._prefix = "- "
+                cells += tag == "cell"
+                items += item
+                self._write(element.text or "", codes > 0)
+            elif element is not body:
+                self._write(element.tail or "", codes > 0)
+
+    def done(self) -> tuple[str, list[Section]]:
+        """The text and its sections."""
+        return "".join(self._text).rstrip(), self.sections
+
+    def _head(self, heading: str, rend: str) -> None:
+        """Note that a section begins."""
+        places = self._places.get(heading, [])
+        while places and places[-1] <= self._place:
+            places.pop()
+        anchor, level = "", int(rend[1:]) if re.fullmatch(r"h\d", rend) else 2
+        if places:
+            self._place = places.pop()
+            _, anchor, level = self._anchors[self._place]
+        elif rend.startswith("dt") or not heading:
+            return
+        anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
+        if rend.startswith("dt"):  # of a signature, the name is enough
+            heading = re.sub(r"\(.*", "()", heading)
+        heading = shorten(heading, _LONGEST_HEADING)
+        self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
+        named = [each for of, each in self._path if of > 1] or [heading]
+        self._begun = Section(0, anchor, " – ".join(named))
+
+    def _write(self, text: str, kept: bool) -> None:
+        text = text if kept else re.sub(r"\s+", " ", text)
+        if self._gap or not self._text:
+            text = text.lstrip("\n" if kept else " ")
+        elif not kept and self._text[-1].endswith((" ", "\n")):
+            text = text.lstrip(" ")
+        if not text:
+            return
+        if self._gap and self._text:
+            last = self._text[-1].rstrip()
+            self._length += len(last) - len(self._text[-1]) + len(self._gap)
+            self._text[-1] = last
+            self._text.append(self._gap)
+        if self._begun is not None:
+            self._begun.start = self._length
+            self.sections.append(self._begun)
+        text = self._prefix + text
+        self._gap = self._prefix = ""
+        self._begun = None
+        self._text.append(text)
+        self._length += len(text)

@@ -1,0 +1,107 @@
+"""Addresses that pages may be read from: those of the public Internet, and of allowed hosts.
+
+The check is for the address that a connection is opened to. So it does not matter how a URL spells
+it, what a name resolves to, or whether it resolves to something else the next time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from civitas.errors import AddressRefused, ConfigError
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Where clouds tell their machines secrets; some of these are in public ranges.
+_METADATA = (
+    *("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
+    *("fd00:ec2::254", "fd20:ce::254"),
+)
+_SHARED = ipaddress.ip_network("100.64.0.0/10")
+_PROTOCOL = ipaddress.ip_network("192.0.0.0/24")
+_GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
+_EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
+
+
+def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], None]:
+    """What `http.Client` is given as `check_address=`.
+
+    It raises `AddressRefused` for an address that is not public, unless the host is allowed.
+
+    Args:
+        allow_hosts: hosts that may have any address, as URLs name them: `localhost`, `::1`; with a
+            port, such as `localhost:8080`, on that port only
+
+    Raises:
+        ConfigError: it is not a list of such names
+    """
+    if isinstance(allow_hosts, str):
+        raise ConfigError(f"allow_hosts must be a list of hosts, got {allow_hosts!r}")
+    allowed = {_host(each) for each in allow_hosts}
+
+    def check(host: str, port: int, address: str) -> None:
+        name = host.lower().rstrip(".")
+        kind = kind_of(address)
+        if kind is not None and not {(name, None), (name, port)} & allowed:
+            raise AddressRefused(
+                f"{host} is at {address}, {kind}: pages are read from public addresses only. To "
+                f"allow this host, pass allow_hosts=({host!r},), or --allow-host {host}"
+            )
+
+    return check
+
+
+def kind_of(address: str) -> str | None:
+    """What an address is that is not public, in words; None for a public one."""
+    given = ipaddress.ip_address(address.partition("%")[0])
+    embedded = _embedded(given)
+    for each in (given, *embedded):
+        # One that leads to another address is what that one is.
+        kind = _kind(each) if each is not given or not embedded else None
+        if kind is not None:
+            return kind if each is given else f"which stands for {each}, {kind}"
+    return None
+
+
+def _kind(address: _Address) -> str | None:
+    for is_it, kind in (
+        (str(address) in _METADATA, "a metadata service of a cloud"),
+        (address.is_unspecified, "the unspecified address"),
+        (address.is_loopback, "a loopback address"),
+        (address.is_link_local, "a link-local address"),
+        (address.is_multicast, "a multicast address"),
+        (address in _SHARED, "a shared address of a provider's network"),
+        (address.is_reserved, "a reserved address"),
+        (address.is_private or address in _PROTOCOL, "a private address"),
+        (address.version == 6 and address not in _GLOBAL_IPV6, "a reserved address"),
+    ):
+        if is_it:
+            return kind
+    return None
+
+
+def _embedded(address: _Address) -> list[_Address]:
+    """The IPv4 addresses that an IPv6 address leads to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if int(address) > 1 and any(address in network for network in _EMBEDDING):
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in found if each is not None]
+
+
+def _host(given: str) -> tuple[str, int | None]:
+    """The name and port of an allowed host."""
+    try:
+        bare = given.count(":") > 1 and "[" not in given
+        parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
+        if parts.hostname and parts.netloc in (given, f"[{given}]") and "@" not in given:
+            return parts.hostname.rstrip("."), parts.port
+    except (AttributeError, ValueError):
+        pass  # no text, or no host
+    raise ConfigError(
+        f"allow_hosts must be hosts such as 'localhost' or 'localhost:8080', got {given!r}"
+    )
