@@ -189,7 +189,7 @@ def test_a_block_has_parameters_of_its_type() -> None:
     assert Legs(block_params=given).params is given
 
 
-# -- what a block gives its agent --------------------------------------------------------------------
+# -- what a block gives its agent ------------------------------------------------------------------
 
 
 class Legs(Block):
@@ -231,7 +231,7 @@ def test_a_blocks_actions_are_its_agents_and_offered_where_a_policy_is_stated() 
             me.ask("walker", "legs.walk", to="school").result(timeout=5)
 
 
-# -- dispatching -------------------------------------------------------------------------------------
+# -- dispatching -----------------------------------------------------------------------------------
 
 
 class Talk(Block):

@@ -22,9 +22,10 @@ agents.remote: RemoteAgent
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
-block: Block BlockParams
+block: Block
 budget: Budget Spent
 context: Context
+dispatch: AgentToolbox BlockDispatcher Dispatch
 environment: Environment
 errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
     BrokerError BudgetExceeded CivitasError CommandError CommandTimeout ConfigError
@@ -55,6 +56,7 @@ models.protocol: Call Model ModelReply ReasoningPiece StreamingModel TextPiece U
 models.wrappers.recorded: RecordedModel
 models.wrappers.scripted: ScriptedModel
 models.transformers: TransformersModel
+params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.hand_over: HandOver

@@ -25,10 +25,12 @@ from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
 from civitas.block import Block as Block
-from civitas.block import BlockParams as BlockParams
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
 from civitas.context import Context as Context
+from civitas.dispatch import AgentToolbox as AgentToolbox
+from civitas.dispatch import BlockDispatcher as BlockDispatcher
+from civitas.dispatch import Dispatch as Dispatch
 from civitas.environment import Environment as Environment
 from civitas.errors import *  # noqa: F403 - all of them
 from civitas.goal import Goal as Goal
@@ -59,6 +61,8 @@ from civitas.models.wrappers.prices import Prices as Prices
 from civitas.models.wrappers.rate_limit import RateLimit as RateLimit
 from civitas.models.wrappers.recorded import RecordedModel as RecordedModel
 from civitas.models.wrappers.scripted import ScriptedModel as ScriptedModel
+from civitas.params import AgentParams as AgentParams
+from civitas.params import BlockParams as BlockParams
 from civitas.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation as Conversation
 from civitas.reasoning.conversation.hand_over import HandOver as HandOver

@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from civitas.action import Action, ActionOptions, action, actions_of
+from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
 from civitas.dispatch import AgentToolbox
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
-from civitas.workflow import Workflow, block_actions
+from civitas.workflow import Workflow, block_actions, offered
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -25,6 +25,8 @@ logger = logging.getLogger("civitas.agent")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+_NO_PARTS = (None,) * 6
 
 SPECIAL = frozenset(("help", "response", "error"))
 """The actions that every agent has; `help` leaves them out."""
@@ -184,7 +186,9 @@ class Agent(Workflow):
             self.approver = approver
         if deps is not None:
             self.deps = deps
-        self._take_parts(name, type, toolbox, memory, agent_params, blocks)
+        parts = (name, type, toolbox, memory, agent_params, blocks)
+        if parts != _NO_PARTS:  # a city holds very many agents, most of them made in a hurry
+            self._take_parts(*parts)
 
     # -- what others may call ----------------------------------------------------------------------
 
@@ -388,15 +392,6 @@ class Agent(Workflow):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'id', 'without an id')!r}>"
-
-
-def offered(cls: type[Agent]) -> dict[str, tuple[str, ActionOptions]]:
-    """The actions of a class, help, response and error too: name → (attribute, options)."""
-    table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_civitas_actions")
-    if table is None:
-        table = actions_of(cls)
-        cls._civitas_actions = table
-    return table
 
 
 def overrides(agent: Agent, callback: str) -> bool:

@@ -172,6 +172,15 @@ class Workflow:
             raise
 
 
+def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
+    """The actions of a class, help, response and error too: name → (attribute, options)."""
+    table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_civitas_actions")
+    if table is None:
+        table = actions_of(cls)
+        cls._civitas_actions = table
+    return table
+
+
 def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
     """The `@action` methods of blocks, with their options, as `block.action`."""
     return {

@@ -22,8 +22,8 @@ from civitas import (
     ReActAgent,
     ScriptedModel,
 )
-from civitas.reasoning.dualact.conclusions import read_decision
 from civitas.jsonvalue import Unreadable
+from civitas.reasoning.dualact.conclusions import read_decision
 
 GO = json.dumps({"action": "CONTINUE", "new_instruction": "work", "reasoning": ""})
 DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "H says so"})
