@@ -26,8 +26,6 @@ logger = logging.getLogger("civitas.agent")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_NO_PARTS = (None,) * 6
-
 SPECIAL = frozenset(("help", "response", "error"))
 """The actions that every agent has; `help` leaves them out."""
 
@@ -186,9 +184,8 @@ class Agent(Workflow):
             self.approver = approver
         if deps is not None:
             self.deps = deps
-        parts = (name, type, toolbox, memory, agent_params, blocks)
-        if parts != _NO_PARTS:  # a city holds very many agents, most of them made in a hurry
-            self._take_parts(*parts)
+        if not (name is type is toolbox is memory is agent_params is blocks is None):
+            self._take_parts(name, type, toolbox, memory, agent_params, blocks)
 
     # -- what others may call ----------------------------------------------------------------------
 
