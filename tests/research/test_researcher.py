@@ -457,6 +457,23 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert len(model.received) == 3
 
 
+def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
+    script: list[Any] = []  # a model that goes on is told how far the run has come
+    tasks = (("search", {"query": "alpha"}), ("read", {"url": ALPHA}), ("read", {"url": BETA}))
+    for count, task in enumerate(tasks, 1):
+        topics = ["alpha", "beta", "gamma"][:count]
+        said = ["Alpha uses port 4711.[^1^]"] if count > 1 else []
+        new = [plan(task), *said, evaluation(dict.fromkeys(topics, 0.1)), plan()]
+        script += new
+        options = {"objectives": topics, "journal": tmp_path / "runs", "iterations": 9}
+        more, model = research(script, **options)
+        report = more.report_sync("R")
+        assert report.detail == "no task is left that was not done"
+        assert (report.iterations, len(model.received)) == (count, len(new))
+        again, _ = research([], **options)
+        assert again.report_sync("R") == report
+
+
 def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     research(SCRIPT[:2], journal=path, iterations=1)[0].report_sync("R")
