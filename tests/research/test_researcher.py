@@ -126,6 +126,21 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
+def test_where_every_task_failed_the_report_says_so() -> None:
+    async def search(query: str) -> None:
+        """Search.
+
+        Args:
+            query: words
+        """
+        raise ConnectionError("the server is down")
+
+    report = Researcher("r", None, "the port of alpha", [search]).report_sync()
+    assert report.stop_reason == "no_progress"
+    assert "each task of the last iteration failed: " in report.markdown
+    assert "the server is down" in report.markdown
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     (

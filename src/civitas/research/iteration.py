@@ -39,7 +39,10 @@ class Iterating(Workbench):
         if self._all_understood():
             progress.stop, progress.detail = "done", ""
         elif not progress.fresh and len(self.resources) == known:
+            faults = [each.error for each in self.results if each.error is not None]
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+            if len(faults) == len(self.results):
+                progress.detail = f"each task of the last iteration failed: {faults[0]}"
         if self._record is not None:
             self._record.save(progress)
             await self._record.commit()
