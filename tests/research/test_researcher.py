@@ -104,7 +104,7 @@ def test_a_task_that_was_done_is_never_done_again() -> None:
     )
     report = researcher.report_sync()
     assert seen == ["search alpha", "read alpha"]
-    assert (report.stop_reason, report.iterations) == ("no_progress", 2)
+    assert (report.stop_reason, report.iterations) == ("no_progress", 3)
 
 
 def test_a_tool_that_fails_is_a_result_that_says_why() -> None:

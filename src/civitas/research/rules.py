@@ -175,6 +175,8 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         return not whole, -worth(place), place
 
     for first in sorted(range(len(spans)), key=rank):
+        if rank(first)[0] and not worth(first):
+            break  # nothing is left but headings and code that say nothing about it
         start, end = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
             if "\n" not in text[end:last] and last - start <= _LONGEST_QUOTE:
