@@ -484,7 +484,7 @@ def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
         more, model = research(script, **options)
         report = more.report_sync("R")
         assert report.detail == "no task is left that was not done"
-        assert (report.iterations, len(model.received)) == (count, len(new))
+        assert (report.iterations, len(model.received)) == (2 * count, len(new))
         again, _ = research([], **options)
         assert again.report_sync("R") == report
 

@@ -85,7 +85,7 @@ def _researched(key: str, result: dict[str, Any]) -> str:
         reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
         said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
     iteration, _, step = key.partition(".")
-    return f"iteration {iteration}, {step.partition('~')[0]}: {said}"
+    return f"iteration {iteration}, {step}: {said}"
 
 
 def _tool_result(action: str, result: Any) -> str:

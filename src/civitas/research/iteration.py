@@ -50,14 +50,9 @@ class Iterating(Workbench):
     def _all_understood(self) -> bool:
         return all(each.expertise >= self.target for each in self.objectives)
 
-    def _key_of(self, name: str) -> str:
-        """What a step of this iteration is called in the record."""
-        again = self.progress.replanned if name == "plan" else 0
-        return f"{self.iteration}.{name}" + (f"~{again}" if again else "")
-
     async def _take_step(self, name: str) -> None:
         block, record = self.steps[name], self._record or NULL_RECORD
-        key = self._key = self._key_of(name)
+        key = f"{self.iteration}.{name}"
         past = record is not NULL_RECORD and record.has_ended(key)
         of = (str(self.id), name, self.iteration)
         run = (past, self._asked.run_id, self._asked.thread)

@@ -30,7 +30,6 @@ class Progress:
         told: what was said to the researcher meanwhile
         usage: the tokens that it took
         fresh: how many resources the last iteration read that were not read before
-        replanned: how often a run that had ended for want of a task was taken further
         stop: why it is over
         detail: more on that
     """
@@ -50,6 +49,5 @@ class Progress:
     told: list[str] = field(default_factory=list, metadata=APPENDED)
     usage: Usage = field(default_factory=Usage)
     fresh: int = 0
-    replanned: int = 0
     stop: StopReason | None = None
     detail: str = ""

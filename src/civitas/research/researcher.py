@@ -266,10 +266,6 @@ class Researcher(Iterating):
                 spent = self._catch_up()
                 if self._has_ended(record):
                     return recording.replayed(record._read)
-                over = record.over is not None and record.over["reason"] in _QUIET
-                if over and record.has_ended(self._key_of("plan")):
-                    self.progress.replanned += 1  # there was no task; now there may be one
-                    record.save(self.progress)
                 return await guarded(
                     record,
                     lambda: self._to_the_end(spent),

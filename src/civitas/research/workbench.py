@@ -78,7 +78,7 @@ class Workbench(ConversationalAgent):
         self.results: list[ResearchResult] = []
         self._numbers = {(p.url, p.sha256): n for n, p in enumerate(progress.passages, 1)}
         self._passages: dict[str, list[Passage]] = {}
-        self._step = self._key = ""
+        self._step = ""
         self._asks = 0
         self.run_id: str | None = None
 
@@ -286,7 +286,7 @@ class Workbench(ConversationalAgent):
             Stop: the budget does not reach, the model failed, or two answers cannot be used
         """
         self._asks += 1
-        key = f"{self._key}.{self._asks}"
+        key = f"{self.iteration}.{self._step}.{self._asks}"
         wanted = None if schema is None else AnswerSchema(schema)
         json_schema = None if wanted is None else wanted.json
         prompt, fault = list(messages), ""

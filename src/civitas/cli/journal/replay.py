@@ -123,7 +123,6 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             yield from _grown(by, path, since, rounds)
         elif entry.kind == "ended" and path in researchers and "iteration" not in about:
             iteration, _, block = data["key"].partition(".")
-            block = block.partition("~")[0]  # made again in a run that was taken further
             if "model" not in about:
                 yield BlockStarted(by, block, int(iteration))
                 yield BlockEnded(by, block, int(iteration), data["result"])
