@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -133,3 +134,17 @@ class Iterating(Workbench):
                 for r in found
             ]
         }
+
+
+class Steering:
+    """What is said to a researcher while it works: the next step that asks hears it."""
+
+    def __init__(self, researcher: Iterating) -> None:
+        self._researcher = researcher
+        self.loop = asyncio.get_running_loop()
+
+    def interrupt(self, text: str) -> None:
+        """Tell it."""
+        self._researcher.progress.told.append(text)
+        if self._researcher._record is not None:
+            self._researcher._record.hear(text)
