@@ -125,6 +125,7 @@ def narrate(researcher: Researcher) -> Narrative:
     """A digest: under each objective the sentences that say most about it, quoted and cited."""
     index = Index(researcher.known_passages())
     parts = []
+    several = len(researcher.objectives) + len(researcher.generated) > 1  # else it is the title
     for objective in (*researcher.objectives, *researcher.generated):
         quotes = []
         for found in best(index, objective.topic):
@@ -132,7 +133,9 @@ def narrate(researcher: Researcher) -> Narrative:
             if quoted:
                 quotes.append(f"- “{quoted}” [^{researcher.number_of(found.passage)}^]")
         if quotes:
-            parts.append(f"## {heading(objective.topic)}\n\n" + "\n".join(quotes))
+            parts.append(
+                (f"## {heading(objective.topic)}\n\n" if several else "") + "\n".join(quotes)
+            )
     return researcher.checked("\n\n".join(parts))
 
 
