@@ -52,7 +52,7 @@ def research(*args: str, cwd: Path, command: str = "research") -> subprocess.Com
         text=True,
         timeout=50,
         cwd=cwd,
-        env={**os.environ, **environment(cwd)},
+        env={**os.environ, **environment(cwd), "COLUMNS": "200"},
     )
 
 
