@@ -12,6 +12,7 @@ import threading
 import time
 from email.utils import formatdate
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -291,10 +292,10 @@ class Refuse:
 
     def __init__(self, *wrong: str) -> None:
         self.wrong = wrong
-        self.asked: list[tuple[str, str]] = []
+        self.asked: list[tuple[str, int, str]] = []
 
-    def __call__(self, host: str, address: str) -> None:
-        self.asked.append((host, address))
+    def __call__(self, host: str, port: int, address: str) -> None:
+        self.asked.append((host, port, address))
         if address in self.wrong:
             raise FileError(f"{host} is at {address}, which is private")
 
@@ -309,16 +310,17 @@ def test_every_address_is_looked_at_before_it_is_connected_to(host: str) -> None
         assert server.connections == 0
         allow = Refuse()
         assert run(Client("it", check_address=allow).request("GET", url)).content == b"ok"
-    assert (host.lower(), "127.0.0.1") in refuse.asked
-    assert (host.lower(), "127.0.0.1") in allow.asked
+    port = urlsplit(url).port
+    assert (host.lower(), port, "127.0.0.1") in refuse.asked
+    assert (host.lower(), port, "127.0.0.1") in allow.asked
 
 
 def test_the_address_that_a_redirect_leads_to_is_looked_at() -> None:
     refuse = Refuse("127.0.0.1", "::1")
 
-    def check(host: str, address: str) -> None:
+    def check(host: str, port: int, address: str) -> None:
         if host == "localhost":
-            refuse(host, address)
+            refuse(host, port, address)
 
     with OpenAIServer(http(b"secret")) as inner:
         leads = redirect(inner.url.replace("127.0.0.1", "localhost"))

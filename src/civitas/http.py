@@ -185,9 +185,11 @@ class Client:
             their time does not run
         max_bytes: how large the body of an answer may be, unpacked
         max_retries: how many more attempts are made
-        check_address: called with the host of the URL and an address before each connection is
-            opened; it refuses the address by raising a `CivitasError`, which ends the request
-            unless the host has another. No proxy is used then: it would look up names by itself
+        check_address: called with the host of the URL, its port and an address before each
+            connection is opened; it refuses the address by raising a `CivitasError`, which ends the
+            request unless the host has another. No proxy is used then: it would look up names by
+            itself
+        extra: the extra that what calls needs, for `MissingExtra`
 
     Raises:
         MissingExtra: aiohttp is not installed
@@ -202,10 +204,11 @@ class Client:
         connections: int = 100,
         max_bytes: int = 64 * 2**20,
         max_retries: int = 2,
-        check_address: Callable[[str, str], None] | None = None,
+        check_address: Callable[[str, int, str], None] | None = None,
+        extra: str = "openai",
     ) -> None:
         if importlib.util.find_spec("aiohttp") is None:
-            raise MissingExtra(name, "openai")
+            raise MissingExtra(name, extra)
         self.name = name
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
@@ -360,12 +363,12 @@ class Client:
         return here
 
 
-def _socket(check: Callable[[str, str], None] | None, address: Any) -> socket.socket:
+def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> socket.socket:
     """A socket for a connection to an address, if that is allowed."""
     host, opened = _connecting.get()
     if check is not None:
         try:
-            check(host, address[4][0])
+            check(host, address[4][1], address[4][0])
         except CivitasError as error:
             opened.append(error)
             raise OSError(str(error)) from None  # as such, the next address is tried

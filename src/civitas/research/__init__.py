@@ -25,7 +25,7 @@ _HOME = {
     "Update": "steps",
     "read_pdf": "web",
     "search_folder": "folder",
-    "search_web": "search",
+    "search_web": "web",
     "visit_page": "web",
 }
 

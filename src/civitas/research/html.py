@@ -124,10 +124,10 @@ def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
             return data.decode(name, "replace")
     said = _CHARSET.search(data[:4096].lower()) if markup else None
     named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
-    known = [name for each in named if each and (name := _codec(each))]
-    for name in known:
+    known = [found for each in named if each and (found := _codec(each))]
+    for each in known:
         try:
-            return data.decode(name)
+            return data.decode(each)
         except UnicodeError:
             continue
     return data.decode(known[0], "replace")

@@ -1,0 +1,253 @@
+"""Fetching pages politely: addresses, robots.txt, a rate for each host, redirects, validators."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import SplitResult, urldefrag, urljoin, urlsplit
+from urllib.robotparser import RobotFileParser
+from weakref import WeakKeyDictionary
+
+from civitas.errors import PageError
+from civitas.http import Client, HTTPError, Response
+from civitas.research.web.addresses import address_check
+from civitas.text import excerpt, one_line
+
+REDIRECTS = 10
+_LONGEST_URL = 4000
+_ROBOTS_BYTES = 2**20
+_ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
+_LONGEST_DELAY_S = 10.0
+_HOSTS = 1000
+_KEPT_BYTES = 64 * 2**20
+_ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
+
+
+class Fetched(NamedTuple):
+    """What a server gave.
+
+    Attributes:
+        url: where it came from, after redirects
+        data: the body
+        type: such as `text/html`; empty if the server does not say
+        charset: what the server says of the characters
+        fetched_at: when, as ISO 8601
+    """
+
+    url: str
+    data: bytes
+    type: str
+    charset: str | None
+    fetched_at: str
+
+
+@dataclass
+class _Host:
+    """What is known of a server in one event loop."""
+
+    places: asyncio.Semaphore
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_s: float = 0.0  # before that nothing more is begun
+    robots: RobotFileParser | None = None
+    refusal: str | None = None  # why no robots.txt came
+    until_s: float = -1.0  # so long is robots.txt as it was
+
+    async def turn(self, delay_s: float) -> None:
+        """Wait until another request may begin."""
+        now = asyncio.get_running_loop().time()
+        begin = max(now, self.next_s)
+        self.next_s = begin + delay_s
+        await asyncio.sleep(begin - now)
+
+
+class Fetcher:
+    """Fetches pages; see `visit_page` for its arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        allow_hosts: Iterable[str],
+        user_agent: str,
+        per_host: int,
+        delay_s: float,
+        timeout_s: float,
+        max_bytes: int,
+        cache: bool,
+    ) -> None:
+        make = partial(
+            Client,
+            name,
+            timeout_s=timeout_s,
+            check_address=address_check(allow_hosts),
+            extra="research",
+        )
+        self._client = make(max_bytes=max_bytes, max_retries=1)
+        self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
+        self._user_agent = user_agent
+        self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
+        self._per_host = per_host
+        self._delay_s = delay_s
+        self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] | None = (
+            OrderedDict() if cache else None
+        )
+        self._lock = threading.Lock()
+        # Locks and semaphores belong to the loop that waits on them.
+        self._hosts: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]
+        ] = WeakKeyDictionary()
+
+    async def fetch(self, url: str) -> Fetched:
+        """What is at a URL. Each redirect is checked as the first URL is.
+
+        Raises:
+            PageError: it cannot be read, or must not be; the text says why
+            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
+        """
+        way: list[str] = []
+        while len(way) <= REDIRECTS:
+            url = checked(url)
+            if url in way:
+                raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
+            way.append(url)
+            kept = self._kept_of(url)
+            response = await self._get(url, kept[0] if kept else {})
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            if kept and response.status == 304:
+                return kept[1]._replace(fetched_at=now)
+            to = response.headers.get("location")
+            if 300 <= response.status < 400 and to:
+                url = urljoin(url, to)
+                continue
+            if not 200 <= response.status < 300:
+                raise PageError(f"{url} answered {status_text(response.status)}")
+            kind, charset = _content_type(response.headers.get("content-type", ""))
+            fetched = Fetched(url, response.content, kind, charset, now)
+            self._keep(fetched, _validators(response.headers))
+            return fetched
+        raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
+
+    # -- politeness --------------------------------------------------------------------------------
+
+    async def _get(self, url: str, headers: Mapping[str, str]) -> Response:
+        parts = urlsplit(url)
+        host = self._host(parts)
+        delay_s = max(self._delay_s, await self._allowed(parts, host))
+        headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
+        async with host.places:
+            await host.turn(delay_s)
+            try:
+                return await self._client.request("GET", url, headers=headers)
+            except HTTPError as error:
+                text = str(error)
+                raise PageError(text if url[:80] in text else f"{url}: {text}") from None
+
+    def _host(self, parts: SplitResult) -> _Host:
+        hosts = self._hosts.setdefault(asyncio.get_running_loop(), OrderedDict())
+        key = parts.scheme, parts.netloc.lower()
+        host = hosts.pop(key, None) or _Host(asyncio.Semaphore(self._per_host))
+        hosts[key] = host
+        if len(hosts) > _HOSTS:
+            hosts.popitem(last=False)
+        return host
+
+    async def _allowed(self, parts: SplitResult, host: _Host) -> float:
+        """Ask robots.txt for a URL; how many seconds there are to be between two requests."""
+        url = parts.geturl()
+        loop = asyncio.get_running_loop()
+        async with host.lock:
+            if host.until_s < loop.time():
+                await self._ask(f"{parts.scheme}://{parts.netloc}/robots.txt", host)
+                lasts_s = _NO_ROBOTS_S if host.refusal else _ROBOTS_S
+                host.until_s = loop.time() + lasts_s
+        if host.refusal is not None:
+            raise PageError(f"{url} is not read: {host.refusal}; try again in a minute")
+        if host.robots is None:
+            return 0.0
+        if not host.robots.can_fetch(self._name, url):
+            raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
+        asked_s = host.robots.crawl_delay(self._name) or 0
+        return min(float(asked_s), _LONGEST_DELAY_S)
+
+    async def _ask(self, url: str, host: _Host) -> None:
+        """Fetch robots.txt. Where there is none, all may be read; where it fails, nothing."""
+        host.robots = host.refusal = None
+        try:
+            response = await self._robots.request(
+                "GET", url, headers={"User-Agent": self._user_agent}, redirects=5
+            )
+        except HTTPError as error:
+            host.refusal = f"{url} cannot be read ({error})"
+            return
+        if response.status >= 500:
+            host.refusal = f"{url} answered {status_text(response.status)}"
+        elif response.status < 300:
+            # Not as UTF-8: it takes some other digits for numbers, and then fails on them.
+            lines = response.content.decode("ascii", "replace").splitlines()
+            host.robots = RobotFileParser()
+            host.robots.parse([line[:2000] for line in lines])
+
+    # -- validators --------------------------------------------------------------------------------
+
+    def _kept_of(self, url: str) -> tuple[dict[str, str], Fetched] | None:
+        with self._lock:
+            kept = self._kept.pop(url, None) if self._kept else None
+            if kept is not None and self._kept is not None:
+                self._kept[url] = kept
+            return kept
+
+    def _keep(self, fetched: Fetched, validators: dict[str, str]) -> None:
+        if self._kept is None or not validators:
+            return
+        with self._lock:
+            self._kept[fetched.url] = validators, fetched
+            while sum(len(each.data) for _, each in self._kept.values()) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def checked(url: str) -> str:
+    """A URL of http or https, without its fragment; anything else raises PageError."""
+    try:
+        parts = urlsplit(urldefrag(url).url)
+        if parts.scheme not in ("http", "https"):
+            raise PageError(f"only http and https are read, got {excerpt(url)}")
+        if len(url) > _LONGEST_URL:
+            raise PageError(f"a URL has at most {_LONGEST_URL} characters, got {len(url)}")
+        # Characters that not every parser takes for the same thing.
+        odd = any(c.isspace() or not c.isprintable() or c in "\\@" for c in parts.netloc)
+        if not parts.hostname or odd or parts.port == 0:
+            raise PageError(f"{excerpt(url)} does not name a host that can be read")
+    except ValueError:
+        raise PageError(f"{excerpt(url)} is not a URL") from None
+    return parts.geturl()
+
+
+def _validators(headers: Mapping[str, str]) -> dict[str, str]:
+    """What is sent with a request so that only a page that changed is sent again."""
+    sent = {"If-None-Match": headers.get("etag"), "If-Modified-Since": headers.get("last-modified")}
+    return {name: value for name, value in sent.items() if value}
+
+
+def status_text(status: int) -> str:
+    """A status in words."""
+    try:
+        return f"{status} ({HTTPStatus(status).phrase})"
+    except ValueError:
+        return str(status)
+
+
+def _content_type(header: str) -> tuple[str, str | None]:
+    kind, _, rest = header.partition(";")
+    charset = None
+    for each in rest.split(";"):
+        name, _, value = each.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip("\"' ")
+    return one_line(kind.strip().lower(), 80), charset

@@ -1,0 +1,346 @@
+"""Reading pages and documents of the web: their text, sections and links, and being polite."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.errors import FileError, NoSuchFile, OutsideFolder, PageError
+from civitas.research import Resource, ResourcePool, Section, read_pdf, visit_page
+from conformance.model import run
+from models.openai_server import Answer, Request, http
+from research.web_server import PDF, TEXT, Web, html, pdf, redirect
+
+PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body>
+<nav><a href="/menu">Menu</a></nav>
+<main><h1 id="top">Apples<a href="#top">¶</a></h1>
+<p>Apples are <b>round</b>, and they grow on <a href="trees#oak">trees</a>.</p>
+<h2>How to <code>share</code> them</h2>
+<p>Cut them in two.</p><ul><li>one half</li><li>another half</li></ul>
+<pre>def cut(apple):
+    return apple / 2</pre>
+<table><tr><th>kind</th><th>grams</th></tr><tr><td>Boskoop</td><td>220</td></tr></table>
+<dl><dt id="core">core()</dt><dd>What is left of an apple.</dd></dl>
+</main></body></html>"""
+
+
+def refused(web: Web, path: str, **more: Any) -> str:
+    """Why a page is not read, with `BASE` for the web's address; nothing is marked as visited."""
+    pool = ResourcePool()
+    with pytest.raises(PageError) as caught:
+        web.visit(path, pool, **more)
+    assert not any(each.visited for each in pool.get_all())
+    return str(caught.value).replace(web.base, "BASE")
+
+
+# -- what a page says ------------------------------------------------------------------------------
+
+
+def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
+    pool = ResourcePool()
+    with Web({"/a": html(PAGE)}) as web:
+        page = web.visit("/a#core", pool)
+    assert (page.url, page.description, page.visited) == (f"{web.base}/a", "All about apples", True)
+    assert page.content == (
+        "Apples\n\nApples are round, and they grow on trees.\n\nHow to share them\n\n"
+        "Cut them in two.\n\n- one half\n- another half\n\n"
+        "def cut(apple):\n    return apple / 2\n\nkind | grams\nBoskoop | 220\n\n"
+        "core()\nWhat is left of an apple."
+    )
+    parts = [(each.anchor, each.title, page.content[each.start :][:6]) for each in page.sections]
+    assert parts == [
+        ("top", "Apples", "Apples"),
+        ("how-to-share-them", "How to share them", "How to"),
+        ("core", "How to share them – core()", "core()"),
+    ]
+    assert page.fetched_at is not None
+    assert datetime.fromisoformat(page.fetched_at).utcoffset() is not None
+    assert pool.find(f"{web.base}/a") == page
+
+
+def test_the_links_of_a_page_become_resources_to_visit() -> None:
+    more = '<a href="x" rel="nofollow">X</a><a href="mailto:a@b.c">Mail</a><a href="#top">Up</a>'
+    pool = ResourcePool()
+    with Web({"/a/b": html(PAGE.replace("</main>", f"{more}</main>"))}) as web:
+        web.visit("/a/b", pool)
+    found = [(each.url.removeprefix(web.base), each.description) for each in pool.get_unvisited()]
+    assert found == [("/a/trees", "trees"), ("/menu", "Menu")]
+
+
+def test_a_page_may_forbid_following_its_links() -> None:
+    page = PAGE.replace("<head>", '<head><meta name="robots" content="noindex, NOFOLLOW">')
+    pool = ResourcePool()
+    with Web({"/a": html(page)}) as web:
+        web.visit("/a", pool)
+    assert pool.get_unvisited() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    (
+        ("text/plain", "one\r\ntwo"),
+        ("text/markdown", "# One\n\ntwo"),
+        ("application/json; charset=utf-8", '{"one": "tẅo"}'),
+        ("text/csv", "one,two\n1,2"),
+    ),
+)
+def test_text_is_taken_as_it_is(kind: str, body: str) -> None:
+    with Web({"/a": http(body.encode(), 200, {"Content-Type": kind})}) as web:
+        assert web.visit("/a").content == body.replace("\r\n", "\n")
+
+
+def test_a_document_without_a_type_is_known_by_its_beginning() -> None:
+    unsaid = {"Content-Type": "application/octet-stream"}
+    pages = {"/a": http(pdf("Hello"), 200, unsaid), "/b": http(PAGE.encode(), 200, unsaid)}
+    with Web(pages) as web:
+        assert web.visit("/a").content == "Hello"
+        assert (web.visit("/b").content or "").startswith("Apples")
+
+
+CAFE = "<html><head>{}</head><body><p>Un café crème pour la très belle forêt.</p></body></html>"
+META = CAFE.format('<meta charset="iso-8859-15">')
+
+
+@pytest.mark.parametrize(
+    ("charset", "body"),
+    (
+        ("", CAFE.format("").encode()),
+        ("; charset=latin-1", CAFE.format("").encode("latin-1")),
+        ("", META.encode("iso-8859-15")),
+        ("; charset=latin-1", b"\xef\xbb\xbf" + CAFE.format("").encode()),
+        ("", CAFE.format("").encode("utf-16")),
+        ("; charset=no-such-thing", CAFE.format("").encode()),
+        ("; charset=us-ascii", CAFE.format("").encode("cp1252")),
+        ("; charset=utf-8", META.encode("iso-8859-15")),
+    ),
+    ids=("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "header-wrong"),
+)
+def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes) -> None:
+    with Web({"/a": http(body, 200, {"Content-Type": "text/html" + charset})}) as web:
+        assert web.visit("/a").content == "Un café crème pour la très belle forêt."
+
+
+# -- what is no source -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    (
+        (http(b"no", 404), "BASE/a answered 404 (Not Found)"),
+        (http(b"no", 403), "BASE/a answered 403 (Forbidden)"),
+        (html("<html><body></body></html>"), "BASE/a has no text that can be read"),
+        (
+            http(b"GIF89a", 200, {"Content-Type": "image/gif"}),
+            "BASE/a is of the type image/gif: HTML, PDF and text are read",
+        ),
+        (http(b"x" * 101, 200, TEXT), "BASE/a: the answer has more than 100 bytes"),
+    ),
+    ids=("missing", "forbidden", "empty", "type", "large"),
+)
+def test_what_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
+    with Web({"/a": page}) as web:
+        assert refused(web, "/a", max_bytes=100) == why
+
+
+# -- redirects -------------------------------------------------------------------------------------
+
+
+def test_a_redirect_leads_to_the_resource_that_was_read() -> None:
+    pool = ResourcePool()
+    with Web({"/a": redirect("/b"), "/b": redirect("c"), "/c": html(PAGE)}) as web:
+        page = web.visit("/a", pool)
+        assert page.url == f"{web.base}/c"
+        known = pool.find(f"{web.base}/a")
+        assert known is not None
+        assert known.visited
+        assert known.content is None
+
+
+# -- politeness ------------------------------------------------------------------------------------
+
+
+def robots(text: str) -> Answer:
+    return http(text.encode(), 200, TEXT)
+
+
+def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
+    rules = "User-agent: civitas\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+    pages = {"/robots.txt": robots(rules), "/a": html(PAGE), "/private": html(PAGE)}
+    with Web(pages) as web:
+        action = visit_page(allow_hosts=["127.0.0.1"])
+
+        async def read() -> None:
+            await action.execute(url=f"{web.base}/a", pool=ResourcePool())
+            with pytest.raises(PageError, match=r"the robots\.txt of its host forbids it$"):
+                await action.execute(url=f"{web.base}/private", pool=ResourcePool())
+
+        run(read())
+        assert [each.path for each in web.requests] == ["/robots.txt", "/a"]
+        assert refused(web, "/a", user_agent="other/1.0").endswith("forbids it")
+
+
+def test_a_redirect_does_not_lead_around_robots_txt() -> None:
+    rules = robots("User-agent: *\nDisallow: /private")
+    with Web({"/robots.txt": rules, "/a": redirect("/private"), "/private": html(PAGE)}) as web:
+        assert refused(web, "/a").endswith("forbids it")
+        assert web.asked == ["/a"]
+
+
+def test_where_robots_txt_fails_nothing_is_read() -> None:
+    with Web({"/robots.txt": http(b"", 503), "/a": html(PAGE)}) as web:
+        assert refused(web, "/a") == (
+            "BASE/a is not read: BASE/robots.txt answered 503 (Service Unavailable); try again in "
+            "a minute"
+        )
+        assert web.asked == []
+
+
+def test_a_host_is_asked_for_only_so_many_pages_at_once() -> None:
+    open_now, most = 0, 0
+    go_on, lock = threading.Event(), threading.Lock()
+
+    def page(request: Request) -> Answer:
+        nonlocal open_now, most
+        with lock:
+            open_now += 1
+            most = max(most, open_now)
+        return Answer(_ending(), hang=False)
+
+    def _ending() -> Any:
+        nonlocal open_now
+        yield go_on  # so that all that may come at once are there
+        with lock:
+            open_now -= 1
+        yield from html(PAGE).pieces
+
+    async def read(web: Web) -> None:
+        action = visit_page(allow_hosts=["127.0.0.1"], per_host=2)
+        urls = [f"{web.base}/{n}" for n in range(5)]
+        tasks = [asyncio.create_task(action.execute(url=u, pool=ResourcePool())) for u in urls]
+        for _ in range(3):  # robots.txt and two pages
+            await asyncio.to_thread(web.wait_for_request)
+        go_on.set()
+        await asyncio.gather(*tasks)
+
+    with Web({f"/{n}": page for n in range(5)}) as web:
+        run(read(web))
+        assert len(web.asked) == 5
+    assert most == 2
+
+
+def test_requests_to_a_host_begin_one_delay_after_the_other() -> None:
+    times: list[float] = []
+
+    def page(request: Request) -> Answer:
+        times.append(asyncio.get_running_loop().time())
+        return html(PAGE)
+
+    async def read(web: Web, **more: Any) -> None:
+        action = visit_page(allow_hosts=["127.0.0.1"], **more)
+        urls = [f"{web.base}/{n}" for n in range(3)]
+        await asyncio.gather(*(action.execute(url=url, pool=ResourcePool()) for url in urls))
+
+    pages: dict[str, Any] = {f"/{n}": page for n in range(3)}
+    with Web(pages) as web:
+        run(read(web, delay_s=0.2))
+    with Web({**pages, "/robots.txt": robots("User-agent: *\nCrawl-delay: 1")}) as web:
+        run(read(web))
+    # Each begins at its time or later; so the last cannot be early, however busy the machine is.
+    assert times[2] - times[0] > 0.3
+    assert times[5] - times[3] > 1.5
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
+    def page(request: Request) -> Answer:
+        if request.headers.get("if-none-match") == '"1"':
+            return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
+        return html(PAGE, etag='"1"')
+
+    def dated(request: Request) -> Answer:
+        assert "if-none-match" not in request.headers
+        if request.headers.get("if-modified-since") == "yesterday":
+            return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
+        return html(PAGE, last_modified="yesterday")
+
+    async def twice(url: str, **more: Any) -> tuple[Resource, Resource]:
+        action = visit_page(allow_hosts=["127.0.0.1"], **more)
+        first, second = [await action.execute(url=url, pool=ResourcePool()) for _ in range(2)]
+        return first, second
+
+    with Web({"/a": page, "/b": dated}) as web:
+        for path in ("/a", "/b"):
+            first, second = run(twice(web.base + path))
+            assert first.content == second.content
+        run(twice(f"{web.base}/a", cache=False))
+    sent = [r.headers.get("if-none-match") for r in web.requests if r.path == "/a"]
+    assert sent == [None, '"1"', None, None]
+
+
+# -- PDF -------------------------------------------------------------------------------------------
+
+PAGES = [Section(0, "page=1", "page 1"), Section(11, "page=3", "page 3")]
+
+
+def test_a_pdf_has_a_section_for_each_page_with_text() -> None:
+    with Web({"/a.pdf": http(pdf("Hello one", "", "Page three"), 200, PDF)}) as web:
+        action = read_pdf(allow_hosts=["127.0.0.1"])
+        url = f"{web.base}/a.pdf"
+        for page in (web.visit("/a.pdf"), run(action.execute(url=url, pool=ResourcePool()))):
+            assert (page.content, page.sections) == ("Hello one\n\nPage three", PAGES)
+
+
+def test_what_is_no_pdf_is_not_read_as_one() -> None:
+    with Web({"/a": html(PAGE)}) as web:
+        action = read_pdf(allow_hosts=["127.0.0.1"])
+        with pytest.raises(PageError, match=r"/a is no PDF but text/html: read it with visit_page"):
+            run(action.execute(url=f"{web.base}/a", pool=ResourcePool()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "a b.pdf").write_bytes(pdf("Hello one", "", "Page three"))
+    (tmp_path / "secret.pdf").write_bytes(pdf("secret"))
+    (tmp_path / "in" / "link.pdf").symlink_to("../secret.pdf")
+    return tmp_path / "in"
+
+
+def from_folder(url: str, **more: Any) -> Resource:
+    return run(read_pdf(**more).execute(url=url, pool=ResourcePool()))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "name",
+    (lambda path: "deep/a b.pdf", str, lambda path: path.as_uri()),
+    ids=("relative", "absolute", "url"),
+)
+def test_a_pdf_of_the_folder_is_read(folder: Path, name: Callable[[Path], str]) -> None:
+    path = folder / "deep" / "a b.pdf"
+    page = from_folder(name(path), root=folder)
+    assert (page.url, page.description) == (path.as_uri(), "a b.pdf")
+    assert (page.content, page.sections) == ("Hello one\n\nPage three", PAGES)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ("../secret.pdf", "link.pdf", "file:///etc/passwd", "file://host/deep/a.pdf", "/etc/hosts"),
+)
+def test_no_file_outside_the_folder_is_read(folder: Path, url: str) -> None:
+    with pytest.raises(OutsideFolder):
+        from_folder(url, root=folder)
+
+
+def test_without_a_folder_no_file_is_read(folder: Path) -> None:
+    for url in ("deep/a b.pdf", (folder / "deep" / "a b.pdf").as_uri()):
+        with pytest.raises(PageError, match="only http and https are read"):
+            from_folder(url)
+    with pytest.raises(NoSuchFile):
+        from_folder("none.pdf", root=folder)
+    with pytest.raises(FileError, match="more than 10 bytes"):
+        from_folder("deep/a b.pdf", root=folder, max_bytes=10)
