@@ -25,14 +25,15 @@ approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule Rule
 budget: Budget Spent
 context: Context
 environment: Environment
-errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerError
-    BudgetExceeded CivitasError CommandError CommandTimeout ConfigError ContextOverflow
-    DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge HookError
-    HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId InvalidMessage JournalError
-    MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun NobodyToAsk
-    NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden RequestCancelled
-    RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed StateError
-    TooManyThreads UnknownPrice WeightsError
+errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
+    BrokerError BudgetExceeded CivitasError CommandError CommandTimeout ConfigError
+    ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
+    FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
+    InvalidMessage JournalError MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile
+    NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder PageError
+    RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch SearchError
+    SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
+    WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory

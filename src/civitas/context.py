@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
@@ -71,6 +71,13 @@ class Context(Generic[T]):
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, not {type(question).__name__}")
         return Asked(self.agent, Question(str(self.agent.id), question, self.run_id), self._loop)
+
+
+def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
+    """What the parameters of an action are given that are filled in: the context, or a new one."""
+    return {
+        name: context if issubclass(kind, Context) else kind() for name, kind in injected.items()
+    }
 
 
 class Asked:

@@ -108,7 +108,7 @@ def test_files_that_change_while_they_are_read(root: Path, search: Any) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             assert "good.txt" in found(search, "gravity")
     finally:
         done.set()
@@ -165,16 +165,16 @@ def test_a_table_whose_names_would_fill_the_disk(root: Path, search: Any) -> Non
 @pytest.mark.parametrize(
     "text",
     (
-        " \n" * 300_000,
-        "\n" * 300_000,
+        " \n" * 150_000,
+        "\n" * 150_000,
         "# " + "[" * 300_000,
-        "---\n" * 100_000,
-        "@a\n" * 100_000,
-        "=\n" * 200_000,
+        "---\n" * 50_000,
+        "@a\n" * 60_000,
+        "=\n" * 60_000,
         "=" * 300_000 + "x\n",
         "a" * 300_000,
-        "```\n" * 100_000,
-        "# a\n" * 50_000,
+        "```\n" * 50_000,
+        "# a\n" * 15_000,
     ),
     ids=lambda text: repr(text[:6]),
 )
@@ -185,7 +185,7 @@ def test_repetitive_text_takes_no_longer(root: Path, search: Any, text: str) -> 
 
 
 def test_passages_of_blank_lines_are_found_in_one_walk() -> None:
-    text = "a\n" + " \n" * 1_000_000 + "b"
+    text = "a\n" + " \n" * 300_000 + "b"
     assert [passage for passage, _ in pieces(text, [])] == ["a", "b"]
 
 
@@ -204,9 +204,9 @@ def test_folders_deeper_than_can_be_opened(root: Path, search: Any) -> None:
     os.makedirs(root / "/".join("d" * 50))
     (root / "/".join("d" * 50) / "deep.txt").write_text("jade")
     handle = os.open(root, os.O_RDONLY)
-    for _ in range(2500):  # longer than a path may be
-        os.mkdir("longer", dir_fd=handle)
-        below = os.open("longer", os.O_RDONLY, dir_fd=handle)
+    for _ in range(20):  # longer than a path may be
+        os.mkdir("d" * 250, dir_fd=handle)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=handle)
         os.close(handle)
         handle = below
     os.close(handle)
@@ -258,3 +258,10 @@ def test_a_file_of_another_kind_is_no_index_and_stays(root: Path, tmp_path: Path
         with pytest.raises(FolderIndexError, match="left as it is"):
             search_folder(root, index=tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
+
+
+def test_questions_of_any_length_and_kind_are_answered(search: Any) -> None:
+    for query in ("gravity " * 200_000, "g" * 3_000_000 + " gravity", "gravity \0 \ud800 'or\" *"):
+        found(search, query)
+    assert found(search, "NEAR(gravity, title:*) AND NOT -x ^ {") == ["good.txt"]
+    assert found(search, " ".join(f"word{n}" for n in range(100_000))) == []

@@ -28,7 +28,8 @@ def test_markdown_is_cut_at_its_headings() -> None:
     document = read(
         "a.md",
         "before\n\n# The *whole* `thing`\n\ntext\n\n## What's new?\n\n```sh\n# no heading\n```\n\n"
-        "### On [Linux](https://x.invalid) ##\n\nWhat's new?\n-----------\n\n| a |\n|---|\n- b\n---\n",
+        "### On [Linux](https://x.invalid) ##\n\nWhat's new?\n-----------\n\n"
+        "| a |\n|---|\n- b\n---\n",
     )
     assert document.title == "The whole thing"
     assert parts(document) == [
@@ -106,4 +107,6 @@ def test_what_is_not_read() -> None:
     assert [kind_of(name) for name in ("a.png", "b.tar.gz", "c.db", "d.exe")] == [None] * 4
     assert kind_of("README") == "text"
     assert kind_of("A.MD") == "markdown"
+    assert kind_of("a.rst.txt") == "rest"
     assert read_document("text", "a.txt", b"GIF89a\0\1\2", "file:///a.txt") is None
+    assert read_document("source", "a.js", b"var a=1;" * 1000, "file:///a.js") is None

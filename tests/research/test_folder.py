@@ -41,6 +41,36 @@ def found(action: Any, query: str) -> list[Resource]:
     return resources
 
 
+def pdf(*pages: str) -> bytes:
+    """A PDF with a line of text on each page."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<</Type /Catalog /Pages 2 0 R>>",
+        f"<</Type /Pages /Kids [{kids}] /Count {len(pages)}>>",
+        "<</Type /Font /Subtype /Type1 /BaseFont /Helvetica>>",
+    ]
+    for number, text in enumerate(pages):
+        drawn = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+        objects += [
+            "<</Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
+            f"/Resources <</Font <</F1 3 0 R>>>> /Contents {5 + 2 * number} 0 R>>",
+            f"<</Length {len(drawn)}>>\nstream\n{drawn}\nendstream",
+        ]
+    data, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(data))
+        data += f"{number} 0 obj\n{body}\nendobj\n".encode()
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    return (
+        data
+        + (
+            f"xref\n0 {size}\n0000000000 65535 f \n{table}"
+            f"trailer\n<</Size {size} /Root 1 0 R>>\nstartxref\n{len(data)}\n%%EOF\n"
+        ).encode()
+    )
+
+
 def names(action: Any, query: str) -> list[str]:
     return [Path(each.url).name for each in found(action, query)]
 
@@ -61,6 +91,28 @@ def test_a_question_finds_the_file_the_passage_and_its_heading(docs: Path, index
     assert owls.url.endswith("/birds/a%20%231%3F.rst")
     assert found(search, "zebra") == found(search, "…") == []
     assert found(search, 'NOT "AND* (text:dogs')  # nothing in a query is syntax
+
+
+def test_a_passage_of_each_kind_of_file_is_cited_where_it_is(docs: Path, index: Path) -> None:
+    (docs / "fish.pdf").write_bytes(pdf("Sharks have no bones.", "Eels have."))
+    prose = "<p>Snakes shed their skin several times a year, as they grow.</p>" * 3
+    (docs / "snakes.html").write_text(
+        "<html><head><title>Snakes</title></head><body><article><h1>Snakes</h1>"
+        f"{prose}<h2 id='food'>Food</h2><p>Snakes swallow eggs whole, as eggs are soft.</p>{prose}"
+        "</article></body></html>"
+    )
+    (docs / "zoo.csv").write_text("animal,weight\nelephant,6000\n")
+    (docs / "zoo.py").write_text("import x\n\n\ndef weigh(giraffe): ...\n")
+    search = search_folder(docs, index=index)
+
+    def cited(query: str) -> tuple[str, str]:
+        best = passages_of(found(search, query)[0])[0]
+        return best.url.rpartition("/")[2], best.title
+
+    assert cited("Which of the eels have bones?") == ("fish.pdf#page=2", "fish.pdf – page 2")
+    assert cited("soft eggs swallowed whole") == ("snakes.html#food", "Snakes – Food")
+    assert cited("elephant") == ("zoo.csv#row-1", "zoo.csv – row 1")
+    assert cited("giraffe") == ("zoo.py#L4", "zoo.py – weigh")
 
 
 def test_what_changes_is_found_as_it_is_now(docs: Path, index: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from civitas.errors import FileError, NoSuchFile, OutsideFolder, PageError
+from civitas.errors import ConfigError, FileError, NoSuchFile, OutsideFolder, PageError
 from civitas.research import Resource, ResourcePool, Section, read_pdf, visit_page
 from conformance.model import run
 from models.openai_server import Answer, Request, http
@@ -22,10 +24,10 @@ PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body
 <main><h1 id="top">Apples<a href="#top">¶</a></h1>
 <p>Apples are <b>round</b>, and they grow on <a href="trees#oak">trees</a>.</p>
 <h2>How to <code>share</code> them</h2>
-<p>Cut them in two.</p><ul><li>one half</li><li>another half</li></ul>
+<p>Cut them in two.</p><ul><li><p>one half</p></li><li>another half</li></ul>
 <pre>def cut(apple):
     return apple / 2</pre>
-<table><tr><th>kind</th><th>grams</th></tr><tr><td>Boskoop</td><td>220</td></tr></table>
+<table><tr><th>kind</th><th>grams</th></tr><tr><td><p>Boskoop</p></td><td><p>220</p></td></tr></table>
 <dl><dt id="core">core()</dt><dd>What is left of an apple.</dd></dl>
 </main></body></html>"""
 
@@ -234,26 +236,21 @@ def test_a_host_is_asked_for_only_so_many_pages_at_once() -> None:
     assert most == 2
 
 
-def test_requests_to_a_host_begin_one_delay_after_the_other() -> None:
-    times: list[float] = []
-
-    def page(request: Request) -> Answer:
-        times.append(asyncio.get_running_loop().time())
-        return html(PAGE)
-
-    async def read(web: Web, **more: Any) -> None:
-        action = visit_page(allow_hosts=["127.0.0.1"], **more)
-        urls = [f"{web.base}/{n}" for n in range(3)]
+@pytest.mark.parametrize(
+    ("delay_s", "rules"), ((0.4, ""), (0, "User-agent: *\nCrawl-delay: 1")), ids=("own", "robots")
+)
+def test_requests_to_a_host_begin_one_delay_after_the_other(delay_s: float, rules: str) -> None:
+    async def read(web: Web) -> float:
+        action = visit_page(allow_hosts=["127.0.0.1"], delay_s=delay_s)
+        urls = [f"{web.base}/{n}" for n in range(2)]
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         await asyncio.gather(*(action.execute(url=url, pool=ResourcePool()) for url in urls))
+        return loop.time() - begun
 
-    pages: dict[str, Any] = {f"/{n}": page for n in range(3)}
+    pages: dict[str, Any] = {"/0": html(PAGE), "/1": html(PAGE), "/robots.txt": robots(rules)}
     with Web(pages) as web:
-        run(read(web, delay_s=0.2))
-    with Web({**pages, "/robots.txt": robots("User-agent: *\nCrawl-delay: 1")}) as web:
-        run(read(web))
-    # Each begins at its time or later; so the last cannot be early, however busy the machine is.
-    assert times[2] - times[0] > 0.3
-    assert times[5] - times[3] > 1.5
+        assert run(read(web)) >= (delay_s or 1)
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
@@ -344,3 +341,31 @@ def test_without_a_folder_no_file_is_read(folder: Path) -> None:
         from_folder("none.pdf", root=folder)
     with pytest.raises(FileError, match="more than 10 bytes"):
         from_folder("deep/a b.pdf", root=folder, max_bytes=10)
+
+
+# -- settings and extras ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}))
+def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must "):
+        visit_page(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("package", "call"),
+    (
+        ("aiohttp", "from civitas.research import visit_page; visit_page()"),
+        ("ddgs", "from civitas.research import search_web; search_web()"),
+        ("pypdf", "from civitas.research.pdf import read_pdf_bytes; read_pdf_bytes(b'')"),
+        (
+            "trafilatura",
+            "from civitas.research.html import read_html; read_html(b'<p>', None, 'x')",
+        ),
+    ),
+)
+def test_a_package_that_is_missing_is_named_by_its_extra(package: str, call: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None; {call}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "MissingExtra" in done.stderr
+    assert "needs the extra 'research': pip install 'civitas[research]'" in done.stderr

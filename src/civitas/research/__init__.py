@@ -23,10 +23,10 @@ _HOME = {
     "ResourcePool": "pool",
     "Section": "findings",
     "Update": "steps",
-    "read_pdf": "web",
+    "read_pdf": "web.pages",
     "search_folder": "folder",
-    "search_web": "web",
-    "visit_page": "web",
+    "search_web": "web.search",
+    "visit_page": "web.pages",
 }
 
 __all__ = sorted(_HOME)

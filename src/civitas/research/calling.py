@@ -68,12 +68,12 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
 
     @functools.wraps(tool.function)
     def call(**kwargs: Any) -> Any:
-        given = tool.execute(**kwargs, **pools)
+        given = tool.execute(**{**kwargs, **pools})
         return later(given) if inspect.isawaitable(given) else _gathered(given, task, pool)
 
     @functools.wraps(tool.function)
     async def acall(**kwargs: Any) -> Any:
-        return await later(tool.execute(**kwargs, **pools))
+        return await later(tool.execute(**{**kwargs, **pools}))
 
     return Action._described(
         tool.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from civitas.research.evidence import BETWEEN
@@ -36,14 +36,13 @@ class Checked:
     uncited: int = 0
 
 
-# Code is skipped: what looks like a footnote there, such as `[^1]` in a pattern, is none.
-_NOTE = re.compile(
-    rf"(?P<code>(?<!`)(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`))|(?P<space>[ \t]*)(?P<note>{FOOTNOTE})",
-    re.DOTALL,
-)
+_NOTE = re.compile(rf"([ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
+# What would be a footnote once another one in it is dropped.
+_AROUND = re.compile(r"\[\^(?=[^\]\n]*\[)")
+_NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(r"\s*\\?\[\s*unsupported\s*\\?\]", re.IGNORECASE)
 _DEFINITION = re.compile(
-    rf"^[ \t>]*(?:[-*+][ \t]+)?{FOOTNOTE}:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
+    r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
 )
 _LIST = re.compile(
     r"^[ \t]*(?:#{1,6}[ \t]*|\*\*|__)?(?:sources?|references?|footnotes?|citations?|bibliography|"
@@ -69,53 +68,52 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
     unsupported: list[tuple[str, str]] = []
     supported = uncited = 0
 
-    def checked(sentence: str, is_heading: bool) -> str:
-        nonlocal supported, uncited
-        if not _notes(sentence):
-            uncited += not is_heading
-            return sentence
-        bare = _NOTE.sub(lambda found: found["code"] or "", sentence)
-        bare = " ".join(re.sub(r"\n[ \t]*>", " ", bare).split())
-        cited = dict.fromkeys(number for each in _notes(sentence) for number in _numbers(each))
+    text = _LIST.sub("", _DEFINITION.sub("", _unmarked(markdown)))
+    made: list[str] = []
+    at = 0
+    for start, end in sentences(text):
+        sentence = text[start:end]
+        # Nothing outside a sentence, such as code, can cite.
+        made.append(_NOTE.sub("", text[at:start]))
+        at = end
+        cited = dict.fromkeys(
+            number for note in _NOTE.finditer(sentence) for number in _numbers(note)
+        )
+        if not _NOTE.search(sentence):
+            line = text[text.rfind("\n", 0, start) + 1 : start]
+            uncited += not line.lstrip(" >").startswith("#")
+            made.append(sentence)
+            continue
+        bare = " ".join(re.sub(r"\n[ \t]*>", " ", _NOTE.sub("", sentence)).split())
         kept, why = _borne_out(bare, {n: passages[n] for n in cited if n in passages})
-        text = _NOTE.sub(lambda found: _kept(found, kept), sentence)
+        citations.extend(Citation(number, bare, passages[number]) for number in kept)
+        left = _with_notes(sentence, {number: number for number in kept})
         if kept:
             supported += 1
-            citations.extend(Citation(number, bare, passages[number]) for number in kept)
-            return text
-        unsupported.append((bare, why))
-        row = text.rstrip(" |") if text.endswith("|") else text
-        return f"{row} {UNSUPPORTED}{text[len(row) :]}"
-
-    text = _LIST.sub("", _DEFINITION.sub("", _unmarked(markdown)))
-    return Checked(_each(text, checked), citations, supported, unsupported, uncited)
+        else:
+            unsupported.append((bare, why))
+            row = left.rstrip(" |") if left.endswith("|") else left
+            left = f"{row} {UNSUPPORTED}{left[len(row) :]}"
+        made.append(left)
+    made.append(_NOTE.sub("", text[at:]))
+    return Checked("".join(made), citations, supported, unsupported, uncited)
 
 
 def renumbered(checked: Checked) -> Checked:
     """The same with its footnotes numbered from 1 as they come; one passage has one number."""
-    of = {each.number: each.passage for each in checked.citations}
+    passages = {each.number: each.passage for each in checked.citations}
+    new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
-
-    def new(old: int) -> int:
-        return numbers.setdefault((of[old].url, of[old].text), len(numbers) + 1)
-
-    def note(found: re.Match[str]) -> str:
-        return _kept(found, of, new)
-
-    markdown = _each(checked.markdown, lambda sentence, _: _NOTE.sub(note, sentence))
-    citations = [replace(each, number=new(each.number)) for each in checked.citations]
-    return replace(checked, markdown=markdown, citations=list(dict.fromkeys(citations)))
-
-
-def _each(text: str, change: Callable[[str, bool], str]) -> str:
-    """A text with each sentence changed, given the sentence and whether it is a heading."""
-    made = []
-    at = 0
-    for start, end in sentences(text):
-        line = text[text.rfind("\n", 0, start) + 1 : start]
-        made += [text[at:start], change(text[start:end], line.lstrip(" >").startswith("#"))]
-        at = end
-    return "".join([*made, text[at:]])
+    for number in (n for note in _NOTE.finditer(checked.markdown) for n in _numbers(note)):
+        if number in passages:
+            key = (passages[number].url, passages[number].text)
+            new[number] = numbers.setdefault(key, len(numbers) + 1)
+    citations = [replace(each, number=new[each.number]) for each in checked.citations]
+    return replace(
+        checked,
+        markdown=_with_notes(checked.markdown, new),
+        citations=list(dict.fromkeys(citations)),
+    )
 
 
 def _unmarked(markdown: str) -> str:
@@ -123,28 +121,22 @@ def _unmarked(markdown: str) -> str:
     markdown = markdown.replace("\0", "")
     while (less := _MARK.sub("", markdown)) != markdown:
         markdown = less
-    return markdown
+    return _AROUND.sub("", markdown)
 
 
-def _notes(sentence: str) -> list[re.Match[str]]:
-    return [found for found in _NOTE.finditer(sentence) if found["note"]]
+def _numbers(notes: re.Match[str]) -> list[int]:
+    """The numbers of adjoining footnotes; those by name have none."""
+    return [int(n) for each in _NUMBERED.findall(notes[2]) for n in re.findall(r"\d+", each)]
 
 
-def _numbers(note: re.Match[str]) -> list[int]:
-    """The numbers of a footnote; none for one by name."""
-    inside = note["note"].strip("[]^ ")
-    named = not re.fullmatch(r"[\d\s,;^]+", inside)
-    return [] if named else [int(number) for number in re.findall(r"\d+", inside)]
+def _with_notes(text: str, new: Mapping[int, int]) -> str:
+    """A text whose footnotes have the new numbers; those that have none are dropped."""
 
+    def note(found: re.Match[str]) -> str:
+        numbers = dict.fromkeys(new[number] for number in _numbers(found) if number in new)
+        return found[1] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
 
-def _kept(
-    found: re.Match[str], kept: Iterable[int], new: Callable[[int], int] = lambda old: old
-) -> str:
-    """A footnote with those of its numbers that are kept; code as it is."""
-    if not found["note"]:
-        return found[0]
-    numbers = dict.fromkeys(new(number) for number in _numbers(found) if number in kept)
-    return found["space"] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
+    return _NOTE.sub(note, text)
 
 
 def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:

@@ -11,11 +11,11 @@ from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem,
 
 @dataclass
 class Number:
-    """A number as it was said, the ways to read it, and the stem of the word after it."""
+    """A number as it was said, the ways to read it, and the terms of the words after it."""
 
     said: str
     readings: tuple[str, ...]
-    unit: str = ""
+    units: tuple[str, ...] = ()
     needed: bool = True
 
 
@@ -24,9 +24,10 @@ class Claim:
     """What one sentence says.
 
     Attributes:
+        text: it, without footnotes and marks of Markdown
         content: its content words, each once, with the terms of each
         words: all its words in order, in small letters
-        forms: all its words in small letters, with their parts and stems
+        forms: all its words in small letters, and their parts
         numbers: its numbers
         names: its names and identifiers as written
         plain: terms that are said
@@ -36,6 +37,7 @@ class Claim:
         softly: words that deny without a negation, such as `fails`
     """
 
+    text: str
     content: dict[str, tuple[str, ...]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
     forms: set[str] = field(default_factory=set)
@@ -55,14 +57,15 @@ class Claim:
 
 _NEGATIONS_WORDS = (
     "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-    "keiner keinem nie niemals ohne ne pas jamais sans aucun aucune"
+    "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
 _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 # Words that say where something stands: a sentence may have them about any passage.
 _SOURCES_WORDS = (
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
-    "adds writes argues holds"
+    "adds writes argues holds mentions warns reports recommends suggests claims points tells "
+    "tutorial howto section chapter specification report study book blog post statement"
 )
 SOURCES = frozenset(_SOURCES_WORDS.split())
 # Words that add little to what a sentence says; they count among its content for nothing.
@@ -74,18 +77,19 @@ _LIGHT_WORDS = (
 )
 LIGHT = frozenset(_LIGHT_WORDS.split())
 _SOFT = re.compile(
-    r"(?:fail|refus|avoid|prevent|lack|ignor|unable|imposs|forbid|prohibit|disallow|reject|omit|"
-    r"exclud|skip|hardly|unless|except$|instead|rather|miss|absent|deni|deny|"
-    r"otherwise|illegal|invalid|un(?!der|i[tvqo]|til)|non|in(?:valid|correct|compat|complet)|im(?:poss|mut)|"
-    r"dis(?:abl|allow|card)|wrong|false|außer|sauf|zero|drop|los[es]|leave|free)"
+    "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
+    "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
+    "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
+    "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
-_BREAKS = frozenset(
-    "but because although though while whereas if when so and which aber weil".split()
-)
+_BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
+_BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
+_OPENING = re.compile(r"[.:!?\"“«]")
+_NOT = re.compile(r"n't$|^n'")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
-    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bno\s+(?:more|less|fewer|later)\s+than\b"
+    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
 )
 _NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
 _REACH = 5  # how many content words a negation reaches
@@ -99,88 +103,86 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 def plain(text: str) -> str:
     """A sentence without its footnotes and the marks of Markdown; code keeps its backticks."""
-    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
+    if "*" in text or "\n" in text or "[" in text:
+        text = _LINK.sub(r"\1", _MARKUP.sub(" ", text))
+    return normal(text)
 
 
 @lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
-    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", plain(text)))
-    made = Claim()
-    tokens = made.words
+    made = Claim(plain(text))
+    text = made.text
+    if "no" in text or "nicht" in text or "No" in text:
+        text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", text))
     end = left = 0
     head = False
-    last: tuple[str, ...] = ()
     for found in WORD.finditer(text):
         word, gap = found[0], text[end : found.start()]
+        starts = not made.words or (gap != " " and _OPENING.search(gap) is not None)
         end = found.end()
-        small = word.casefold()
-        tokens.append(small)
-        if left and (small in _BREAKS or _BOUNDARY.search(gap)):
-            _deny_before(made, head, last)
+        about = _about(word)
+        small = about.small
+        made.words.append(small)
+        if left and (small in _BREAKS or (gap != " " and _BOUNDARY.search(gap))):
             left, head = 0, False
-        if _is_negation(word, small, text[end : end + 4]):
+        if about.denies or (small == "none" and text[end : end + 4] == " of "):
             made.negations += 1
             left, head = _REACH, True
-            continue
-        terms = terms_of(word)
-        if word[0].isupper():
-            made.forms.add(f"@{root(small)}")
-        _add_forms(made.forms, small, terms)
-        _add_name(made, word, small, starts=not tokens[:-1] or bool(re.search(r"[.:!?\"“«]", gap)))
-        if _SOFT.match(small):
+            if not small.startswith("n'"):  # French: n'ouvre
+                continue
+        made.forms.update(about.forms)
+        if about.is_identifier or (about.is_capital and not starts):
+            made.names.append(word)
+        if about.is_soft:
             made.softly.add(small)
-        if not terms or small in SOURCES:
+        if not about.terms:
             continue
-        if word[0].isupper():
-            terms += (f"@{root(small)}",)
         if small not in LIGHT:
-            made.content[terms[0]] = terms
-        last = (small, *terms)
-        (made.denied if left else made.plain).update(last)
+            made.content[about.terms[0]] = about.terms
+        (made.denied if left else made.plain).update(about.terms, (small,))
         if head:
-            made.heads.append(last)
+            made.heads.append((small, *about.terms))
             head = False
         left = max(0, left - 1)
-    _deny_before(made, head, last)
-    made.numbers = _numbers(tokens)
+    made.numbers = _numbers(made.words)
     return made
 
 
-def _deny_before(made: Claim, head: bool, last: tuple[str, ...]) -> None:
-    """A negation that nothing follows denies what stands before it: `lists cannot`."""
-    if head and last:
-        made.denied.update(last)
-        made.plain.difference_update(last)
-        made.heads.append(last)
+@dataclass(frozen=True)
+class _About:
+    """What there is to know of a word wherever it stands."""
+
+    small: str
+    terms: tuple[str, ...]
+    forms: tuple[str, ...]
+    denies: bool
+    is_soft: bool
+    is_identifier: bool
+    is_capital: bool
 
 
-def _is_negation(word: str, small: str, after: str) -> bool:
-    if small == "none":
-        return word == "none" or after == " of "  # in programs None is a value
-    return small in _NEGATIONS or small.endswith("n't")
-
-
-def _add_forms(forms: set[str], small: str, terms: tuple[str, ...]) -> None:
+@lru_cache(maxsize=1 << 13)
+def _about(word: str) -> _About:
+    small = word.casefold()
     bare = small.removesuffix("()").removesuffix("'s")
-    forms.update((small, bare, bare.replace("-", ""), *terms))
-    if not bare.isalnum():
-        for part in re.split(r"\.|::|-|/|'", bare):
-            forms.update((part, stem(part)))
-
-
-def _add_name(made: Claim, word: str, small: str, *, starts: bool) -> None:
-    if (
-        small in SOURCES
-        or small in STOP_WORDS
-        or small.rpartition("'")[0] in STOP_WORDS
-        or word[0].isdigit()
-    ):
-        return
-    if _IDENTIFIER.match(word):
-        made.names.append(word)
-    elif word[0].isupper() and len(word) > 1 and not starts:
-        made.names.append(word)
+    terms = () if small in SOURCES else terms_of(word)
+    if terms and word[0].isupper():
+        terms += (f"@{root(small)}",)
+    stops = STOP_WORDS - {"may"} if word == "May" else STOP_WORDS
+    nameless = {small, small.rpartition("'")[0]} & (stops | SOURCES) or word[0].isdigit()
+    return _About(
+        small,
+        terms,
+        (small, bare, bare.replace("-", ""), *re.split(r"\.|::|-|/|'", bare)),
+        # In programs None is a value.
+        word == "none"
+        or (small in _NEGATIONS and small != "none")
+        or _NOT.search(small) is not None,
+        _SOFT.match(small) is not None,
+        not nameless and _IDENTIFIER.match(word[:200]) is not None,
+        not nameless and word[0].isupper() and len(word) > 1,
+    )
 
 
 def root(name: str) -> str:
@@ -189,44 +191,49 @@ def root(name: str) -> str:
     return found[1] if found else name
 
 
-def knows(forms: set[str], name: str) -> bool:
-    """Whether a name is among the forms of some words, whole or in its dotted parts."""
+def knows(forms: set[str], terms: set[str], name: str) -> bool:
+    """Whether a name is among some words, whole or in its dotted parts; or a stem among theirs."""
     small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'")
     if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
         return True
     if small.isalpha():
-        return stem(small) in forms or (name.istitle() and f"@{root(small)}" in forms)
+        return (len(small) > 3 and stem(small) in terms) or (
+            name.istitle() and f"@{root(small)}" in terms
+        )
     parts = [part for part in re.split(r"\.|::|/|-(?!\d)", small) if part]
-    return len(parts) > 1 and all(part in forms or stem(part) in forms for part in parts)
+    exactly = "." in small or "::" in small
+    return len(parts) > 1 and all(
+        part in forms or (not exactly and stem(part) in terms) for part in parts
+    )
 
 
-_COUNTS = {
-    word: value
-    for value, words in enumerate(
-        "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
-        "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
-        "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
-        "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
-        "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth".split("|")
-    )
-    for word in words.split()
-}
-_COUNTS |= {
-    word: 10 * value
-    for value, words in enumerate(
-        "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-        "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety".split(
-            "|"
-        ),
-        2,
-    )
-    for word in words.split()
-}
+def _values(listed: str, first: int, step: int) -> dict[str, int]:
+    """The value of each word of a list, where `|` stands between one value and the next."""
+    values = enumerate(listed.split("|"))
+    return {word: first + step * at for at, words in values for word in words.split()}
+
+
+_COUNTS = _values(
+    "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
+    "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
+    "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
+    "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
+    "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth",
+    first=0,
+    step=1,
+) | _values(
+    "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
+    "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig",
+    first=20,
+    step=10,
+)
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "hundredth": 100, "millionen": 10**6}
+_SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
+_JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
+_COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-_LOOSE = frozenset("one first second zweite null eins acht mille".split())
+_LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
 _UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
@@ -236,22 +243,29 @@ _UNITS = {
 
 
 def _numbers(tokens: list[str]) -> list[Number]:
-    found: list[tuple[int, Number]] = []  # each with the place after it
+    found = []
     at = 0
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            found.append((after, number))
+            number.units = number.units or _units(tokens[after : after + 4])
+            found.append(number)
         at = max(after, at + 1)
-    starts = {}
-    for after, number in reversed(found):
-        following = tokens[after] if after < len(tokens) else ""
-        if not number.unit and following in ("or", "to", "and", "oder", "ou", "bis"):
-            number.unit = starts.get(after + 1, "")
-        elif not number.unit and following and following[0].isalpha():
-            number.unit = _UNITS.get(following) or (terms_of(following) or ("",))[0]
-        starts[after - len(number.said.split())] = number.unit
-    return [number for _, number in found]
+    return found
+
+
+def _units(following: list[str]) -> tuple[str, ...]:
+    """What is counted, in two words at most; in `10 or 20 seconds` both are of seconds."""
+    units: list[str] = []
+    joined = False
+    for word in following:
+        if not units and (word in _JOINS or (joined and (word in _COUNTS or word[0].isdigit()))):
+            joined = True
+            continue
+        if len(units) == 2 or not word[0].isalpha() or not terms_of(word):
+            break
+        units.append(_UNITS.get(word) or terms_of(word)[0])
+    return tuple(units)
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -269,7 +283,9 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         said = word if after == at + 1 else f"{word} {following}"
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings, _UNITS.get(unit, stem(unit))), after
+        return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
+    if word.partition("-")[0] not in _COUNTED:
+        return None, at
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)
@@ -285,7 +301,7 @@ def _spelled(tokens: list[str], at: int) -> tuple[int, int]:
     start = at
     while at < len(tokens):
         word = tokens[at]
-        if word in _SCALES and (at > start or word not in ("hundredth", "mille")):
+        if word in _SCALES and (at > start or word != "mille"):
             scale = last = _SCALES[word]
             current = max(current, 1) * scale
             if scale > 100:
@@ -309,7 +325,7 @@ def _readings(digits: str) -> tuple[str, ...]:
     digits = digits.rstrip(".,_' ").replace(" ", "").replace("_", "").replace("'", "")
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
     readings = []
-    if grouped and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
+    if grouped and grouped[1] != "0" and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
         rest = grouped[3].replace(",", ".")
         readings.append(re.sub(r"[.,]", "", grouped[1] + grouped[2]) + rest)
     if not readings or (digits.count(".") == 1 and "," not in digits):

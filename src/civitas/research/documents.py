@@ -36,6 +36,9 @@ _TITLE: Final = 300
 """So many characters of a heading are kept."""
 _LINES: Final = 40
 _ROWS: Final = 10
+_MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
+_LONG: Final = 500
+"""Where lines are longer on average, no person has written them."""
 _NAME: Final = 80
 """So many characters of a column's name are repeated in each row."""
 
@@ -71,12 +74,14 @@ class Document(NamedTuple):
 
 def kind_of(name: str) -> str | None:
     """What kind of file a name is of; None for one that is not read. Without a suffix: text."""
-    suffix = PurePosixPath(name).suffix.lower()
-    return _KIND_OF.get(suffix) if suffix else "text"
+    suffixes = PurePosixPath(name).suffixes[-2:]
+    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # `.rst.txt`, as Sphinx has it
+        suffixes.pop()
+    return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
-    """What a file says; None if it is binary although its kind is text.
+    """What a file says; None if it is binary although its kind is text, or minified.
 
     Args:
         kind: what `kind_of` says
@@ -90,6 +95,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "pdf":
         return Document(*read_pdf_bytes(data))
     if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
+        return None
+    if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
         page = read_html(data, None, url)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 from civitas.research.claims import LIGHT, SOURCES, Claim, claim, knows, plain
-from civitas.research.sentences import sentences, terms_of, words
+from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
 SHARE = 0.6
@@ -16,28 +17,32 @@ BETWEEN = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
 _QUOTED = re.compile(
-    r"“([^”“]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」|(?<![\w\"])\"([^\"]+)\"(?!\w)"
-    r"|(?<![\w'])'(\S[^']*(?:'\w[^']*)*\S)'(?!\w)|`([^`]+)`"
+    r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
+    r"|(?<![\w'])'\S[^']{0,200}(?:'\w[^']{0,200}){0,3}(?<=\S)'(?!\w)|`[^`]+`"
 )
+_LETTER = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
 _AROUND = 4  # as many words around a word that was replaced are the passage's own
-_AFTER_VERBS = frozenset("a an the to its by from".split())
+_AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
 _COMMON = LIGHT | SOURCES
 # Of two words of one line, one says what the other does not.
 _LINES = """
-always never | before after | more less fewer | most least | minimum maximum | min max
-enable disable | enabled disabled | true false | increase increases increased decrease decreases decreased
-allow allows allowed forbid forbids forbidden prevent prevents prohibits prohibited | above below
-older newer | earlier later | larger smaller | longer shorter | greater less lower | higher lower
-upper lower | faster slower | left right | add remove | include exclude | includes excludes
-success failure | valid invalid | synchronous asynchronous | mutable immutable | required optional
-public private | encode decode | ascending descending | positive negative | odd even | like unlike
-same different | accept reject | accepts rejects | all none | start end | open closed | must may
-first second third last | safe unsafe
+always never | before after | more less fewer | most least | maximum minimum | max min
+enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
+above below | old new | early late | large small | long short | great less low | high low
+upper lower | fast slow | left right | add remove | include exclude | success failure
+succeed fail | start stop end | synchronous asynchronous | required optional | public private
+encode decode | ascending descending | positive negative | odd even | same different | like unlike
+accept reject | all none | open close | must may | first second third last | import export
+read write | input output | client server
 """
-_OPPOSITES = [frozenset(each.split()) for each in re.split(r"[|\n]", _LINES)]
+_OPPOSITES = [
+    frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
+    for each in re.split(r"[|\n]", _LINES.strip())
+]
+_AFFIX = re.compile(r"(?:un|in|im|ir|il|dis|non-?)(\w{4,})")
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
@@ -53,10 +58,10 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
         title: what people call that text: names and words may stand there too
     """
     stored = _stored(passage, title)
-    if _even(plain(sentence)).rstrip(".!? ") in stored.sentences:
-        return None
     said = claim(sentence)
-    quoted = [found[0] for found in _QUOTED.finditer(plain(sentence))]
+    if _even(said.text).rstrip(".!? ") in stored.sentences:
+        return None
+    quoted = [found[0] for found in _QUOTED.finditer(said.text)]
     best = _best(said, stored)
     return (
         _misquoted(quoted, stored)
@@ -76,22 +81,23 @@ class _Stored:
     sentences: set[str]
     claims: list[Claim]
     forms: set[str]
+    terms: set[str]
     readings: set[str]
     pairs: set[tuple[str, str]]  # of a unit and a number
 
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
-    pieces = [passage[start:end] for start, end in sentences(passage)]
-    claims = [claim(piece) for piece in pieces]
+    claims = [claim(passage[start:end]) for start, end in sentences(passage)]
     numbers = [number for each in claims for number in each.numbers]
     return _Stored(
         _even(plain(passage)),
-        {_even(plain(piece)).rstrip(".!? ") for piece in pieces},
+        {_even(each.text).rstrip(".!? ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
+        claim(title).terms.union(*(each.terms for each in claims)),
         {reading for number in numbers for reading in number.readings},
-        {(number.unit, reading) for number in numbers for reading in number.readings},
+        {pair for number in numbers for pair in itertools.product(number.units, number.readings)},
     )
 
 
@@ -104,41 +110,54 @@ def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
     for found in quoted:
         at = 0
         is_code = found[0] == "`"
-        for span in [found] if is_code else _GAPS.split(found):
+        for span in [found] if is_code else _GAPS.split(_LETTER.sub(r"\1", found)):
             wanted = _even(span).strip(" ,.;:!?")
-            loose = is_code or len(wanted.split()) < 3
-            if loose and wanted not in stored.even and _all_known(span, stored):
-                continue  # a term, or code put together from what is there
-            at = stored.even.find(wanted, at)
-            if at < 0:
+            found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
+            if found_at:
+                at = found_at.end()
+            elif (len(wanted.split()) > 2 and not is_code) or not _all_known(span, stored):
+                # A term may be inflected, and code put together from what is there.
                 return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
-            at += len(wanted)
     return None
 
 
 def _all_known(span: str, stored: _Stored) -> bool:
-    return all(knows(stored.forms, word) for word in words(span))
+    return all(knows(stored.forms, stored.terms, word) for word in words(span))
 
 
 def _miscounted(said: Claim, best: list[Claim], stored: _Stored) -> str | None:
     """A number that is nowhere, or that the passage has of something else."""
+    ours = {reading for number in said.numbers for reading in number.readings}
     for number in said.numbers:
-        if number.needed and stored.readings.isdisjoint(number.readings):
+        its = set(number.readings)
+        if number.needed and stored.readings.isdisjoint(its):
             return f"says {number.said}, which is not there"
-        same = [
-            other.readings
-            for each in best
-            for other in each.numbers
-            if other.unit == number.unit != ""
-        ]
-        if same and stored.pairs.isdisjoint((number.unit, each) for each in number.readings):
-            return f"says {number.said}, where the passage says {same[0][0]}"
+        there = [other for each in best for other in each.numbers]
+        elsewhere = not stored.pairs.isdisjoint(itertools.product(number.units, its))
+        alike = [other for other in there if set(other.units).intersection(number.units)]
+        if alike and elsewhere:
+            continue
+        if not alike and number.needed and _far(said, best, its, stored):
+            alike = [other for other in there if ours.isdisjoint(other.readings)]
+        if alike and all(its.isdisjoint(other.readings) for other in alike):
+            return f"says {number.said}, where the passage says {alike[0].said}"
     return None
+
+
+def _far(said: Claim, best: list[Claim], readings: set[str], stored: _Stored) -> bool:
+    """Whether the sentences with a number have little else in common with what is said."""
+    terms = said.terms - readings
+    near = max(
+        len(terms & each.terms)
+        for each in stored.claims
+        if any(not readings.isdisjoint(number.readings) for number in each.numbers)
+    )
+    return bool(best) and near * 3 < len(terms & best[0].terms)
 
 
 def _misnamed(said: Claim, stored: _Stored) -> str | None:
     for name in said.names:
-        if not knows(stored.forms, name):
+        if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
 
@@ -168,7 +187,7 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     if quoted > len(said.words) / 2:
         return None
     content = list(said.content.values())
-    shared = sum(not stored.forms.isdisjoint(terms) for terms in content)
+    shared = sum(not stored.terms.isdisjoint(terms) for terms in content)
     if not content or shared < SHARE * len(content):
         return f"shares {shared} of {len(content)} content words"
     return None
@@ -177,40 +196,52 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
 def _turned(said: Claim, stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
     evidence = _evidence(said, stored)
+    if not evidence:
+        return None
     best = evidence[0]
     softly = any(each.softly - said.forms for each in evidence)
+    flipped = _affixed(said, best) | _affixed(best, said)
     affirmed = set().union(*(each.plain for each in evidence))
     denied = set().union(*(each.denied for each in evidence))
-    for head in said.heads:
-        if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head) and not softly:
+    for head in () if softly or flipped else said.heads:
+        if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head):
             return "has a negation that is not there"
-    if said.negations < best.negations and not said.softly - best.forms:
+    if said.negations < best.negations and not flipped and not said.softly - best.forms:
         for small, term, *_ in best.heads:
             for word in (small, term):
                 if word in said.plain - said.denied and word not in best.plain:
                     return "lacks a negation that is there"
+    if said.negations == best.negations and flipped:
+        return f"says the opposite of {min(flipped)}"
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
-            here, there = pair & said.forms, pair & best.forms
+            here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
             if here and there and not here & there:
                 return f"says {min(here)}, where the passage says {min(there)}"
     return None
 
 
+def _affixed(one: Claim, other: Claim) -> set[str]:
+    """Words such as `unsafe` of one sentence that another has without `un` alone."""
+    found = ((form, _AFFIX.fullmatch(form)) for form in one.forms - other.forms)
+    return {form for form, match in found if match and match[1] in other.forms - one.forms}
+
+
 def _replaced(said: Claim, best: list[Claim]) -> str | None:
     """One word in the place of another, in a sentence that is otherwise the passage's."""
+    counts = {word for number in said.numbers for word in number.said.split()}
     for at, word in enumerate(said.words):
         terms = terms_of(word)
-        if not terms or word in _COMMON:
+        if not terms or word in _COMMON or word in counts:
             continue
         for each in best:
-            if word in each.forms or not each.forms.isdisjoint(terms):
+            if word in each.forms or not each.terms.isdisjoint(terms):
                 continue
             for place, other in enumerate(each.words):
                 if other in said.forms or not terms_of(other) or other in _COMMON:
                     continue
-                before = _alike(_before(said.words, at), _before(each.words, place))
-                after = _alike(_after(said.words, at), _after(each.words, place))
+                before = _alike(said.words, at, each.words, place, -1)
+                after = _alike(said.words, at, each.words, place, 1)
                 if not before or not after or before + after < _AROUND:
                     continue
                 if not _reworded(word, other, said.words[at + 1 : at + 2]):
@@ -218,22 +249,15 @@ def _replaced(said: Claim, best: list[Claim]) -> str | None:
     return None
 
 
-def _before(all_words: list[str], at: int) -> list[str]:
-    return all_words[max(0, at - _AROUND) : at][::-1]
-
-
-def _after(all_words: list[str], at: int) -> list[str]:
-    return all_words[at + 1 : at + 1 + _AROUND]
-
-
-def _alike(one: list[str], other: list[str]) -> int:
-    """How many words two lists begin with alike; that one of them ends there counts as one."""
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
+def _alike(one: list[str], at: int, other: list[str], place: int, step: int) -> int:
+    """How many words are the same from two places on; that one list ends there counts as one."""
+    for count in range(_AROUND):
+        at, place = at + step, place + step
+        if not (0 <= at < len(one) and 0 <= place < len(other)):
+            return count + 1
+        if one[at] != other[place]:
             return count
-        count += 1
-    return count + 1
+    return _AROUND
 
 
 def _reworded(word: str, other: str, following: list[str]) -> bool:

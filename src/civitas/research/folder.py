@@ -22,7 +22,7 @@ def search_folder(
     """An action `search_folder` that finds passages in the files below a folder.
 
     Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are brought into a full-text
-    index (SQLite FTS5), which each search brings up to date; of a folder with more than 1,000
+    index (SQLite FTS5), which each search brings up to date; of a folder with more than 500
     entries at most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links,
     binary files and those larger than 20 MiB are left out, and what cannot be read is logged.
 

@@ -10,27 +10,26 @@ from urllib.parse import urldefrag, urljoin
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
-from civitas.text import shorten
+from civitas.text import error_text, shorten
 
 LINKS = 300
 """So many links of a page are taken at most; those of its main part come first."""
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
+_MOST, _MANY = 300_000, 5000
+"""Pages of more elements are not read; or not in a second way, whose time grows by the square."""
 _SHORT = 25
 """Of pages whose main part has fewer characters, all text is taken, without its structure."""
-_MANY = 5000
-"""Pages of more elements are not read a second way: that takes time by their number squared."""
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-# Tags of trafilatura's own form, and those of HTML that it leaves as they are.
-_PARAGRAPHS = frozenset(
-    ("p", "head", "list", "table", "quote", "pre", "ul", "ol", "dl", "div", *_HEADINGS)
-)
-_LINES = frozenset(("item", "row", "li", "tr", "dt", "dd", "lb", "br"))
-_PREFORMATTED = frozenset(("code", "pre"))
+# Tags of trafilatura's own form.
+_PARAGRAPHS = frozenset(("p", "head", "list", "table", "quote"))
+_LINES = frozenset(("item", "row", "lb"))
+_GAPS = ("", " ", "\n", "\n\n")
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
+_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -41,7 +40,7 @@ _BOMS = (
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 # Slow, or for something else than pages.
 _NOT_OF_PAGES = frozenset(
-    ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "utf-7")
+    ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 )
 
 
@@ -81,9 +80,12 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
-    text = plain(decoded(data, charset, markup=True))
+    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, markup=True)))
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
+        elements = sum(1 for _ in tree.iter())
+        if elements > _MOST:
+            raise ValueError(f"{elements} elements, {_MOST} are read at most")
         title = _line(next(tree.iter("title"), None))
         anchors = list(_anchors(tree))
         main = _main(tree)
@@ -96,7 +98,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
             output_format="xml",
             favor_recall=True,
             config=config,
-            fast=main is not None or sum(1 for _ in tree.iter()) > _MANY,
+            fast=main is not None or elements > _MANY,
             include_comments=False,
             include_formatting=True,
         )
@@ -106,7 +108,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
             written.take(body)
     except Exception as error:  # whatever a page made of malice makes the parsers raise
         raise UnreadableDocument(
-            f"{url} is not HTML that can be read: {type(error).__name__}"
+            f"{url} is not HTML that can be read: {error_text(error)}"
         ) from error
     return Html(title, *written.done(), links)
 
@@ -138,10 +140,16 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 
+def _unless_control(found: re.Match[str]) -> str:
+    """A reference to a character, or nothing for one that `plain` leaves out."""
+    number = int(found[1], 16) if found[1] else int(found[2])
+    return found[0] if number <= 0x10FFFF and plain(chr(number)) else ""
+
+
 def _codec(charset: str) -> str | None:
     try:
-        name = codecs.lookup(charset.strip("\"' ")).name
-        b"".decode(name)
+        name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
+        b" ".decode(name)  # some are of bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
     return None if name in _NOT_OF_PAGES else _MEANT.get(name, name)
@@ -242,7 +250,7 @@ class _Text:
         self._place = -1  # of the heading that was last
         self._text: list[str] = []
         self._length = 0
-        self._gap = ""  # what goes before the next text
+        self._gap = self._prefix = ""  # what goes before the next text
         self._begun: Section | None = None  # begins with the next text
         self._path: list[tuple[int, str]] = []
 
@@ -250,33 +258,37 @@ class _Text:
         """Add the text of an element and of all in it."""
         from lxml.etree import iterwalk
 
-        inside = 0  # so many elements whose spaces and lines are kept
+        codes = cells = items = 0  # so many are open
         for event, element in iterwalk(body, events=("start", "end")):
-            tag = element.tag
-            kept = tag in _PREFORMATTED and "\n" in "".join(element.itertext()).strip()
-            gap = "\n\n" if kept or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
-            self._gap = max(self._gap, gap, key=len)
+            tag, rend = element.tag, element.get("rend") or ""
+            code = tag == "code" and "\n" in "".join(element.itertext()).strip()
+            item = tag == "item" and not rend.startswith("d")
+            step = 1 if event == "start" else -1
+            if event == "end":
+                cells -= tag == "cell"
+                items -= item
+            gap = "\n\n" if code or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            if gap and (cells or items):
+                gap = " " if cells else "\n"
+            self._gap = max(self._gap, gap, key=_GAPS.index)
+            codes += code * step
             if event == "start":
-                inside += kept
-                self._begin(tag, element)
-                self._write(element.text or "", inside)
-            else:
-                inside -= kept
-                if element is not body:
-                    self._write(element.tail or "", inside)
+                if tag == "head" or rend.startswith("dt"):
+                    self._head(_unmarked(_line(element)), rend)
+                elif tag == "cell" and element.getprevious() is not None:
+                    self._gap = " "
+                    self._write("| ", True)
+                elif item:
+                    self._prefix = "- "
+                cells += tag == "cell"
+                items += item
+                self._write(element.text or "", codes > 0)
+            elif element is not body:
+                self._write(element.tail or "", codes > 0)
 
     def done(self) -> tuple[str, list[Section]]:
         """The text and its sections."""
         return "".join(self._text).rstrip(), self.sections
-
-    def _begin(self, tag: str, element: Any) -> None:
-        rend = element.get("rend") or ""
-        if tag in ("head", *_HEADINGS) or rend.startswith("dt"):
-            self._head(_unmarked(_line(element)), rend)
-        elif tag in ("item", "li") and not rend.startswith("dd"):
-            self._write("- ", 1)
-        elif tag in ("cell", "td", "th") and element.getprevious() is not None:
-            self._write(" | ", 1)
 
     def _head(self, heading: str, rend: str) -> None:
         """Note that a section begins."""
@@ -295,11 +307,11 @@ class _Text:
         named = [each for of, each in self._path if of > 1] or [heading]
         self._begun = Section(0, anchor, " – ".join(named))
 
-    def _write(self, text: str, inside: int) -> None:
-        text = text if inside else re.sub(r"\s+", " ", text)
+    def _write(self, text: str, kept: bool) -> None:
+        text = text if kept else re.sub(r"\s+", " ", text)
         if self._gap or not self._text:
-            text = text.lstrip("\n" if inside else " ")
-        elif not inside and self._text[-1].endswith((" ", "\n")):
+            text = text.lstrip("\n" if kept else " ")
+        elif not kept and self._text[-1].endswith((" ", "\n")):
             text = text.lstrip(" ")
         if not text:
             return
@@ -308,10 +320,11 @@ class _Text:
             self._length += len(last) - len(self._text[-1]) + len(self._gap)
             self._text[-1] = last
             self._text.append(self._gap)
-        self._gap = ""
         if self._begun is not None:
             self._begun.start = self._length
             self.sections.append(self._begun)
-            self._begun = None
+        text = self._prefix + text
+        self._gap = self._prefix = ""
+        self._begun = None
         self._text.append(text)
         self._length += len(text)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -16,38 +14,32 @@ from sqlite3 import Connection
 from typing import Final, NamedTuple
 
 from civitas.agents.folder import Folder
-from civitas.errors import CivitasError, FileError, FileTooLarge, FolderIndexError, MissingExtra
+from civitas.errors import FolderIndexError
 from civitas.models import weights
-from civitas.research.documents import Document, kind_of, read_document
+from civitas.research.documents import Document, kind_of
+from civitas.research.files import MAX_BYTES, FileRead, read_file, walk
 from civitas.research.passages import pieces
 from civitas.research.ranking import ranked
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
-from civitas.text import error_text, escaped
+from civitas.text import escaped
 
 logger = logging.getLogger("civitas.research")
 
 APPLICATION: Final = 0x63766631
 """What the file's header says it is (`cvf1`), so that no other program's database is changed."""
-MAX_BYTES: Final = 20 * 2**20
-"""Larger files are left out."""
 MAX_FILES: Final = 100_000
 """Files beyond so many are left out."""
 PER_FILE: Final = 3
 """So many passages of one file are given at most."""
 
-_SKIPPED: Final = {"node_modules", "__pycache__"}
-_DEPTH: Final = 60
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
-_TRIES: Final = 5
-_FEW: Final = 1000
+_FEW: Final = 500
 """A folder with no more entries is looked at before each search; a larger one now and then."""
 _RECENT_NS: Final = 2_000_000_000
-"""The clocks of file systems are so coarse: a file may change after it was read, and its time not.
-
-Until its time is so old, it is read again at each search.
-"""
+"""The clocks of file systems are so coarse: a file that was read within so many nanoseconds of its
+time may have changed after that. It is read again at each search, until its time is older."""
 
 # Append only, as memory's. A change of what documents.py or passages.py make of a file, or of what
 # `indexed` gives, needs a migration that empties the tables, from which they are filled anew.
@@ -63,7 +55,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             read_ns INTEGER NOT NULL,
             sha256 BLOB,
             title TEXT NOT NULL,
-            kind TEXT NOT NULL,
             fault TEXT
         )""",
         """CREATE TABLE passages (
@@ -102,18 +93,7 @@ class _Stored(NamedTuple):
 
     def is_current(self, status: os.stat_result) -> bool:
         same = (self.size, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
-        return same and self.mtime_ns < self.read_ns - _RECENT_NS
-
-
-class _Read(NamedTuple):
-    """What came of reading a file."""
-
-    path: str
-    status: os.stat_result
-    read_ns: int
-    sha256: bytes | None
-    document: Document | None
-    fault: str | None
+        return same and abs(self.read_ns - self.mtime_ns) > _RECENT_NS
 
 
 class FolderIndex:
@@ -238,7 +218,7 @@ class FolderIndex:
             faults: Counter[str] = Counter()
             seen: dict[str, os.stat_result] = {}
             entries = 0
-            for path, status in self._walk(faults):
+            for path, status in walk(self.root, faults):
                 entries += 1
                 if kind_of(path) is None or not self._is_wanted(path):
                     continue
@@ -264,49 +244,12 @@ class FolderIndex:
             return True
         return fnmatchcase(path, pattern) or fnmatchcase(os.path.basename(path), pattern)
 
-    def _walk(self, faults: Counter[str]) -> Iterator[tuple[str, os.stat_result]]:
-        """The regular files below the folder; links are not followed, nor is anything opened.
-
-        So there is no way out and no loop: what a link inside points to inside is found where it
-        is. A folder that is replaced by a link meanwhile can add names, which are refused when they
-        are opened.
-        """
-        todo = [("", 0)]
-        while todo:
-            folder, depth = todo.pop()
-            try:
-                with os.scandir(os.path.join(self.root, folder)) as entries:
-                    names = sorted(entries, key=lambda entry: entry.name)
-            except OSError:
-                faults["in folders that cannot be read"] += 1
-                continue
-            below = []
-            for entry in names:
-                path = os.path.join(folder, entry.name)
-                try:
-                    if entry.name.startswith(".") or entry.name in _SKIPPED:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        below.append((path, depth + 1))
-                        continue
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        yield path, status
-                    elif stat.S_ISLNK(status.st_mode):
-                        faults["links, which are not followed"] += 1
-                except OSError:
-                    faults["gone meanwhile"] += 1
-            if depth < _DEPTH:
-                todo += reversed(below)
-            elif below:
-                faults[f"more than {_DEPTH} folders deep"] += len(below)
-
     def _bring_in(self, paths: list[str], stored: dict[str, _Stored]) -> None:
         """Read files, and write them in batches, each a transaction."""
-        batch: list[_Read] = []
+        batch: list[FileRead] = []
         chars = 0
         for path in paths:
-            read = self._read(path, stored.get(path))
+            read = read_file(self._folder, path, stored[path].sha256 if path in stored else None)
             if read is None:
                 continue
             batch.append(read)
@@ -317,48 +260,7 @@ class FolderIndex:
         if batch:
             self._write(batch)
 
-    def _read(self, path: str, known: _Stored | None) -> _Read | None:
-        """Read a file; None if it is gone."""
-        read_ns = time.time_ns()
-        status = digest = document = fault = None
-        try:
-            data, status = self._data(path)
-            digest = sha256(data).digest()
-            if known is None or digest != known.sha256:
-                kind = kind_of(path) or ""
-                url = Path(self.root, path).as_uri()
-                document = read_document(kind, os.path.basename(path), data, url)
-                fault = "it is binary" if document is None else None
-                if document:
-                    (document.title + document.text).encode()  # a lone surrogate is a fault of it
-        except FileNotFoundError:
-            return None
-        except Exception as error:  # a parser's, of whatever kind: one bad file stops nothing
-            fault = str(error) if isinstance(error, CivitasError) else error_text(error)
-            if isinstance(error, MissingExtra):
-                read_ns, digest = 0, None  # read again once it is installed
-        if status is None:
-            try:
-                status = os.lstat(os.path.join(self.root, path))
-            except OSError:
-                return None
-        return _Read(path, status, read_ns, digest, document, fault)
-
-    def _data(self, path: str) -> tuple[bytes, os.stat_result]:
-        """The bytes of a file, none of which changed while it was read."""
-        for _ in range(_TRIES):
-            with self._folder.reading(path) as handle:
-                before = os.fstat(handle)
-                if before.st_size > MAX_BYTES:
-                    raise FileTooLarge(f"it has more than {MAX_BYTES // 2**20} MiB")
-                with os.fdopen(handle, "rb", closefd=False) as file:
-                    data = file.read(before.st_size + 1)
-                after = os.fstat(handle)
-            if len(data) == before.st_size and before.st_mtime_ns == after.st_mtime_ns:
-                return data, after
-        raise FileError("it changes again and again while it is read")
-
-    def _write(self, batch: list[_Read]) -> None:
+    def _write(self, batch: list[FileRead]) -> None:
         with self._pool.writing() as db:
             (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
             number = (last or 0) + 1
@@ -411,17 +313,17 @@ def _remove(db: Connection, file: int) -> None:
     db.execute("DELETE FROM files WHERE number = ?", (file,))
 
 
-def _insert(db: Connection, read: _Read, number: int) -> int:
+def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; gives the number of the next passage."""
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or _shown(read.path)
     file = db.execute(
-        "INSERT INTO files (path, size, mtime_ns, read_ns, sha256, title, kind, fault) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO files (path, size, mtime_ns, read_ns, sha256, title, fault) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             os.fsencode(read.path),
             *(read.status.st_size, read.status.st_mtime_ns, read.read_ns, read.sha256),
-            *(title, kind_of(read.path) or "", read.fault),
+            *(title, read.fault),
         ),
     ).lastrowid
     passages = [

@@ -9,15 +9,15 @@ from functools import lru_cache
 
 _STOP_WORDS = (
     # English
-    "a about above after again all already also am an and any are as at be because been before being below "
-    "between both but by can could did do does doing done down during each either else ever every "
-    "few for from further get gets got had has have having he her here hers him his how however i "
-    "if in into is it its itself just let lets like made make makes many may me might more most "
-    "much must my no nor not now of off often on once one only onto or other our out over own "
-    "per quite rather same shall she should since so some still such than that the their them then "
-    "there therefore these they this those though through thus to too under until up upon us very "
-    "via was we well were what when where whether which while who whom whose why will with within "
-    "without would yet you your cannot never none neither nothing nobody nowhere "
+    "a about above after again all already also am an and any are as at be because been before "
+    "being below between both but by can could did do does doing done down during each either "
+    "else ever every few for from further get gets got had has have having he her here hers him "
+    "his how however i if in into is it its itself just let lets like made make makes many may me "
+    "might more most much must my no nor not now of off often on once one only onto or other our "
+    "out over own per quite rather same shall she should since so some still such than that the "
+    "their them then there therefore these they this those though through thus to too under until "
+    "up upon us very via was we well were what when where whether which while who whom whose why "
+    "will with within without would yet you your cannot never none neither nothing nobody nowhere "
     # German
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
@@ -26,9 +26,9 @@ _STOP_WORDS = (
     "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
     # French
     "au aux avec c ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
-    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par pas "
-    "plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une vos "
-    "votre vous y été être"
+    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
+    "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
+    "vos votre vous y été être "
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 _STOP = "。\uff01\uff1f"
@@ -93,8 +93,8 @@ def terms_of(word: str) -> tuple[str, ...]:
 # A suffix and what takes its place, longer ones first.
 _ENDINGS = (
     "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
-    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz ing "
-    "ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
+    "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz "
+    "ing ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
 _BRIEF = {"ing", "ed", "er", "es", "e"}
@@ -124,7 +124,8 @@ _MARKER = re.compile(
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _TABLE = re.compile(r"[ \t>]*\|")
-FOOTNOTE = r"\[\^[^\[\]\n]{1,60}\]"
+FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
+"""A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is none, but a pattern in code."""
 _END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"

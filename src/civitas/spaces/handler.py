@@ -13,7 +13,7 @@ from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT, offered
-from civitas.context import Context
+from civitas.context import Context, filled
 from civitas.errors import ActionError, NotPermitted, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
@@ -68,7 +68,7 @@ class Offer:
         self.timeout = options.timeout
         self.idempotent = options.idempotent
         self.detached = options.detached
-        self.injected = tuple(signature.injected)
+        self.injected = signature.injected
         self.is_async = is_async(function)
         self.plain = (
             self.is_async
@@ -96,7 +96,7 @@ async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[
         context: Context[Any] = Context(
             agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
         )
-        kwargs = {**kwargs, **dict.fromkeys(offer.injected, context)}
+        kwargs = {**kwargs, **filled(offer.injected, context)}
     value: Any = None
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None

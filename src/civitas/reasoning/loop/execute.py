@@ -11,7 +11,7 @@ from typing import Any
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
 from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
-from civitas.context import Context
+from civitas.context import Context, filled
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, JournalError, NotPermitted
 from civitas.jsonvalue import copy_json
@@ -80,8 +80,7 @@ def _injected(
             budget=agent.budget if asked.budget is None else asked.budget,
             deps=agent.deps if asked.deps is None else asked.deps,
         )
-        fill = [name for name, kind in injected.items() if issubclass(kind, Context)]
-        return {**kwargs, **dict.fromkeys(fill, context)}
+        return {**kwargs, **filled(injected, context)}
     return kwargs
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urldefrag, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 from weakref import WeakKeyDictionary
 
-from civitas.errors import PageError
+from civitas.errors import ConfigError, PageError
 from civitas.http import Client, HTTPError, Response
 from civitas.research.web.addresses import address_check
 from civitas.text import excerpt, one_line
@@ -67,21 +67,30 @@ class _Host:
         await asyncio.sleep(begin - now)
 
 
+_Hosts: TypeAlias = (
+    "WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]]"
+)
+
+
 class Fetcher:
     """Fetches pages; see `visit_page` for its arguments."""
 
     def __init__(
         self,
         name: str,
-        *,
         allow_hosts: Iterable[str],
         user_agent: str,
-        per_host: int,
-        delay_s: float,
         timeout_s: float,
         max_bytes: int,
-        cache: bool,
+        *,
+        per_host: int = 4,
+        delay_s: float = 0.0,
+        cache: bool = True,
     ) -> None:
+        if isinstance(per_host, bool) or not isinstance(per_host, int) or per_host < 1:
+            raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
+        if not isinstance(user_agent, str) or not user_agent.partition("/")[0].strip():
+            raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r}")
         make = partial(
             Client,
             name,
@@ -95,14 +104,11 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
         self._per_host = per_host
         self._delay_s = delay_s
-        self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] | None = (
-            OrderedDict() if cache else None
-        )
+        self._cache = cache
+        self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
-        self._hosts: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]
-        ] = WeakKeyDictionary()
+        self._hosts: _Hosts = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
         """What is at a URL. Each redirect is checked as the first URL is.
@@ -112,8 +118,8 @@ class Fetcher:
             RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
         """
         way: list[str] = []
+        url = checked(url)
         while len(way) <= REDIRECTS:
-            url = checked(url)
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
@@ -124,7 +130,7 @@ class Fetcher:
                 return kept[1]._replace(fetched_at=now)
             to = response.headers.get("location")
             if 300 <= response.status < 400 and to:
-                url = urljoin(url, to)
+                url = checked(to, url)
                 continue
             if not 200 <= response.status < 300:
                 raise PageError(f"{url} answered {status_text(response.status)}")
@@ -173,8 +179,7 @@ class Fetcher:
             return 0.0
         if not host.robots.can_fetch(self._name, url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
-        asked_s = host.robots.crawl_delay(self._name) or 0
-        return min(float(asked_s), _LONGEST_DELAY_S)
+        return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
 
     async def _ask(self, url: str, host: _Host) -> None:
         """Fetch robots.txt. Where there is none, all may be read; where it fails, nothing."""
@@ -198,13 +203,12 @@ class Fetcher:
 
     def _kept_of(self, url: str) -> tuple[dict[str, str], Fetched] | None:
         with self._lock:
-            kept = self._kept.pop(url, None) if self._kept else None
-            if kept is not None and self._kept is not None:
-                self._kept[url] = kept
-            return kept
+            if url in self._kept:
+                self._kept.move_to_end(url)
+            return self._kept.get(url)
 
     def _keep(self, fetched: Fetched, validators: dict[str, str]) -> None:
-        if self._kept is None or not validators:
+        if not self._cache or not validators:
             return
         with self._lock:
             self._kept[fetched.url] = validators, fetched
@@ -212,10 +216,10 @@ class Fetcher:
                 self._kept.popitem(last=False)
 
 
-def checked(url: str) -> str:
+def checked(url: str, base: str = "") -> str:
     """A URL of http or https, without its fragment; anything else raises PageError."""
     try:
-        parts = urlsplit(urldefrag(url).url)
+        parts = urlsplit(urldefrag(urljoin(base, url)).url)
         if parts.scheme not in ("http", "https"):
             raise PageError(f"only http and https are read, got {excerpt(url)}")
         if len(url) > _LONGEST_URL:

@@ -61,17 +61,17 @@ def visit_page(
         cache: whether pages are kept for that
 
     Raises:
-        ConfigError: `allow_hosts` is not a list of hosts
+        ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
         MissingExtra: aiohttp is not installed
     """
     fetcher = Fetcher(
         "visit_page",
-        allow_hosts=allow_hosts,
-        user_agent=user_agent,
+        allow_hosts,
+        user_agent,
+        timeout_s,
+        max_bytes,
         per_host=per_host,
         delay_s=delay_s,
-        timeout_s=timeout_s,
-        max_bytes=max_bytes,
         cache=cache,
     )
 
@@ -91,8 +91,6 @@ def read_pdf(
     root: str | os.PathLike[str] | None = None,
     allow_hosts: Iterable[str] = (),
     user_agent: str = USER_AGENT,
-    per_host: int = 4,
-    delay_s: float = 0.0,
     timeout_s: float = 60.0,
     max_bytes: int = 2 * MAX_BYTES,
 ) -> Action:
@@ -100,7 +98,7 @@ def read_pdf(
 
     Args:
         root: the folder; without one, no file of this machine is read
-        allow_hosts: and all that follows: see `visit_page`
+        allow_hosts: this and what follows as in `visit_page`
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts
@@ -108,16 +106,7 @@ def read_pdf(
         MissingExtra: aiohttp is not installed
     """
     folder = None if root is None else Folder(root, max_bytes=max_bytes)
-    fetcher = Fetcher(
-        "read_pdf",
-        allow_hosts=allow_hosts,
-        user_agent=user_agent,
-        per_host=per_host,
-        delay_s=delay_s,
-        timeout_s=timeout_s,
-        max_bytes=max_bytes,
-        cache=False,
-    )
+    fetcher = Fetcher("read_pdf", allow_hosts, user_agent, timeout_s, max_bytes, cache=False)
 
     async def read_document(url: str, pool: ResourcePool) -> Resource:
         """Read a PDF document.

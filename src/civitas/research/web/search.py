@@ -23,8 +23,7 @@ from civitas.text import error_text, one_line
 from civitas.threads import WORKERS
 
 _MAX_BYTES = 4 * 2**20
-_LONGEST_QUERY = 1000
-_LONGEST_TEXT = 500
+_LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
 
 
 def search_web(
@@ -44,7 +43,7 @@ def search_web(
         searxng: the address of a SearXNG, such as `http://localhost:8888`; it may be of any kind
         allow_hosts: more hosts that may have any address, where the SearXNG redirects to one
         results: how many are given at most
-        region: a country and language that results are for, such as `us-en` or `de-de`
+        region: the country and language that results are for, such as `us-en` or `de-de`
         timeout_s: seconds that an answer may take
 
     Raises:
@@ -54,24 +53,13 @@ def search_web(
     """
     if isinstance(results, bool) or not isinstance(results, int) or results < 1:
         raise DefinitionError(f"search_web: results must be a positive number, got {results!r}")
-    if searxng is None:
-        if importlib.util.find_spec("ddgs") is None:
-            raise MissingExtra("search_web", "research")
-        ask = partial(_ask_ddgs, results=results, region=region, timeout_s=timeout_s)
+    address_check(allow_hosts)
+    if searxng is not None:
+        ask = _searxng(searxng, allow_hosts, region, timeout_s)
+    elif importlib.util.find_spec("ddgs") is None:
+        raise MissingExtra("search_web", "research")
     else:
-        try:
-            address = checked(searxng).rstrip("/").removesuffix("/search")
-        except PageError as error:
-            raise DefinitionError(f"search_web: searxng: {error}") from None
-        client = Client(
-            "search_web",
-            timeout_s=timeout_s,
-            max_bytes=_MAX_BYTES,
-            max_retries=1,
-            check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
-            extra="research",
-        )
-        ask = partial(_ask_searxng, client, address, region)
+        ask = partial(_ask_ddgs, results=results, region=region, timeout_s=timeout_s)
 
     async def search(query: str, pool: ResourcePool) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
@@ -90,23 +78,36 @@ def search_web(
     return Action("search_web", search, idempotent=True)
 
 
-async def _ask_searxng(client: Client, address: str, region: str, query: str) -> list[Any]:
-    where = f"search_web: the SearXNG at {address}"
+def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
+    """What asks a SearXNG."""
+    try:
+        address = checked(searxng).rstrip("/").removesuffix("/search")
+    except PageError as error:
+        raise DefinitionError(f"search_web: searxng: {error}") from None
+    client = Client(
+        "search_web",
+        timeout_s=timeout_s,
+        max_bytes=_MAX_BYTES,
+        max_retries=1,
+        check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
+        extra="research",
+    )
     country, _, language = region.partition("-")
-    told = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+    return partial(_ask_searxng, client, address, f"{language}-{country.upper()}")
+
+
+async def _ask_searxng(client: Client, address: str, language: str, query: str) -> list[Any]:
+    where = f"search_web: the SearXNG at {address}"
+    told = urlencode({"q": query, "format": "json", "language": language})
     try:
         response = await client.request(
-            "GET",
-            f"{address}/search?{urlencode(told)}",
-            headers={"Accept": "application/json"},
-            redirects=5,
+            "GET", f"{address}/search?{told}", headers={"Accept": "application/json"}, redirects=5
         )
     except HTTPError as error:
         raise SearchError(f"{where}: {error}") from None
-    if response.status == 403:
-        raise SearchError(f"{where} answered 403: switch on its JSON format (search: formats)")
     if not 200 <= response.status < 300:
-        raise SearchError(f"{where} answered {status_text(response.status)}")
+        hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
+        raise SearchError(f"{where} answered {status_text(response.status)}{hint}")
     try:
         given = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -114,11 +115,7 @@ async def _ask_searxng(client: Client, address: str, region: str, query: str) ->
     listed = given.get("results") if isinstance(given, dict) else None
     if not isinstance(listed, list):
         raise SearchError(f"{where} answered without a list of results")
-    return [
-        {"title": each.get("title"), "href": each.get("url"), "body": each.get("content")}
-        for each in listed
-        if isinstance(each, dict)
-    ]
+    return [(x.get("url"), x.get("title"), x.get("content")) for x in listed if isinstance(x, dict)]
 
 
 async def _ask_ddgs(query: str, *, results: int, region: str, timeout_s: float) -> list[Any]:
@@ -128,13 +125,12 @@ async def _ask_ddgs(query: str, *, results: int, region: str, timeout_s: float) 
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException
 
+        engines = DDGS(timeout=max(1, int(timeout_s)))
         try:
-            found = DDGS(timeout=max(1, int(timeout_s))).text(
-                query, region=region, max_results=results
-            )
+            found = engines.text(query, region=region, max_results=results)
         except DDGSException as error:
             raise SearchError(f"search_web: {error_text(error)}") from error
-        return list(found)
+        return [(each.get("href"), each.get("title"), each.get("body")) for each in found]
 
     try:
         async with asyncio.timeout(2 * timeout_s):
@@ -146,13 +142,11 @@ async def _ask_ddgs(query: str, *, results: int, region: str, timeout_s: float) 
 def _resources(listed: list[Any]) -> list[Resource]:
     """What can be visited of what a search engine says."""
     found: dict[str, Resource] = {}
-    for each in listed:
+    for to, *texts in listed:
         try:
-            url = checked(str(each.get("href") or ""))
+            url = checked(str(to or ""))
         except PageError:
             continue
-        texts = (
-            one_line(plain(str(each.get(key) or "")), _LONGEST_TEXT) for key in ("title", "body")
-        )
-        found.setdefault(url, Resource(url, " – ".join(filter(None, texts)) or None, False))
+        said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+        found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None, False))
     return list(found.values())

@@ -1,0 +1,122 @@
+"""The files of a folder: which there are, and reading one of them, whatever it may be."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from civitas.agents.folder import Folder
+from civitas.errors import CivitasError, FileError, FileTooLarge, MissingExtra
+from civitas.research.documents import Document, kind_of, read_document
+from civitas.text import error_text, one_line
+
+MAX_BYTES: Final = 20 * 2**20
+"""Larger files are left out."""
+
+_SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
+_DEPTH: Final = 60
+_TRIES: Final = 5
+
+
+class FileRead(NamedTuple):
+    """What came of reading a file: a document, a fault, or neither, if it was known."""
+
+    path: str
+    status: os.stat_result
+    read_ns: int
+    sha256: bytes | None
+    document: Document | None
+    fault: str | None
+
+
+def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files below a folder, and in `left_out` how many there are beside them.
+
+    No link is followed, so there is no way out and no loop; what a link points to inside is found
+    where it is. A folder that a link replaces meanwhile adds names, which are refused on opening.
+    """
+    todo = [("", 0)]
+    while todo:
+        folder, depth = todo.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as entries:
+                names = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            left_out["in folders that cannot be read"] += 1
+            continue
+        below = []
+        for entry in names:
+            path = os.path.join(folder, entry.name)
+            try:
+                if entry.name.startswith(".") or entry.name in _SKIPPED:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((path, depth + 1))
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield path, status
+                elif stat.S_ISLNK(status.st_mode):
+                    left_out["links, which are not followed"] += 1
+            except OSError:
+                left_out["gone meanwhile"] += 1
+        if depth < _DEPTH:
+            todo += reversed(below)
+        elif below:
+            left_out[f"more than {_DEPTH} folders deep"] += len(below)
+
+
+def read_file(folder: Folder, path: str, known: bytes | None) -> FileRead | None:
+    """Read a file below a folder; None if it is gone.
+
+    Args:
+        folder: the folder
+        path: where the file is in it
+        known: the hash of the bytes of which the document is known already; it is not made again
+    """
+    read_ns = time.time_ns()
+    status = digest = document = fault = None
+    try:
+        data, status = _data(folder, path)
+        digest = sha256(data).digest()
+        if digest != known:
+            kind = kind_of(path) or ""
+            url = Path(folder.root, path).as_uri()
+            document = read_document(kind, os.path.basename(path), data, url)
+            fault = "it is binary or minified" if document is None else None
+            if document:
+                (document.title + document.text).encode()  # a lone surrogate is a fault of it
+    except FileNotFoundError:
+        return None
+    except Exception as error:  # a parser's, of whatever kind: one bad file stops nothing
+        ours = isinstance(error, CivitasError)
+        fault = one_line(str(error), 200) if ours else error_text(error)
+        if isinstance(error, MissingExtra):
+            read_ns, digest = 0, None  # read again once it is installed
+    if status is None:
+        try:
+            status = os.lstat(os.path.join(folder.root, path))
+        except OSError:
+            return None
+    return FileRead(path, status, read_ns, digest, document, fault)
+
+
+def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
+    """The bytes of a file, none of which changed while it was read."""
+    for _ in range(_TRIES):
+        with folder.reading(path) as handle:
+            before = os.fstat(handle)
+            if before.st_size > MAX_BYTES:
+                raise FileTooLarge(f"it has more than {MAX_BYTES // 2**20} MiB")
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                data = file.read(before.st_size + 1)
+            after = os.fstat(handle)
+        if len(data) == before.st_size and before.st_mtime_ns == after.st_mtime_ns:
+            return data, after
+    raise FileError("it changes again and again while it is read")

@@ -1,0 +1,287 @@
+"""What a passage bears out by its words, and what becomes of a narrative's footnotes."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from civitas.research.citations import check, fault, renumbered
+from civitas.research.findings import Passage
+from civitas.research.sentences import sentences
+
+WAIT = (
+    "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout "
+    "occurs, it cancels the task and raises TimeoutError. To avoid the task cancellation, "
+    "wrap it in shield(). The total wait time may exceed the timeout. The loop parameter was "
+    "removed in version 3.10. The default is None, which means that it never times out; 0.5 "
+    "means half a second. At most 1,000 tasks may wait. It is not safe to call it from "
+    "another thread unless the loop is stopped. Guido van Rossum and Yury Selivanov wrote the "
+    "first version in 2013."
+)
+LYON = (
+    "On 3 March 2021 the city of Lyon opened 12 new stations. About two hundred and fifty "
+    "workers built them, twice as many as in 2015. Marie Dupont, the mayor, said that costs "
+    "had risen by 17 percent to €4.2 million. The old tram line does not run on Sundays. None "
+    "of the stations is accessible to wheelchairs. Before 2010 there were fewer buses than "
+    "trams."
+)
+BAHN = (
+    "Der Vertrag gilt nicht für Schäden über 1.000 Euro. Im Jahr 1925 baute Anna Berg drei Häuser."
+)
+PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres près de Nantes."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage"),
+    (
+        ("When the timeout occurs, `wait_for()` cancels the task.[^1^]", WAIT),
+        ("Wrapping the task in **shield()** avoids its cancellation.", WAIT),
+        ("At most one thousand tasks may wait.", WAIT),
+        ("It isn't safe to call it from another thread unless the loop is stopped.", WAIT),
+        ("Calling it from another thread is unsafe unless the loop is stopped.", WAIT),
+        ("The docs say: “To avoid the task cancellation, wrap it in shield().”", WAIT),
+        ('It "cancels the task … raises TimeoutError", according to the manual.', WAIT),
+        ("By default it never times out.", WAIT),
+        ("About 250 workers built the stations.", LYON),
+        ("The mayor, Marie Dupont, said costs rose by 17% to €4.2 million.", LYON),
+        ("On Sundays the old tram line doesn't run.", LYON),
+        ("The stations are not accessible to wheelchairs.", LYON),
+        ("Lyon opened twelve new stations on 3 March 2021.", LYON),
+        ("Der Vertrag gilt nicht für Schäden über 1000 Euro.", BAHN),
+        ("Anna Berg baute 1925 3 Häuser.", BAHN),
+        ("Le lundi, le parc n’ouvre pas.", PARC),
+        ("Le parc compte 1200 arbres près de Nantes.", PARC),
+    ),
+)
+def test_a_sentence_in_the_words_of_its_passage_is_borne_out(sentence: str, passage: str) -> None:
+    assert fault(sentence, passage) is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage", "why"),
+    (
+        ("The loop parameter was removed in version 3.9.", WAIT, "says 3.9, which is not there"),
+        ("At most ten thousand tasks may wait.", WAIT, "says ten thousand, which is not there"),
+        ("Lyon opened 17 new stations.", LYON, "says 17, where the passage says 12"),
+        (
+            "About 250 workers built them, four times as many.",
+            LYON,
+            "says four, which is not there",
+        ),
+        ("If a timeout occurs, it raises ValueError.", WAIT, "names ValueError, which is not"),
+        ("`threading.wait_for()` waits for the awaitable.", WAIT, "quotes “threading.wait_for()”"),
+        (
+            "In 2013 Guido van Rossum and Tim Young wrote it.",
+            WAIT,
+            "names Tim, which is not there",
+        ),
+        ("Linus wrote the first version in 2013.", WAIT, "says linus, where the passage says"),
+        (
+            "The old bus line does not run on Sundays.",
+            LYON,
+            "says bus, where the passage says tram",
+        ),
+        (
+            "The total wait time cannot exceed the timeout.",
+            WAIT,
+            "has a negation that is not there",
+        ),
+        ("The default means that it always times out.", WAIT, "lacks a negation"),
+        ("The old tram line runs on Sundays.", LYON, "lacks a negation that is there"),
+        ("The stations are accessible to wheelchairs.", LYON, "lacks a negation that is there"),
+        ("At least 1,000 tasks may wait.", WAIT, "says least, where the passage says most"),
+        ("After 2010 there were fewer buses than trams.", LYON, "says after, where the passage"),
+        ("It is “safe to call it from another thread”.", WAIT, "lacks a negation that is there"),
+        ("It is written that “a timeout cancels the task”.", WAIT, "quotes “a timeout cancels"),
+        ("It “raises TimeoutError … cancels the task”.", WAIT, "quotes “cancels the task”"),
+        ("The function is implemented for speed and polls.", WAIT, "shares 0 of 4 content words"),
+        ("So it is.", WAIT, "shares 0 of 0 content words"),
+        ("Der Vertrag gilt für Schäden über 1.000 Euro.", BAHN, "lacks a negation"),
+        ("Le parc ouvre le lundi.", PARC, "lacks a negation"),
+    ),
+)
+def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, why: str) -> None:
+    assert (fault(sentence, passage) or "").startswith(why)
+
+
+def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
+    passage = "It returns the next item of the queue."
+
+    assert fault("Queue.get() returns the next item.", passage) is not None
+    assert fault("Queue.get() returns the next item.", passage, "Queue.get, page 7") is None
+    assert fault("It returns the next 7 items.", passage, "Queue.get, page 7") is not None
+
+
+@given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
+def test_every_sentence_of_a_passage_is_borne_out_by_it(passage: str, data: st.DataObject) -> None:
+    start, end = data.draw(st.sampled_from(sentences(passage)))
+
+    assert fault(passage[start:end], passage) is None
+
+
+@given(st.integers(2, 10**9), st.integers(2, 10**9), st.sampled_from(["{}", "{:,}", "about {}"]))
+def test_another_number_is_never_borne_out(said: int, there: int, form: str) -> None:
+    why = fault(f"The store holds {form.format(said)} items.", f"The store holds {there} items.")
+
+    assert (why is None) == (said == there)
+
+
+PIECES = (
+    "not can't none N'est “ ” \" ' ` … [^1^] 1,000 1.000 -1 50% 3rc1 one hundred and half or --x "
+    "wait_for() C++ Anna the of it's unsafe safe always never . ! , ; ( ) \n \0 情報 \ud800 ² ٣"
+)
+
+
+@given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
+def test_any_sentence_can_be_judged_and_is_borne_out_by_itself(one: str, other: str) -> None:
+    assert fault(one, other) is None or isinstance(fault(one, other), str)
+    spans = sentences(one)
+    if len(spans) == 1 and spans[0] == (0, len(one)):
+        assert fault(one, f"{one}\n\n{other}") is None
+
+
+@given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
+def test_a_quoted_sentence_keeps_its_footnote(passage: str, data: st.DataObject) -> None:
+    start, end = data.draw(st.sampled_from(sentences(passage)))
+    text = f"- “{passage[start:end]}” [^5^]\n"
+
+    assert check(text, {5: Passage.of("https://example.org", passage, "2026")}).markdown == text
+
+
+# -- a narrative -----------------------------------------------------------------------------------
+
+PASSAGES = {
+    1: Passage.of("https://example.org/queue", "The queue holds 10 items.", "2026-01-02"),
+    2: Passage.of("https://example.org/lyon", LYON, "2026-01-02"),
+    7: Passage.of("https://example.org/queue", "The queue holds 10 items.", "2026-01-03"),
+    8: Passage.of("https://example.org/put", "Then put() waits for a free place.", "2026-01-02"),
+}
+
+
+def checked(markdown: str) -> str:
+    return check(markdown, PASSAGES).markdown
+
+
+def test_footnotes_that_are_not_borne_out_are_dropped_and_a_sentence_without_any_is_marked() -> (
+    None
+):
+    done = check("The queue holds 10 items.[^2^][^1^] It holds 11 items [^1^]. It waits.", PASSAGES)
+
+    assert done.markdown == (
+        "The queue holds 10 items.[^1^] It holds 11 items. [unsupported] It waits."
+    )
+    assert [(each.number, each.sentence, each.passage) for each in done.citations] == [
+        (1, "The queue holds 10 items.", PASSAGES[1])
+    ]
+    assert (done.supported, done.uncited) == (1, 1)
+    assert done.unsupported == [("It holds 11 items.", "says 11, which is not there")]
+
+
+@pytest.mark.parametrize("note", ("[^1^]", "[^1]", "[^1^][^2^]", "[^1,2^]", "[^2, 1]", " [^ 1 ^]"))
+def test_footnotes_in_every_form_become_one_form(note: str) -> None:
+    assert checked(f"The queue holds 10 items.{note}").replace(" [", "[") == (
+        "The queue holds 10 items.[^1^]"
+    )
+
+
+@pytest.mark.parametrize("note", ("[^3^]", "[^x^]", "[^3^][^x^]", "[^ ^]"))
+def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
+    done = check(f"The queue holds 10 items.{note}", PASSAGES)
+
+    assert done.markdown == "The queue holds 10 items. [unsupported]"
+    assert done.unsupported == [("The queue holds 10 items.", "cites what is no source")]
+
+
+def test_passages_may_bear_a_sentence_out_together_and_only_those_needed_are_kept() -> None:
+    both = "The queue holds 10 items, and put() waits for a free place."
+
+    assert checked(f"{both}[^1^][^2^][^8^]") == f"{both}[^1^][^8^]"
+
+
+def test_no_quotation_reaches_from_one_passage_into_another() -> None:
+    quoted = "It says “holds 10 items. Then put() waits for a free place”."
+
+    assert checked(f"{quoted}[^1^][^8^]") == f"{quoted} [unsupported]"
+
+
+def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
+    text = (
+        "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n"
+        "- It holds 9 [^1^]\n\n"
+        "| The queue holds | 10 items [^1^] |\n|---|---|\n| The queue holds | 9 items [^1^] |\n\n"
+        "```\nx[^a-z]\n```\nThe pattern `[^a-z]` is no footnote."
+    )
+
+    assert checked(text) == text.replace("holds 9 [^1^]", "holds 9 [unsupported]").replace(
+        "9 items [^1^] |", "9 items [unsupported] |"
+    )
+
+
+@pytest.mark.parametrize(
+    "end",
+    (
+        "\n\n[^1^]: https://example.org/made-up\n    and more\n[^2]: x",
+        "\n\n## Sources\n\n1. https://example.org/made-up\n2. [^1^] x\n",
+        "\n\n**References:**\n- x\n",
+        "\n\nQuellen\n-------\n[^1^] https://example.org/made-up",
+    ),
+)
+def test_sources_that_the_narrative_lists_itself_are_taken_off(end: str) -> None:
+    text = "The queue holds 10 items.[^1^]"
+
+    assert checked(text + end).strip() == text
+
+
+def test_a_heading_of_sources_in_the_middle_is_kept() -> None:
+    text = "## Sources\n\n- The queue holds 10 items.[^1^]\n\n## More\n\nIt waits."
+
+    assert checked(text) == text
+
+
+@pytest.mark.parametrize(
+    "mark", (" [unsupported]", "[unsup [Unsupported]ported]", r" \[unsupported\]")
+)
+def test_marks_that_the_narrative_came_with_are_taken_off(mark: str) -> None:
+    assert checked(f"The queue holds 10 items.[^1^]{mark}") == "The queue holds 10 items.[^1^]"
+
+
+def test_footnotes_are_numbered_as_they_come_and_one_passage_has_one_number() -> None:
+    text = (
+        "Lyon opened 12 new stations.[^2^] The queue holds 10 items.[^7^][^1^] "
+        "Then put() waits for a free place.[^8^]"
+    )
+
+    done = renumbered(check(text, PASSAGES))
+
+    assert done.markdown == (
+        "Lyon opened 12 new stations.[^1^] The queue holds 10 items.[^2^] "
+        "Then put() waits for a free place.[^3^]"
+    )
+    assert [each.number for each in done.citations] == [1, 2, 2, 3]
+
+
+LINES = (
+    "[^1^] [^2^] [^1,8] [^ [^9^] ^] [^x^] ` ``` ~~~ # - | > . \n \n\n [unsupported] Sources [^1]: "
+    "queue"
+)
+
+
+@given(st.lists(st.sampled_from([*LINES.split(" "), " ", "The queue holds 10 items"])).map("".join))
+def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
+    done = renumbered(check(text, PASSAGES))
+
+    left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", done.markdown)}
+    assert left == {each.number for each in done.citations} == set(range(1, len(left) + 1))
+    assert done.markdown.count("[unsupported]") == len(done.unsupported)
+
+
+@pytest.mark.parametrize("piece", ("“a b ", "„a ", "'a ", '"a ', "ab", "7 ", "a b. ", "[^1^]"))
+def test_a_long_hostile_text_is_checked_in_time_that_grows_with_it(piece: str) -> None:
+    start = time.process_time()
+    check(f"The queue {piece * (20_000 // len(piece))} holds 10 items.[^1^]", PASSAGES)
+
+    assert time.process_time() - start < 10

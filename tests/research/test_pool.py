@@ -1,0 +1,122 @@
+"""The pool of resources, and the passages of what was read."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from civitas import Call, ModelReply, ReActAgent, ScriptedModel
+from civitas.research import Passage, Resource, ResourcePool, Section
+from civitas.research.passages import LONGEST, passages_of
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    (
+        ("http://web.test/a", "HTTP://WEB.test:80/a#part"),
+        ("https://web.test", "https://web.test:443/"),
+        ("http://web.test/a?x=1", "http://web.test/a?utm_source=mail&x=1&fbclid=5"),
+        ("http://web.test/a/b", "http://web.test/a/c/../b"),
+        ("http://web.test/~me", "http://web.test/%7Eme"),
+        ("http://web.test/a b", "http://web.test/a%20b"),
+        ("https://exämple.test/", "https://xn--exmple-cua.test"),
+        ("file:///a/b.md", "file:///a/b.md#part"),
+    ),
+)
+def test_one_page_is_one_resource_however_its_url_is_spelled(one: str, other: str) -> None:
+    pool = ResourcePool()
+    pool.add(one, "first")
+    pool.add(Resource(other, "second"))
+    (kept,) = pool.get_all()
+    assert kept.description == "first"
+    assert pool.find(other) is kept
+    assert len(pool) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    (
+        ("http://web.test/a", "https://web.test/a"),
+        ("http://web.test/a", "http://web.test/A"),
+        ("http://web.test/a?x=1", "http://web.test/a?x=2"),
+        ("http://web.test/a%2Fb", "http://web.test/a/b"),
+        ("http://web.test:8080/", "http://web.test/"),
+    ),
+)
+def test_different_pages_stay_apart(one: str, other: str) -> None:
+    assert len(ResourcePool([Resource(one), Resource(other)])) == 2
+
+
+def test_what_was_visited_is_marked_and_keeps_what_is_known() -> None:
+    pool = ResourcePool()
+    pool.add("http://web.test/a", "about a")
+    pool.add("http://web.test/b")
+    pool.visit("http://web.test/a", "its text")
+    pool.add(Resource("http://web.test/a", visited=False))
+    found = pool.find("http://web.test/a")
+    assert found is not None
+    assert (found.visited, found.content, found.description) == (True, "its text", "about a")
+    assert [each.url for each in pool.get_unvisited()] == ["http://web.test/b"]
+    assert pool.visit("http://web.test/new").visited
+
+
+def test_parts_of_a_page_that_are_read_one_after_the_other_are_put_together() -> None:
+    pool = ResourcePool()
+    for anchor, text in (("one", "First part."), ("two", "Second part."), ("one", "First part.")):
+        pool.add(
+            Resource("file:///a.md", "A", True, text, [Section(0, anchor, anchor)], "2026-01-01")
+        )
+    (kept,) = pool.get_all()
+    assert [(each.url, each.text) for each in passages_of(kept)] == [
+        ("file:///a.md#one", "First part."),
+        ("file:///a.md#two", "Second part."),
+    ]
+
+
+def test_many_threads_add_to_one_pool() -> None:
+    pool = ResourcePool()
+
+    def fill() -> None:
+        for number in range(200):
+            pool.add(f"http://web.test/{number}")
+
+    threads = [threading.Thread(target=fill) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(pool) == 200
+
+
+@given(st.text(alphabet="ab. \n\u3042", max_size=4000))
+def test_passages_are_the_text_word_for_word_and_none_is_too_long(text: str) -> None:
+    made = passages_of(Resource("http://web.test/", "T", True, text, fetched_at="2026-01-01"))
+    place = 0
+    for each in made:
+        place = text.index(each.text, place)
+        assert len(each.text) <= LONGEST
+        assert each == Passage.of(each.url, each.text, "2026-01-01", "T")
+    assert "".join("".join(each.text for each in made).split()) == "".join(text.split())
+
+
+def test_a_tool_of_research_works_for_any_agent() -> None:
+    def note(url: str, pool: ResourcePool) -> int:
+        """Note a page.
+
+        Args:
+            url: where it is
+        """
+        pool.add(url)
+        return len(pool)
+
+    agent = ReActAgent(
+        "a",
+        ScriptedModel(
+            [ModelReply(calls=(Call("1", "note", {"url": "http://web.test/"}),)), "Done."]
+        ),
+        actions=[note],
+    )
+    assert agent.reply_sync("Note it.").steps[0].result["result"] == 1

@@ -1,0 +1,130 @@
+"""Searching the web: what a SearXNG finds, and what it answers where it does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from civitas.errors import DefinitionError, RemoteForbidden, SearchError
+from civitas.research import Resource, ResourcePool, search_web, visit_page
+from conformance.model import run
+from models.openai_server import Answer, Request, http
+from research.web_server import Web, html, redirect
+
+FOUND = {
+    "results": [
+        {"url": "https://a.example/x#y", "title": "A\npage", "content": "about  apples"},
+        {"url": "https://b.example/", "title": "Another", "content": None, "score": 1},
+        {"url": "https://a.example/x", "title": "The first once more"},
+        {"url": "javascript:alert(1)", "title": "no page"},
+        {"url": "file:///etc/passwd", "title": "no page"},
+        {"title": "nowhere"},
+        "junk",
+    ]
+}
+
+
+def search(answer: Any, query: str = "apples", **more: Any) -> tuple[list[Resource], ResourcePool]:
+    """What a search finds in a SearXNG that answers so."""
+    pool = ResourcePool()
+    with Web({}) as web:
+        web.answers[:] = [answer]
+        action = search_web(searxng=web.base, **more)
+        return run(action.execute(query=query, pool=pool)), pool
+
+
+def answer(value: Any) -> Answer:
+    return http(json.dumps(value).encode())
+
+
+def test_results_become_resources_that_were_not_visited() -> None:
+    found, pool = search(answer(FOUND))
+    assert found == [
+        Resource("https://a.example/x", "A page – about apples", False),
+        Resource("https://b.example/", "Another", False),
+    ]
+    assert pool.get_unvisited() == pool.get_all() == found
+
+
+def test_a_searxng_is_asked_in_its_json_format() -> None:
+    def results(request: Request) -> Answer:
+        asked = urlsplit(request.path)
+        assert asked.path == "/at/search"
+        told = {"q": ["ripe apples & pears"], "format": ["json"], "language": ["de-DE"]}
+        assert parse_qs(asked.query) == told
+        return answer(FOUND)
+
+    with Web({}) as web:
+        web.answers[:] = [results]
+        action = search_web(searxng=f"{web.base}/at/", results=1, region="de-de")
+        query = " ripe\napples & pears\0 "
+        assert len(run(action.execute(query=query, pool=ResourcePool()))) == 1
+
+
+def test_what_a_search_finds_is_not_allowed_by_it() -> None:
+    with Web({"/secret": html("<p>secret</p>")}) as web:
+        found, _ = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))
+        with pytest.raises(Exception, match=r"is at 127\.0\.0\.1, a loopback address"):
+            run(visit_page().execute(url=found[0].url, pool=ResourcePool()))
+        assert web.requests == []
+
+
+def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
+    with Web({"/search": answer(FOUND)}) as web:
+        with pytest.raises(Exception, match="localhost is at"):
+            search(redirect(f"http://localhost:{web.port}/search"))
+        assert web.requests == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    (
+        (http(b"<html>"), "did not answer in JSON: switch on its JSON format"),
+        (http(b"[" * 100_000), "did not answer in JSON"),
+        (http(b"\xff\xfe{"), "did not answer in JSON"),
+        (answer([1]), "answered without a list of results"),
+        (answer({"results": {"url": "x"}}), "answered without a list of results"),
+        (http(b"no", 403), r"answered 403 \(Forbidden\): switch on its JSON format"),
+        (http(b"no", 404), r"answered 404 \(Not Found\)"),
+        (http(b" " * (4 * 2**20 + 1)), "the answer has more than 4194304 bytes"),
+    ),
+    ids=("html", "deep", "bytes", "list", "object", "403", "404", "large"),
+)
+def test_an_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None:
+    with pytest.raises(SearchError, match=rf"search_web: the SearXNG at http://127[^ ]+:? {why}"):
+        search(given)
+
+
+def test_a_searxng_that_is_not_there_is_named() -> None:
+    with Web({}) as web:
+        at = web.base
+    with pytest.raises(SearchError, match=f"the SearXNG at {at}: no answer from .*refused"):
+        run(search_web(searxng=at).execute(query="x", pool=ResourcePool()))
+
+
+def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> None:
+    with pytest.raises(RemoteForbidden, match="search_web: CIVITAS_OFFLINE=1"):
+        run(search_web().execute(query="apples", pool=ResourcePool()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    (
+        ({"results": 0}, "results must be a positive number, got 0"),
+        ({"searxng": "localhost:8888"}, "only http and https are read"),
+        ({"searxng": "http://"}, "does not name a host"),
+        ({"searxng": "http://localhost", "allow_hosts": "localhost"}, "must be a list of hosts"),
+        ({"searxng": "http://localhost", "allow_hosts": ["http://x"]}, "must be hosts such as"),
+    ),
+)
+def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(DefinitionError, match=why):
+        search_web(**wrong)
+
+
+def test_an_empty_query_is_refused() -> None:
+    with pytest.raises(SearchError, match="the query is empty"):
+        search(answer(FOUND), " \0\n")
