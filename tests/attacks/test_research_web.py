@@ -277,7 +277,8 @@ MALFORMED = {
     "comments": "<!--" * 10_000 + PAGE,
     "headings": "<h2>words</h2>" * 4000,
     "lists": "<ul><li>words</li></ul>" * 4000,
-    "elements": "<b>x</b>" * 300_000,
+    "elements": "<b>x</b>" * 100_000,
+    "base": PAGE.replace("<p>", "<base href='http://[x'><p><a href='y'>y</a>"),
     "huge word": PAGE.replace("words", "w" * 2**20),
 }
 

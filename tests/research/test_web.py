@@ -28,7 +28,7 @@ PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body
 <pre>def cut(apple):
     return apple / 2</pre>
 <table><tr><th>kind</th><th>grams</th></tr><tr><td><p>Boskoop</p></td><td><p>220</p></td></tr></table>
-<dl><dt id="core">core()</dt><dd>What is left of an apple.</dd></dl>
+<dl><dt id="core">core(apple, *, deep=True)</dt><dd>What is left of an apple.</dd></dl>
 </main></body></html>"""
 
 
@@ -53,17 +53,29 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
         "Apples\n\nApples are round, and they grow on trees.\n\nHow to share them\n\n"
         "Cut them in two.\n\n- one half\n- another half\n\n"
         "def cut(apple):\n    return apple / 2\n\nkind | grams\nBoskoop | 220\n\n"
-        "core()\nWhat is left of an apple."
+        "core(apple, *, deep=True)\nWhat is left of an apple."
     )
     parts = [(each.anchor, each.title, page.content[each.start :][:6]) for each in page.sections]
     assert parts == [
         ("top", "Apples", "Apples"),
         ("how-to-share-them", "How to share them", "How to"),
-        ("core", "How to share them – core()", "core()"),
+        ("core", "How to share them – core()", "core(a"),
     ]
     assert page.fetched_at is not None
     assert datetime.fromisoformat(page.fetched_at).utcoffset() is not None
     assert pool.find(f"{web.base}/a") == page
+
+
+def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
+    parts = "".join(
+        f"<h2 id=n{n}>Part {n}</h2><p>This is what part {n} says.</p>" for n in range(20)
+    )
+    page = f"<html><body><div class=nav><a href=/a>Menu</a></div>{parts}<footer>End</footer>"
+    with Web({"/a": html(page)}) as web:
+        found = web.visit("/a")
+    assert [each.anchor for each in found.sections] == [f"n{n}" for n in range(20)]
+    assert (found.content or "").startswith("Part 0\n\nThis is what part 0 says.\n\nPart 1\n\n")
+    assert "Menu" not in (found.content or "")
 
 
 def test_the_links_of_a_page_become_resources_to_visit() -> None:
@@ -120,8 +132,9 @@ META = CAFE.format('<meta charset="iso-8859-15">')
         ("; charset=no-such-thing", CAFE.format("").encode()),
         ("; charset=us-ascii", CAFE.format("").encode("cp1252")),
         ("; charset=utf-8", META.encode("iso-8859-15")),
+        ("", CAFE.format('<meta charset="utf-16le">').encode()),
     ),
-    ids=("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "header-wrong"),
+    ids=("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "header-wrong", "not-16"),
 )
 def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes) -> None:
     with Web({"/a": http(body, 200, {"Content-Type": "text/html" + charset})}) as web:

@@ -15,7 +15,7 @@ from civitas.text import error_text, shorten
 LINKS = 300
 """So many links of a page are taken at most; those of its main part come first."""
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
-_MOST, _MANY = 300_000, 5000
+_MOST, _MANY = 100_000, 5000
 """Pages of more elements are not read; or not in a second way, whose time grows by the square."""
 _SHORT = 25
 """Of pages whose main part has fewer characters, all text is taken, without its structure."""
@@ -74,7 +74,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     """
     try:
         import lxml.html
-        import trafilatura
+        import trafilatura  # noqa: F401 - to say now if it is missing
     except ImportError as error:
         raise MissingExtra("reading HTML", "research") from error
     parser = lxml.html.HTMLParser(
@@ -86,23 +86,12 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         elements = sum(1 for _ in tree.iter())
         if elements > _MOST:
             raise ValueError(f"{elements} elements, {_MOST} are read at most")
-        title = _line(next(tree.iter("title"), None))
+        title = _line(tree.find("head/title"))
         anchors = list(_anchors(tree))
         main = _main(tree)
         links = _links(tree, main, url)
         _tidy(tree, main)
-        config = trafilatura.settings.use_config()
-        config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
-        found = trafilatura.bare_extraction(
-            tree,
-            output_format="xml",
-            favor_recall=True,
-            config=config,
-            fast=main is not None or elements > _MANY,
-            include_comments=False,
-            include_formatting=True,
-        )
-        body = getattr(found, "body", None)
+        body = _extracted(tree, main is not None or elements > _MANY)
         written = _Text(anchors)
         if body is not None:
             written.take(body)
@@ -152,7 +141,10 @@ def _codec(charset: str) -> str | None:
         b" ".decode(name)  # some are of bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
-    return None if name in _NOT_OF_PAGES else _MEANT.get(name, name)
+    if name in _NOT_OF_PAGES:
+        return None
+    # What can be read so far is not UTF-16, and without a mark nothing is.
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
 
 
 def _line(element: Any) -> str:
@@ -191,14 +183,10 @@ def _main(tree: Any) -> Any:
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
-    base = next(
-        (urljoin(url, each.get("href")) for each in tree.iter("base") if each.get("href")), url
-    )
-    for meta in tree.iter("meta"):
-        if (meta.get("name") or "").lower() == "robots" and "nofollow" in (
-            meta.get("content") or ""
-        ).lower():
-            return []
+    told = (each.get("content") for each in tree.iter("meta") if _is_for_robots(each))
+    if re.search("nofollow|none", " ".join(filter(None, told)), re.IGNORECASE):
+        return []
+    base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
     found: dict[str, str] = {}
     here = urldefrag(url).url
     for part in (tree,) if main is None else (main, tree):
@@ -206,19 +194,20 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             if "nofollow" in (element.get("rel") or "").lower().split():
                 continue
             try:
-                to = urldefrag(urljoin(base, (element.get("href") or "").strip())).url
+                to = urldefrag(urljoin(urljoin(url, base), element.get("href", "").strip())).url
             except ValueError:
                 continue
-            if (
-                to != here
-                and len(to) <= _LONGEST_URL
-                and to.lower().startswith(("http://", "https://"))
-            ):
+            of_http = to.lower().startswith(("http://", "https://"))
+            if of_http and to != here and len(to) <= _LONGEST_URL:
                 text = _line(element) or element.get("title") or ""
                 found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
                 if len(found) == LINKS:
                     return list(found.items())
     return list(found.items())
+
+
+def _is_for_robots(meta: Any) -> bool:
+    return (meta.get("name") or "").lower() == "robots"
 
 
 def _tidy(tree: Any, main: Any) -> None:
@@ -236,6 +225,30 @@ def _tidy(tree: Any, main: Any) -> None:
                 element.attrib.pop("id", None)
             elif element.tag == "a" and element.get("href"):
                 element.drop_tag()
+
+
+def _extracted(tree: Any, fast: bool) -> Any:
+    """The main part in trafilatura's form; None if it finds none."""
+    import trafilatura
+
+    config = trafilatura.settings.use_config()
+    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
+    options = {"favor_recall": True, "include_comments": False, "include_formatting": True}
+    found = trafilatura.bare_extraction(
+        tree, output_format="xml", config=config, fast=fast, **options
+    )
+    body = getattr(found, "body", None)
+    whole = tree.find("body")
+    if whole is None or (body is not None and next(body.iter("head"), None) is not None):
+        return body
+    if next(whole.iter(*_HEADINGS), None) is None or next(tree.iter("article"), None) is not None:
+        return body
+    # Of a page that marks no main part, it may take paragraphs alone: then all is the main part.
+    article = whole.makeelement("article")
+    article.text, whole.text = whole.text, None
+    article.extend(list(whole))
+    whole.append(article)
+    return _extracted(tree, True)
 
 
 class _Text:
@@ -302,6 +315,8 @@ class _Text:
         elif rend.startswith("dt") or not heading:
             return
         anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
+        if rend.startswith("dt"):  # of a signature, the name is enough
+            heading = re.sub(r"\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
         named = [each for of, each in self._path if of > 1] or [heading]

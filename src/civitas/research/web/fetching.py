@@ -156,7 +156,8 @@ class Fetcher:
                 raise PageError(text if url[:80] in text else f"{url}: {text}") from None
 
     def _host(self, parts: SplitResult) -> _Host:
-        hosts = self._hosts.setdefault(asyncio.get_running_loop(), OrderedDict())
+        with self._lock:
+            hosts = self._hosts.setdefault(asyncio.get_running_loop(), OrderedDict())
         key = parts.scheme, parts.netloc.lower()
         host = hosts.pop(key, None) or _Host(asyncio.Semaphore(self._per_host))
         hosts[key] = host
