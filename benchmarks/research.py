@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from benchmarks.citations import wilson
 from benchmarks.docweb import text_of
 from benchmarks.measure import emit
 from benchmarks.memory import peak_mb
@@ -279,16 +280,6 @@ class Forms:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def wilson(count: int, of: int) -> tuple[float, float]:
-    """The interval of a share, of 95 %."""
-    if not of:
-        return 0.0, 1.0
-    z, share = 1.96, count / of
-    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    return middle - half, middle + half
-
-
 def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     """Print the figures of a form; gives its row of the table."""
 
@@ -310,7 +301,7 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     missed = [each for each, other in zip(outcomes, plain, strict=True) if not other.answered]
     found = sum(each.answered for each in missed)
     lost = len(plain) - len(missed) - (answered - found)
-    of_low, of_high = wilson(found, len(missed))
+    of_low, of_high = wilson(found, len(missed) or 1)
     say(
         "of_missed",
         found / max(len(missed), 1),
