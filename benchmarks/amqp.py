@@ -85,14 +85,14 @@ class Caller(Agent):
     @action
     async def tell_all(self, count: int, window: int, handled: bool) -> None:
         before = await self.ask("echo", "count")
-        outbox = self._seat.office.outbox  # type: ignore[union-attr]
+        publisher = self._seat.office.broker.publisher  # type: ignore[union-attr]
         message = {"to": "echo", "action": {"name": "tell", "args": {"n": 1}}}
         for n in range(count):
             self.send(message)
             if n % 20 == 0:
-                while len(outbox) > window:  # noqa: ASYNC110 - it tells of nothing but its end
+                while len(publisher) > window:  # noqa: ASYNC110 - it tells of nothing but its end
                     await asyncio.sleep(0.001)
-        await outbox.emptied()
+        await publisher.drained()
         while handled and await self.ask("echo", "count") < before + count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

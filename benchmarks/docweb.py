@@ -13,9 +13,11 @@ import html
 import json
 import re
 import sqlite3
+import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -85,8 +87,8 @@ class Handler(BaseHTTPRequestHandler):
         elif parts.path == "/count":
             self._give("application/json", json.dumps(web.given).encode())
         elif parts.path.startswith("/slow/"):
-            time.sleep(SLOW_S)
-            page = f"<title>{parts.path}</title><p>What page {parts.path} says of slowness.</p>"
+            threading.Event().wait(SLOW_S)
+            page = f"<title>{parts.path}</title><p>What page {parts.path} says of slowness, slowly.</p>"
             self._give("text/html; charset=utf-8", page.encode())
         else:
             path = (web.folder / unquote(parts.path).lstrip("/")).resolve()
@@ -120,6 +122,16 @@ class Web(ThreadingHTTPServer):
         self.engine = Engine(self.folder)
         self.lock = threading.Lock()
         self.given = 0
+
+
+@contextmanager
+def running(folder: Path | str) -> Iterator[int]:
+    """The server in a process of its own, by its port; it ends with the one who started it."""
+    command = [sys.executable, "-m", "benchmarks.docweb", str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
 
 
 def main() -> None:

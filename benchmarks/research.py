@@ -15,7 +15,7 @@ A citation is `resolved` if its passage is stored, has the hash that it is said 
 in the file or page as it is served now, compared by letters and digits without civitas' own reader
 of HTML. It is `supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is
 how many of the questions are answered that plain search does not answer. Intervals are Wilson's,
-of 95 %. Then speed: 20 pages of 0.2 s each, and a run of 1,000 results.
+of 95 %.
 
 The questions are of the half `tune`, 20 of them with `--quick`; `--published` takes the other half,
 which nothing was ever changed by. JSON lines on stdout, at last a table on stderr.
@@ -24,167 +24,31 @@ which nothing was ever changed by. JSON lines on stdout, at last a table on stde
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import math
+import os
 import re
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from hashlib import sha256
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from benchmarks.citations import wilson
-from benchmarks.docweb import text_of
+from benchmarks.docweb import running
+from benchmarks.judging import Outcome, Question, documentation, is_answer, judged, questions
 from benchmarks.measure import emit
-from benchmarks.memory import peak_mb
-from benchmarks.scripted import Scripted, folded
-from civitas.block import Block
-from civitas.research import (
-    Passage,
-    Report,
-    Researcher,
-    ResearchTask,
-    Resource,
-    search_folder,
-    search_web,
-    visit_page,
-)
-from civitas.research.citations import fault
-from civitas.research.evidence import BETWEEN
+from benchmarks.scripted import Scripted
+from civitas.research import Researcher, search_folder, search_web, visit_page
 
-QUESTIONS = Path(__file__).parent / "data" / "questions.jsonl"
 FORMS = ("plain", "folder", "web", "scripted")
 ITERATIONS = 3
 RESULTS = 24
 PLANT_EVERY = 5
 AIM_FOUND, AIM_MISSED = 0.9, 1 / 3
-SLOW_PAGES, SLOW_S, AT_ONCE = 20, 0.2, 4
-MANY, CHARS = 1000, 10_000
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question, what its answers say, and the pages that they are on."""
-
-    id: str
-    question: str
-    answers: list[str]
-    pages: list[str]
-
-
-@dataclass
-class Outcome:
-    """What a form made of a question; counts of its citations."""
-
-    answered: bool
-    rank: int = 0
-    read: bool = False
-    citations: int = 0
-    resolved: int = 0
-    supported: int = 0
-    pages: int = 0
-    iterations: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
-    planted: int = 0
-    caught: int = 0
-
-
-def documentation() -> tuple[Path, str]:
-    """Where the newest python3-doc is, and which version."""
-
-    named = re.compile(r"python3\.(\d+)")
-    places = [each.parent for each in Path("/usr/share/doc").glob("python3.*/html/index.html")]
-    found = {int(name[1]): each for each in places if (name := named.fullmatch(each.parent.name))}
-    if not found:
-        sys.exit(
-            "benchmarks.research reads Debian's python3-doc, which is not installed: "
-            "apt-get install --no-install-recommends python3-doc"
-        )
-    folder = found[max(found)]
-    package = f"{folder.parent.name}-doc"
-    command = ["dpkg-query", "--show", "--showformat=${Package} ${Version}", package]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    return folder.resolve(), done.stdout.strip() or folder.parent.name
-
-
-def questions(split: str) -> list[Question]:
-    rows = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
-    return [
-        Question(*(row[name] for name in ("id", "question", "answers", "pages")))
-        for row in rows
-        if row["split"] == split
-    ]
-
-
-# -- judging a report ------------------------------------------------------------------------------
-
-
-def is_answer(question: Question, url: str, text: str) -> bool:
-    """Whether a passage of a right page has an answer."""
-    path = unquote(urlsplit(url).path)
-    on_page = any(path.endswith(f"/{page}") for page in question.pages)
-    return on_page and any(folded(answer) in folded(text) for answer in question.answers)
-
-
-def bare(text: str) -> str:
-    """A text's letters and digits."""
-    return "".join(character for character in text if character.isalnum())
-
-
-@lru_cache(maxsize=1000)
-def served(url: str) -> str:
-    """What stands in a page or file now."""
-    with urllib.request.urlopen(url) as answer:
-        return bare(text_of(answer.read().decode("utf-8", "replace")))
-
-
-def is_resolved(passage: Passage, stored: dict[int, Passage]) -> bool:
-    digest = sha256(passage.text.encode()).hexdigest()
-    return (
-        passage in stored.values()
-        and passage.sha256 == digest
-        and bare(passage.text) in served(passage.url.partition("#")[0])
-    )
-
-
-def judged(question: Question, researcher: Researcher, report: Report, seconds: float) -> Outcome:
-    """What a report is worth."""
-    cited = [each.passage for each in report.citations]
-    at = [n for n, each in enumerate(cited, 1) if is_answer(question, each.url, each.text)]
-    together: dict[str, list[Passage]] = {}
-    for each in report.citations:
-        together.setdefault(each.sentence, []).append(each.passage)
-    supported = 0
-    for each in report.citations:
-        alone = fault(each.sentence, each.passage.text, each.passage.title) is None
-        texts = BETWEEN.join(one.text for one in together[each.sentence])
-        titles = "\n".join(one.title for one in together[each.sentence])
-        supported += alone or fault(each.sentence, texts, titles) is None
-    known = researcher.known_passages()
-    return Outcome(
-        answered=bool(at),
-        rank=at[0] if at else 0,
-        read=any(is_answer(question, each.url, each.text) for each in known),
-        citations=len(cited),
-        resolved=sum(is_resolved(each, researcher.numbered) for each in cited),
-        supported=supported,
-        pages=sum(bool(each.visited) for each in researcher.resources.get_all()),
-        iterations=report.iterations,
-        seconds=seconds,
-        tokens=report.usage.input_tokens + report.usage.output_tokens,
-    )
 
 
 def researched(question: Question, model: Any, tools: list[Any]) -> tuple[Researcher, Outcome]:
@@ -192,9 +56,6 @@ def researched(question: Question, model: Any, tools: list[Any]) -> tuple[Resear
     researcher = Researcher("researcher", model, [question.question], tools, ITERATIONS)
     report = researcher.report_sync()
     return researcher, judged(question, researcher, report, time.perf_counter() - start)
-
-
-# -- the forms -------------------------------------------------------------------------------------
 
 
 class Forms:
@@ -302,17 +163,14 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     found = sum(each.answered for each in missed)
     lost = len(plain) - len(missed) - (answered - found)
     of_low, of_high = wilson(found, len(missed) or 1)
-    say(
-        "of_missed",
-        found / max(len(missed), 1),
-        "share",
-        **{"low": of_low, "high": of_high, "of": len(missed), "target": AIM_MISSED},
-        **{"mcnemar_b": found, "mcnemar_c": lost},
-    )
+    more: dict[str, Any] = {"low": of_low, "high": of_high, "of": len(missed)}
+    more |= {"mcnemar_b": found, "mcnemar_c": lost, "target": AIM_MISSED}
+    say("of_missed", found / max(len(missed), 1), "share", **more)
     cited = total("citations")
     say("read", total("read") / count, "share", of=count)
     say("resolved", total("resolved") / max(cited, 1), "share", of=cited, target=1.0)
     say("supported", total("supported") / max(cited, 1), "share", of=cited)
+    say("marked", total("marked") / count, "sentences")
     say("rank", statistics.median(ranks or [0]), "place", first=ranks.count(1))
     say("pages", total("pages") / count, "pages")
     say("iterations", total("iterations") / count, "iterations")
@@ -349,148 +207,37 @@ def show(rows: list[list[str]]) -> None:
         print(f"| {' | '.join(cells)} |", file=sys.stderr)
 
 
-@contextmanager
-def running(command: list[str]) -> Iterator[int]:
-    """A server in a process of its own, by the port that it prints."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
-
-
-# -- speed -----------------------------------------------------------------------------------------
-
-
-class Fixed(Block):
-    """A Plan that wants the same every time, as far as it is not done."""
-
-    description = "wants what it is told to"
-
-    def __init__(self, tasks: Callable[[int], list[ResearchTask]]) -> None:
-        super().__init__()
-        self._tasks = tasks
-
-    async def forward(self, researcher: Researcher) -> list[ResearchTask]:
-        return self._tasks(researcher.iteration)
-
-
-def slow(port: int) -> dict[str, float]:
-    """Read pages that take SLOW_S each, as many at once as one host is asked for."""
-    urls = [f"http://127.0.0.1:{port}/slow/{number}" for number in range(SLOW_PAGES)]
-    tasks = [ResearchTask("visit_page", {"url": url}, "to be read") for url in urls]
-    researcher = Researcher(
-        "researcher",
-        None,
-        ["slowness"],
-        [visit_page(allow_hosts=["127.0.0.1"], per_host=AT_ONCE)],
-        iterations=1,
-        plan=Fixed(lambda _: tasks),
-        max_tasks=SLOW_PAGES,
-    )
-    start = time.perf_counter()
-    researcher.report_sync()
-    read = sum(bool(each.visited) for each in researcher.resources.get_all())
-    assert read == SLOW_PAGES, f"{read} pages of {SLOW_PAGES} were read"
-    return {"seconds": time.perf_counter() - start}
-
-
-def many() -> dict[str, float]:
-    """A run whose tools give MANY resources of CHARS characters, in five iterations."""
-    from benchmarks.folder import texts
-
-    text, per_call = texts(5), MANY // 25
-
-    def find(part: int) -> list[Resource]:
-        """Find what there is."""
-        numbers = range(part * per_call, (part + 1) * per_call)
-        return [
-            Resource(
-                f"https://example.org/{number}",
-                f"Page {number}",
-                True,
-                "\n\n".join(f"{text(80)}." for _ in range(18))[:CHARS],
-            )
-            for number in numbers
-        ]
-
-    def tasks(iteration: int) -> list[ResearchTask]:
-        parts = range((iteration - 1) * 5, iteration * 5)
-        return [ResearchTask("find", {"part": part}, "more") for part in parts]
-
-    researcher = Researcher(
-        "researcher", None, [text(5)], [find], iterations=5, target=1.0, plan=Fixed(tasks)
-    )
-    before, start = peak_mb(), time.perf_counter()
-    researcher.report_sync()
-    seconds = time.perf_counter() - start
-    chars = sum(len(each.content or "") for each in researcher.resources.get_all())
-    results = len(researcher.resources)
-    return {
-        "seconds": seconds,
-        "peak": peak_mb(),
-        "before": before,
-        "results": results,
-        "chars": chars,
-        "iterations": researcher.progress.iteration,
-    }
-
-
-def alone(*arguments: str) -> dict[str, float]:
-    """What a measurement gives in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.research", "--live", *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout))
-
-
-def speed(port: int) -> None:
-    ideal = math.ceil(SLOW_PAGES / AT_ONCE) * SLOW_S
-    taken = [alone("slow", str(port))["seconds"] for _ in range(3)]
-    seconds = statistics.median(taken)
-    more = {"limit": ideal, "ratio": seconds / ideal, "target": 1.3}
-    emit("research: 20 slow pages", f"{AT_ONCE} at once", seconds, "s", **more)
-    figures = alone("many")
-    peak = figures.pop("peak")
-    emit("research: 1,000 results", "peak", peak, "MB", target=500, **figures)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="20 questions")
     parser.add_argument("--published", action="store_true", help="the half kept for this figure")
     parser.add_argument("--verbose", action="store_true", help="each question's outcome, on stderr")
     parser.add_argument("--index", metavar="FILE", help="where the index is, to be used again")
-    parser.add_argument("--live", nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("forms", nargs="*", metavar="FORM", help=", ".join((*FORMS, "speed")))
+    parser.add_argument("forms", nargs="*", metavar="FORM", help=", ".join(FORMS))
     options = parser.parse_args()
-    logging.getLogger("civitas").setLevel(logging.ERROR)
-    if options.live:
-        print(json.dumps(slow(int(options.live[1])) if len(options.live) > 1 else many()))
-        return
-    unknown = sorted(set(options.forms) - {*FORMS, "speed"})
+    unknown = sorted(set(options.forms) - set(FORMS))
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join((*FORMS, 'speed'))}")
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(FORMS)}")
+    logging.getLogger("civitas").setLevel(logging.ERROR)
+    os.environ["CIVITAS_OFFLINE"] = "1"  # the pages have links to everywhere
     docs, version = documentation()
     split = "published" if options.published else "tune"
     asked = questions(split)[: 20 if options.quick else None]
-    wanted = options.forms or (*FORMS, "speed")
     rows, plain = [], []
-    with tempfile.TemporaryDirectory() as name:
-        with running([sys.executable, "-m", "benchmarks.docweb", str(docs)]) as port:
-            forms = Forms(docs, Path(options.index or Path(name, "docs.db")), port)
-            more = {"passages": forms.passages, "text": version, "split": split}
-            emit("research: index", "search_folder", forms.index_s, "s", **more)
-            for form in FORMS:
-                if form != "plain" and form not in wanted:
-                    continue
-                outcomes = []
-                for question in asked:
-                    outcomes.append(getattr(forms, form)(question))
-                    if options.verbose:
-                        print(form, question.id, asdict(outcomes[-1]), file=sys.stderr)
-                plain = plain or outcomes
-                rows.append(told(form, outcomes, plain))
-            if "speed" in wanted:
-                speed(port)
+    with tempfile.TemporaryDirectory() as name, running(docs) as port:
+        forms = Forms(docs, Path(options.index or Path(name, "docs.db")), port)
+        more = {"passages": forms.passages, "text": version, "split": split}
+        emit("research: index", "search_folder", forms.index_s, "s", **more)
+        for form in FORMS:
+            if form != "plain" and options.forms and form not in options.forms:
+                continue
+            outcomes = []
+            for question in asked:
+                outcomes.append(getattr(forms, form)(question))
+                if options.verbose:
+                    print(form, question.id, asdict(outcomes[-1]), file=sys.stderr)
+            plain = plain or outcomes
+            rows.append(told(form, outcomes, plain))
     if len(rows) > 1:
         print(f"{version}, {split}, {len(asked)} questions", file=sys.stderr)
         show(rows)

@@ -1,8 +1,8 @@
 """A model that plays a capable one in research: it knows its subject, and reads what it is shown.
 
-It stands for a model that knows Python: asked again, it searches with the words that the right page
-and section have for the matter, as one would who knows what the thing is called. It is no measure of
-any model, but of what the loop makes of a good one, and of what becomes of its mistakes.
+It stands for a model that knows Python: asked again, it searches with the words that the right
+page and section have for the matter, as one would who knows what the thing is called. It is no
+measure of any model, but of what the loop makes of a good one, and of what becomes of its mistakes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ class Scripted:
     context_tokens = 32_000
 
     def __init__(
-        self, question: str, answers: list[str], titles: list[str], wordings: list[str], plants: bool
+        self,
+        question: str,
+        answers: list[str],
+        titles: list[str],
+        wordings: list[str],
+        plants: bool,
     ) -> None:
         self._question = question
         self._answers = [folded(each) for each in answers]

@@ -41,6 +41,7 @@ from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
 from civitas.models import LocalModel, Model, model
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
+from civitas.research import Researcher, search_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)
@@ -391,8 +392,44 @@ async def choices(local: Model) -> list[str]:
     return await asyncio.gather(*(chosen(task[0]) for task in [*TASKS, *OTHER_WORDS]))
 
 
+QUESTIONS = (
+    "When is an action in doubt?",
+    "What may a budget limit?",
+    "Who painted the Mona Lisa?",
+)
+
+
+def research() -> None:
+    heading("5  A researcher reads this project's documentation")
+    say(
+        "No model is asked here: the researcher searches the folder docs, quotes the sentences "
+        "that say most about each question, and cites the passage that each is from. To the last "
+        "question there is no answer in it, and the researcher is to say so."
+    )
+    print()
+    researcher = Researcher(
+        "Reader", objectives=QUESTIONS, tools=[search_folder(ROOT / "docs")], iterations=2
+    )
+    report = researcher.report_sync()
+    if report.stop_reason not in ("done", "max_iterations", "no_progress") or report.unsupported:
+        raise Broken(f"the research ended as {report.stop_reason}: {report.detail}")
+    for task in researcher.done:
+        print(f"    searched {cut(shown(task.args['query']), WIDTH - 14)}")
+    answers = report.markdown.partition("\n---\n")[0]
+    for question in QUESTIONS:
+        print(f"\n  Question: {styled(question, '1')}")
+        under = answers.partition(f"## {question}\n")[2].partition("\n## ")[0]
+        found = [c for c in report.citations if c.sentence in under]
+        for citation in found[:2]:
+            say(f"{escaped(citation.sentence)} [{citation.number}]", "    ")
+            where = citation.passage.url.rpartition("/")[2]
+            print(f"    [{citation.number}] {cut(escaped(f'docs/{where}'), WIDTH - 10)}")
+        if not found:
+            print("    nothing relevant was found")
+
+
 def measure(local: LocalModel, seeds: int) -> None:
-    heading("5  How often is it right?")
+    heading("6  How often is it right?")
     say(
         f"The same instructions with {seeds} seeds each, at a temperature that lets the model "
         f"waver ({WAVERING['temperature']}). Right is the action asked for with exactly the "
@@ -436,12 +473,13 @@ def next_commands() -> None:
     for command, about in (
         (f"{civitas} act 'List the files'", "on your files"),
         (f"{civitas} chat", "talk with agents"),
+        (f"{civitas} research 'doubt' --folder docs", "on your documents"),
         (f"{civitas} models fetch {LARGER}", "a larger model: 0.6 GB"),
         (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
         (f"{python} examples/calculator.py", "twenty lines of your own"),
     ):
         print(f"  {styled(command, '36')}{' ' * max(51 - len(command), 1)} {about}")
-    print("\n  To read: README.md, docs/spaces.md, docs/replies.md, docs/dual-act.md")
+    print("\n  To read: README.md, docs/spaces.md, docs/replies.md, docs/research.md")
 
 
 def introduce(local: LocalModel) -> None:
@@ -473,7 +511,7 @@ def main() -> int:
     broken = 0
     parts = (
         *((talk, (local,)), (host, ()), (files, (local,))),
-        *((two_as_one, (local,)), (measure, (local, given.seeds))),
+        *((two_as_one, (local,)), (research, ()), (measure, (local, given.seeds))),
     )
     for part, args in parts:
         try:

@@ -16,7 +16,7 @@ import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from civitas.errors import JournalError, MemoryFileError
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import SQLiteInbox
 
 
 def run(journal: Journal | Path, run_id: str) -> str:

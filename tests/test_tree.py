@@ -58,6 +58,7 @@ ORDER = (
 )
 NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers", "misc"}
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
+IMPORTED_AS = {"markdown_it_py": "markdown_it"}
 MODULES_OF_CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle"}
 
 
@@ -205,7 +206,7 @@ def code_from_data(source: Path) -> list[str]:
 def declared() -> tuple[set[str], set[str]]:
     """The import names of the base dependencies, and of all the extras together.
 
-    Each package we depend on is imported by the name it is installed by.
+    Each package we depend on but one is imported by the name it is installed by.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -216,7 +217,7 @@ def declared() -> tuple[set[str], set[str]]:
             for mark in "<>=!~;[ ":
                 name = name.partition(mark)[0]
             found.add(name.replace("-", "_"))
-        return found - {"civitas"}
+        return {IMPORTED_AS.get(name, name) for name in found} - {"civitas"}
 
     extras = project["optional-dependencies"]
     return names(project["dependencies"]), set().union(*(names(extras[e]) for e in extras))
@@ -259,20 +260,20 @@ EXTRA_MODULES = frozenset(
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (
-                "channels",
+                "agent_queues",
+                "broker",
                 "connection",
-                "dead_letter",
+                "consumer",
                 "dead_letters",
-                "intake",
                 "link",
-                "observing",
-                "office",
-                "outbox",
+                "local_agents",
+                "observers",
+                "presence",
+                "publisher",
                 "receiver",
                 "recorder",
-                "registrar",
-                "residents",
-                "whereabouts",
+                "requests",
+                "router",
                 "wire",
             )
         ),

@@ -135,7 +135,7 @@ def test_an_agent_or_block_without_forward_says_so() -> None:
 
 def test_a_block_describes_its_actions_and_what_is_stated_by_hand() -> None:
     class Walking(Block):
-        actions = {"dream": "only forward does this"}
+        actions = {"dream": "only forward does this"}  # noqa: RUF012 - as users write it
 
         @action
         async def walk(self, to: str) -> str:

@@ -22,6 +22,7 @@ agents.remote: RemoteAgent
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
+block: Block BlockParams
 budget: Budget Spent
 context: Context
 environment: Environment
@@ -66,10 +67,16 @@ reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
 reasoning.dualact.config: DualActConfig
 reasoning.dualact.progress: DualActReply
 reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
-reasoning.events: CallEnded CallStarted ConclusionReached DecisionMade Done MessageAdded
+reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
+    MessageAdded
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step
 reasoning.stream: ReplyStream
+research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
+    Resource
+research.pool: ResourcePool
+research.report: Report
+research.researcher: Researcher
 slash: format_slash parse_slash
 spaces.amqp.options: AMQPOptions
 spaces.amqp.space: AMQPSpace

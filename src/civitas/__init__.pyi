@@ -24,6 +24,8 @@ from civitas.approval import RefuseAll as RefuseAll
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
+from civitas.block import Block as Block
+from civitas.block import BlockParams as BlockParams
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
 from civitas.context import Context as Context
@@ -84,6 +86,8 @@ from civitas.reasoning.dualact.review import after_budget_share as after_budget_
 from civitas.reasoning.dualact.review import below_confidence as below_confidence
 from civitas.reasoning.dualact.review import no_progress as no_progress
 from civitas.reasoning.dualact.review import on_error as on_error
+from civitas.reasoning.events import BlockEnded as BlockEnded
+from civitas.reasoning.events import BlockStarted as BlockStarted
 from civitas.reasoning.events import CallEnded as CallEnded
 from civitas.reasoning.events import CallStarted as CallStarted
 from civitas.reasoning.events import ConclusionReached as ConclusionReached
@@ -94,6 +98,17 @@ from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.stream import ReplyStream as ReplyStream
+from civitas.research.findings import Citation as Citation
+from civitas.research.findings import Findings as Findings
+from civitas.research.findings import Narrative as Narrative
+from civitas.research.findings import Objective as Objective
+from civitas.research.findings import Passage as Passage
+from civitas.research.findings import ResearchResult as ResearchResult
+from civitas.research.findings import ResearchTask as ResearchTask
+from civitas.research.findings import Resource as Resource
+from civitas.research.pool import ResourcePool as ResourcePool
+from civitas.research.report import Report as Report
+from civitas.research.researcher import Researcher as Researcher
 from civitas.slash import format_slash as format_slash
 from civitas.slash import parse_slash as parse_slash
 from civitas.spaces.amqp.options import AMQPOptions as AMQPOptions

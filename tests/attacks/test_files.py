@@ -14,17 +14,17 @@ import pytest
 
 from civitas import Agent, NativeSpace
 from civitas.agents import Host, file_actions
-from civitas.agents.folder import (
+from civitas.agents.folder import Folder
+from civitas.approval import Rule, RuleApprover
+from civitas.errors import (
+    ActionError,
     FileError,
     FileTooLarge,
-    Folder,
     NoSuchFile,
     NotAFile,
     NotText,
     OutsideFolder,
 )
-from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError
 
 SECRET = "the secret outside"
 

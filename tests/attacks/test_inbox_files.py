@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from civitas.errors import InboxError
-from civitas.spaces.amqp.inbox import ENDED, Entry
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import ENDED, Entry, SQLiteInbox
 
 
 @pytest.fixture
@@ -63,10 +62,10 @@ def test_an_overwritten_file_gives_an_error_or_what_was_there(full: Path, seed: 
 @pytest.mark.parametrize(
     ("statement", "text"),
     (
-        ("UPDATE inbox SET state = 7", "the entry of 'accepted' is none"),
-        ("UPDATE inbox SET state = 'x'", "the entry of 'accepted' is none"),
-        ("UPDATE inbox SET message = 'text'", "the entry of 'accepted' is none"),
-        ("UPDATE inbox SET answer = 7", "the entry of 'accepted' is none"),
+        ("UPDATE inbox SET state = 7", "the entry of 'accepted' is not valid"),
+        ("UPDATE inbox SET state = 'x'", "the entry of 'accepted' is not valid"),
+        ("UPDATE inbox SET message = 'text'", "the entry of 'accepted' is not valid"),
+        ("UPDATE inbox SET answer = 7", "the entry of 'accepted' is not valid"),
         ("DROP TABLE inbox", "no such table: inbox"),
         ("ALTER TABLE inbox RENAME COLUMN answer TO reply", "no such column: answer"),
     ),

@@ -18,8 +18,7 @@ import pytest
 from civitas import Journal, ReActAgent, ScriptedModel
 from civitas.errors import CivitasError, DefinitionError, InboxError, JournalError
 from civitas.memory import HashEmbedder, MemoryFileError, SQLiteMemory
-from civitas.spaces.amqp.inbox import ENDED, Entry
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import ENDED, Entry, SQLiteInbox
 
 
 def fill_journal(path: Path) -> None:
@@ -189,7 +188,7 @@ import os, sys
 from civitas import Journal
 from civitas.errors import CivitasError
 from civitas.memory import SQLiteMemory
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import SQLiteInbox
 path, new = sys.argv[1] + "/made.db", sys.argv[1] + "/new.db"
 make = {"journal": Journal, "memory": SQLiteMemory, "inbox": SQLiteInbox}[sys.argv[2]]
 make(path).close()

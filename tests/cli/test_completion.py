@@ -64,6 +64,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "dead-letters",
             "models",
             "replay",
+            "research",
             "resume",
             "runs",
             "serve",

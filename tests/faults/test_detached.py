@@ -10,7 +10,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace, InDoubt
-from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.options import Names
 from faults.process import Process
 from faults.worker import ID
 

@@ -12,7 +12,7 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError, action
-from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.options import Names
 from faults.process import wait_for
 
 pytestmark = pytest.mark.xdist_group("faults")

@@ -18,7 +18,7 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from civitas import AMQPOptions, AMQPSpace
-from civitas.spaces.amqp.names import Names
+from civitas.spaces.amqp.options import Names
 from faults.load import Load
 from faults.process import Process, wait_for
 from faults.record import read

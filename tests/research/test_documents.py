@@ -6,7 +6,7 @@ import codecs
 
 import pytest
 
-from civitas.research.documents import Document, kind_of, read_document
+from civitas.research.reading.documents import Document, kind_of, read_document
 
 
 def read(name: str, text: str | bytes) -> Document:
@@ -35,7 +35,7 @@ def test_markdown_is_cut_at_its_headings() -> None:
     assert parts(document) == [
         ("the-whole-thing", "", "# The *whole* `thing`"),
         ("whats-new", "What's new?", "## What's new?"),
-        ("on-linux", "What's new? – On Linux", "### On [Linux](https://x.invalid) ##"),
+        ("on-linux", "What's new? – On Linux", "### On Linux ##"),
         ("whats-new-1", "What's new?", "What's new?"),
     ]
 

@@ -60,6 +60,10 @@ def test_what_was_visited_is_marked_and_keeps_what_is_known() -> None:
     assert found is not None
     assert (found.visited, found.content, found.description) == (True, "its text", "about a")
     assert [each.url for each in pool.get_unvisited()] == ["http://web.test/b"]
+    # What a page calls itself goes before what a search engine says of it.
+    pool.add(Resource("http://web.test/a", "A", visited=True))
+    pool.add("http://web.test/a", "about a, again")
+    assert found.description == "A"
     assert pool.visit("http://web.test/new").visited
 
 

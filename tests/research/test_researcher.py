@@ -52,7 +52,7 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert "It was written in 1999. [unsupported]" in report.markdown
     assert "Gamma is the best. [unsupported]" in report.markdown
     assert "[^9^]" not in report.markdown
-    assert [why for _, why in report.unsupported][0] == "says 1999, which is not there"
+    assert report.unsupported[0][1] == "says 1999, which is not there"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
     assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
 
@@ -96,13 +96,15 @@ def test_a_task_that_was_done_is_never_done_again() -> None:
     seen: list[str] = []
     again = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
     researcher, _ = research(
-        [SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"]
-        + [evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))],
+        [
+            *(SCRIPT[0], evaluation({"alpha": 0.1}), again, "Alpha uses port 4711.[^1^]"),
+            *(evaluation({"alpha": 0.2}), plan(("read", {"url": ALPHA}))),
+        ],
         tools=tools(seen.append),
     )
     report = researcher.report_sync()
     assert seen == ["search alpha", "read alpha"]
-    assert (report.stop_reason, report.iterations) == ("no_progress", 2)
+    assert (report.stop_reason, report.iterations) == ("no_progress", 3)
 
 
 def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
@@ -168,6 +170,21 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert len(report.citations) == 2
 
 
+def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
+    class Broken(Block):
+        async def forward(self, researcher: Researcher) -> None:
+            if researcher.iteration == 2:
+                raise ZeroDivisionError("by nothing")
+
+    researcher = Researcher(
+        "r", None, ["the alpha protocol", "the colour of gamma"], tools(), evaluate=Broken()
+    )
+    report = researcher.report_sync()
+    assert report.stop_reason == "error"
+    assert "ZeroDivisionError: by nothing (in agent 'r': forward)" in report.detail
+    assert report.citations
+
+
 def test_it_asks_no_model_where_nothing_was_read() -> None:
     researcher, model = research([SCRIPT[0], evaluation({"alpha": 0.0})], iterations=1)
     report = researcher.report_sync()
@@ -210,6 +227,16 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
 
 
 # -- steps of one's own ----------------------------------------------------------------------------
+
+
+def test_a_report_so_far_changes_nothing() -> None:
+    researcher, _ = research()
+    asyncio.run(researcher.run())
+    before = researcher.state_dict()
+    report = researcher.report_so_far()
+    assert (report.stop_reason, report.iterations) == ("cancelled", 1)
+    assert researcher.state_dict() == before
+    assert researcher.report_sync().stop_reason == "done"
 
 
 def test_run_is_one_iteration() -> None:
@@ -303,11 +330,42 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
 
+def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
+    page = (
+        "## The port of alpha\n\nThe port that alpha uses is 4711. Nobody knows why.\n\n"
+        "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
+    )
+    code = "<!-- prints -->\n```text\nthe port of alpha\n```\n"
+
+    async def read(query: str) -> list[Resource]:
+        """Read.
+
+        Args:
+            query: words
+        """
+        texts = {"http://web.test/page": page, "http://web.test/code": code}
+        return [Resource(url, "Alpha", True, text) for url, text in texts.items()]
+
+    report = Researcher("r", None, "the port of alpha", [read]).report_sync()
+    assert [each.sentence for each in report.citations] == [
+        "“The port that alpha uses is 4711. Nobody knows why.”"
+    ]
+    assert "<!--" not in report.markdown
+
+
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
     assert seen[0] == "search alpha protocol port"[:20]
     assert "read alpha" in seen[1:]
+
+
+def test_a_query_says_each_word_once() -> None:
+    researcher = Researcher("r", None, ["port of alpha.beta.gamma protocol"], tools(), iterations=1)
+    researcher.report_sync()
+    queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
+    assert len(queries) > 1
+    assert all(len(set(query)) == len(query) for query in queries)
 
 
 # -- a conversational agent ------------------------------------------------------------------------
@@ -404,6 +462,13 @@ def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     research(SCRIPT[:2], journal=path, iterations=1)[0].report_sync("R")
     with pytest.raises(RunMismatch, match="role"):
         research(journal=path, role="A poet.")[0].report_sync("R")
+
+
+def test_a_run_of_one_text_is_not_gone_on_with_by_another(tmp_path: Path) -> None:
+    researcher = Researcher("r", None, tools=tools(), journal=tmp_path / "runs")
+    assert researcher.reply_sync("the port of alpha", run_id="R").stop_reason == "done"
+    with pytest.raises(RunMismatch, match="task"):
+        researcher.reply_sync("the key of beta", run_id="R")
 
 
 def test_its_state_goes_on_elsewhere() -> None:

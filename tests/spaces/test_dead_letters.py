@@ -19,8 +19,7 @@ from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace, action
 from civitas.errors import BrokerError, ConfigError, DuplicateAgent, InDoubt
-from civitas.spaces.amqp.dead_letter import DeadLetter
-from civitas.spaces.amqp.dead_letters import DeadLetters
+from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 WAIT_S = 20
 
@@ -140,8 +139,6 @@ def test_what_was_not_fetched_in_time_is_shown_and_sent_again(
         # Looking changes nothing, neither what is there nor its order.
         assert dead.look() == ([first, second], 0)
         assert dead.look(1) == ([first], 1)
-        assert dead.find(second.key) == second
-        assert dead.find("nothing") is None
         with AMQPSpace(exchange=exchange, keep=1) as space:
             till, customer = space.add(Till("Till")), space.add(Customer("Customer"))
             assert [(each, why) for each, why in dead.resend(first.key)] == [(first, None)]
@@ -219,16 +216,6 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
         ):
             assert part in why
         assert letters(dead, 7) == there
-
-
-def test_a_letter_that_is_dropped_is_gone(options: AMQPOptions, exchange: str) -> None:
-    expired(exchange, pay(1), pay(2), pay(3))
-    with DeadLetters(options, exchange) as dead:
-        first, second, third = letters(dead, 3)
-        assert dead.drop(second.key)
-        assert not dead.drop(second.key)
-    with DeadLetters(options, exchange) as dead:
-        assert dead.look() == ([first, third], 0)
 
 
 def test_a_letter_that_came_twice_is_one(

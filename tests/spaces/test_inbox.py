@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, InboxError
-from civitas.spaces.amqp.inbox import ACCEPTED, ENDED, STARTED, Entry, Inbox, MemoryInbox
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import (
+    ACCEPTED,
+    ENDED,
+    STARTED,
+    Entry,
+    Inbox,
+    MemoryInbox,
+    SQLiteInbox,
+)
 
 
 @pytest.fixture
@@ -279,7 +286,7 @@ def test_the_limit_is_a_number_of_entries(limit: Any) -> None:
 
 LIVE = """
 import os, signal, sys
-from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import SQLiteInbox
 inbox = SQLiteInbox(sys.argv[1])
 def die(): os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -99,8 +99,17 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
         word = "accepted" if decided[-1] == "TERMINATE" else "not accepted"
         assert re.search(rf"^    [✓✗] {word} after {runs} of at most 2 runs$", task, re.MULTILINE)
 
+    # What was read is quoted with where it is; what is not there is not.
+    questions = between(output, "\n5  ", "\n6  ").split("\n  Question: ")[1:]
+    assert len(questions) == 3
+    for question in questions[:2]:
+        found = re.findall(r"^    \[\d+\] (docs/[\w-]+\.md)", question, re.MULTILINE)
+        assert found
+        assert all((ROOT / path).exists() for path in found)
+    assert questions[2].rstrip().endswith("nothing relevant was found")
+
     # The measure adds up, and the end tells how to go on.
-    figures = between(output, "\n5  ", "\nWhere next")
+    figures = between(output, "\n6  ", "\nWhere next")
     row = rf"^  [■·]{{{seeds}}} +(\d+) of {seeds}  \S"
     rows = [int(number) for number in re.findall(row, figures, re.MULTILINE)]
     assert len(rows) == 6

@@ -10,8 +10,8 @@ from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Act
 from civitas.agents.command import run
 from civitas.agents.folder import MAX_BYTES, Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
+from civitas.agents.text_file import edited
 from civitas.errors import FileError
-from civitas.text import escaped, shorten
 
 MAX_LISTED: Final = 200
 """Up to so many files are named in a schema."""
@@ -145,11 +145,8 @@ def changing_actions(
         """
         with one_at_a_time:
             text = folder.read(file_name)
-            times = _times(text, old) if old else 0
-            if times != 1:
-                raise FileError(_not_once(file_name, old, times))
-            folder.write(file_name, text.replace(old, new))
-        line = text[: text.index(old)].count("\n") + 1
+            text, line = edited(file_name, text, old, new)
+            folder.write(file_name, text)
         return f"edited line {line}" if "\n" not in old else f"edited from line {line}"
 
     async def run_command(command: str) -> str:
@@ -176,27 +173,6 @@ def changing_actions(
         Action("edit_file", edit_file, **options),
         Action("run_command", run_command, **options),
     ]
-
-
-def _times(text: str, part: str) -> int:
-    """How often a part is in a text, counted where occurrences overlap too."""
-    times, at = 0, text.find(part)
-    while at >= 0:
-        times, at = times + 1, text.find(part, at + 1)
-    return times
-
-
-def _not_once(file_name: str, old: str, times: int) -> str:
-    where = f'"{escaped(file_name)}"'
-    if not old:
-        return f"{where}: the text to replace is empty; write_file writes a whole file"
-    shown = escaped(shorten(old))
-    if not times:
-        return f'{where} has "{shown}" 0 times, so nothing was changed; read the file first'
-    return (
-        f'{where} has "{shown}" {times} times, so nothing was changed; take in more of what is '
-        "around the one that is meant"
-    )
 
 
 def _of_listed(folder: Folder) -> type[Action]:

@@ -7,40 +7,32 @@ edge: each step opens exactly what was looked at, or starts again.
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import errno
 import os
-import secrets
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from civitas.errors import FileError, FileTooLarge, NoSuchFile, NotAFile, NotText, OutsideFolder
-from civitas.text import escaped, shorten
+from civitas.agents import text_file
+from civitas.agents.text_file import MAX_LINE, quoted
+from civitas.errors import FileError, NoSuchFile, NotAFile, OutsideFolder
 
 T = TypeVar("T")
 
 MAX_BYTES: Final = 2**20
 """The largest file that is read or written as a whole."""
-MAX_SEARCHED: Final = 256 * 2**20
-"""How much of a file is searched: the search runs in a thread, which nothing can stop."""
-MAX_MATCHES: Final = 100
-MAX_LINE: Final = 300
-"""How many characters of a line are shown."""
 MAX_NAMES: Final = 1000
 
 _MAX_PATH = 4096
 _MAX_DEPTH = 64
 _MAX_LINKS = 40
 _TRIES = 100
-_PIECE = 2**16
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 # Without O_NONBLOCK, opening a pipe that took the file's place would wait for its other end.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 _KINDS = (
     (stat.S_ISDIR, "is a folder"),
     (stat.S_ISFIFO, "is a named pipe"),
@@ -75,9 +67,9 @@ class Folder:
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)
         if not os.path.exists(path):
-            raise NoSuchFile(f"the root folder {_quoted(str(root))} is not there")
+            raise NoSuchFile(f"the root folder {quoted(str(root))} is not there")
         if not os.path.isdir(path):
-            raise NotAFile(f"the root folder {_quoted(str(root))} is no folder")
+            raise NotAFile(f"the root folder {quoted(str(root))} is no folder")
         self.root = path
         self.max_bytes = max_bytes
         self._identity = _identity(os.stat(path))
@@ -117,8 +109,7 @@ class Folder:
             finally:
                 os.close(folder)
 
-        with _reporting(name):
-            found = self._at(name, listed)
+        found = self._at(name, listed)
         if len(found) > MAX_NAMES:
             left = len(found) - MAX_NAMES
             found[MAX_NAMES:] = [f"… {left} more are left out"]
@@ -132,27 +123,7 @@ class Folder:
             NotText: it is not UTF-8
         """
         with self.reading(name) as file:
-            size = os.fstat(file).st_size
-            pieces = []
-            if size <= self.max_bytes:
-                # One more than allowed: the file may grow, or not say its size at all.
-                left = self.max_bytes + 1
-                while left and (piece := os.read(file, min(left, _PIECE))):
-                    pieces.append(piece)
-                    left -= len(piece)
-        data = b"".join(pieces)
-        size = max(size, len(data))
-        if size > self.max_bytes:
-            raise FileTooLarge(
-                f"{_quoted(name)} has {_bytes(size)}, and at most {_bytes(self.max_bytes)} are "
-                "read at once; search in it instead"
-            )
-        if b"\0" in data:
-            raise _binary(name, size)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise _binary(name, size) from None
+            return text_file.read(file, name, self.max_bytes)
 
     def search(self, name: str, term: str) -> list[tuple[int, str]]:
         """The lines of a file that have a term, each with its number, counted from 1.
@@ -166,10 +137,10 @@ class Folder:
         """
         if not term or "\n" in term or len(term) > MAX_LINE:
             raise FileError(
-                f"{_quoted(name)}: what to search for is 1 to {MAX_LINE} characters of one line"
+                f"{quoted(name)}: what to search for is 1 to {MAX_LINE} characters of one line"
             )
-        with self.reading(name) as handle, os.fdopen(handle, "rb", closefd=False) as file:
-            return _search(name, file, os.fstat(handle).st_size, term)
+        with self.reading(name) as file:
+            return text_file.search(file, name, term)
 
     def write(self, name: str, text: str) -> None:
         """Write a file, in place of one that is there. It changes as a whole or not at all.
@@ -177,38 +148,27 @@ class Folder:
         Raises:
             FileTooLarge: the text has more than `max_bytes`
         """
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise FileError(
-                f"{_quoted(name)}: the text has characters that no file holds"
-            ) from None
-        if len(data) > self.max_bytes:
-            raise FileTooLarge(
-                f"{_quoted(name)}: the text has {_bytes(len(data))}, and at most "
-                f"{_bytes(self.max_bytes)} are written at once"
-            )
+        data = text_file.encoded(name, text, self.max_bytes)
 
         def replace(parent: int, last: str, status: os.stat_result | None) -> None:
             if status is not None:
                 _require(name, status, stat.S_ISREG)
             elif name.endswith("/"):
-                raise NotAFile(f"{_quoted(name)} is the name of a folder")
-            _replace(parent, last, data, None if status is None else status.st_mode & 0o777)
+                raise NotAFile(f"{quoted(name)} is the name of a folder")
+            mode = None if status is None else status.st_mode & 0o777
+            text_file.replace(parent, last, data, mode)
 
-        with _reporting(name):
-            self._at_or_new(name, replace)
+        self._at(name, replace, new=True)
 
     def delete(self, name: str) -> None:
         """Delete a file. Of a symbolic link the link goes, and what it points at stays."""
 
         def unlink(parent: int, last: str, status: os.stat_result) -> None:
             if stat.S_ISDIR(status.st_mode):
-                raise NotAFile(f"{_quoted(name)} is a folder; only files are deleted")
+                raise NotAFile(f"{quoted(name)} is a folder; only files are deleted")
             os.unlink(last, dir_fd=parent)
 
-        with _reporting(name):
-            self._at(name, unlink, follow=False)
+        self._at(name, unlink, follow=False)
 
     # -- the way to a name -------------------------------------------------------------------------
 
@@ -228,50 +188,41 @@ class Folder:
                 raise _Changed
             return file
 
+        file = self._at(name, open_file)
         with _reporting(name):
-            file = self._at(name, open_file)
             try:
                 yield file
             finally:
                 os.close(file)
 
     def _at(
-        self, name: str, do: Callable[[int, str, os.stat_result], T], *, follow: bool = True
-    ) -> T:
-        """`_at_or_new` for what must be there."""
-
-        def found(parent: int, last: str, status: os.stat_result | None) -> T:
-            if status is None:
-                raise _missing(name, parent, last)
-            return do(parent, last, status)
-
-        return self._at_or_new(name, found, follow=follow)
-
-    def _at_or_new(
         self,
         name: str,
-        do: Callable[[int, str, os.stat_result | None], T],
+        do: Callable[[int, str, Any], T],
         *,
         follow: bool = True,
+        new: bool = False,
     ) -> T:
-        """Call `do` with the handle of a name's folder, its last part and its status, if any.
+        """Call `do` with the handle of a name's folder, its last part and that part's status.
 
-        It is called again, from the beginning, when it finds that something else is there by now.
+        The status is None for a file that is not there, if it may be `new`. `do` is called again,
+        from the beginning, when it finds that something else is there by now.
         """
         parts = _parts(name)
         for _ in range(_TRIES):
             trail = [self._open_root()]
             try:
-                return do(*self._walk(name, deque(parts), trail, follow))
+                with _reporting(name):
+                    return do(*self._walk(name, deque(parts), trail, follow, new))
             except _Changed:
                 continue
             finally:
                 for handle in trail:
                     os.close(handle)
-        raise FileError(f"{_quoted(name)} is replaced again and again while it is being opened")
+        raise FileError(f"{quoted(name)} is replaced again and again while it is being opened")
 
     def _walk(
-        self, name: str, todo: deque[str], trail: list[int], follow: bool
+        self, name: str, todo: deque[str], trail: list[int], follow: bool, new: bool
     ) -> tuple[int, str, os.stat_result | None]:
         """Go down the parts of a name. `trail` has the folders on the way, the root first."""
         links = 0
@@ -280,25 +231,25 @@ class Folder:
             if part == "..":
                 # Back to the folder that was come from, wherever it may have been moved to.
                 if len(trail) == 1:
-                    raise OutsideFolder(f"{_quoted(name)} leads out of the folder")
+                    raise OutsideFolder(f"{quoted(name)} leads out of the folder")
                 os.close(trail.pop())
                 continue
             part, status = _look(trail[-1], part)
             if status is None:
-                if todo:
+                if todo or not new:
                     raise _missing(name, trail[-1], part)
                 return trail[-1], part, None
             if stat.S_ISLNK(status.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
-                    raise FileError(f"{_quoted(name)} goes through too many symbolic links")
+                    raise FileError(f"{quoted(name)} goes through too many symbolic links")
                 try:
                     target = os.readlink(part, dir_fd=trail[-1])
                 except OSError as error:
                     raise _changed_if_gone(error) from None
                 if os.path.isabs(target):
                     raise OutsideFolder(
-                        f"{_quoted(name)} leads out of the folder: a symbolic link on the way is "
+                        f"{quoted(name)} leads out of the folder: a symbolic link on the way is "
                         "absolute"
                     )
                 todo.extendleft(reversed(_split(target)))
@@ -306,9 +257,9 @@ class Folder:
             if not todo:
                 return trail[-1], part, status
             if not stat.S_ISDIR(status.st_mode):
-                raise NotAFile(f"{_quoted(name)}: {_quoted(_shown(part))} on the way is no folder")
+                raise NotAFile(f"{quoted(name)}: {quoted(_shown(part))} on the way is no folder")
             if len(trail) > _MAX_DEPTH:
-                raise FileError(f"{_quoted(name)} lies more than {_MAX_DEPTH} folders deep")
+                raise FileError(f"{quoted(name)} lies more than {_MAX_DEPTH} folders deep")
             trail.append(_open(part, _DIRECTORY, trail[-1]))
         return trail[-1], ".", os.fstat(trail[-1])
 
@@ -328,18 +279,16 @@ def _parts(name: str) -> list[str]:
     if not name:
         raise FileError("a file's name is not empty")
     if "\0" in name:
-        raise FileError(f"{_quoted(name)} has a NUL character, which no file's name has")
+        raise FileError(f"{quoted(name)} has a NUL character, which no file's name has")
     if name.startswith("/"):
-        raise OutsideFolder(
-            f"{_quoted(name)} is an absolute path; names are relative to the folder"
-        )
+        raise OutsideFolder(f"{quoted(name)} is an absolute path; names are relative to the folder")
     parts = _split(name)
     try:
         raw = [os.fsencode(part) for part in parts]
     except UnicodeEncodeError:
-        raise FileError(f"{_quoted(name)} has characters that no file's name has") from None
+        raise FileError(f"{quoted(name)} has characters that no file's name has") from None
     if len(name) > _MAX_PATH or any(len(part) > 255 for part in raw):
-        raise FileError(f"{_quoted(name)} is longer than a file's name can be")
+        raise FileError(f"{quoted(name)} is longer than a file's name can be")
     return parts
 
 
@@ -375,72 +324,9 @@ def _require(name: str, status: os.stat_result, wanted: Callable[[int], bool]) -
     if wanted(status.st_mode):
         return
     if stat.S_ISREG(status.st_mode):
-        raise NotAFile(f"{_quoted(name)} is a file, not a folder")
+        raise NotAFile(f"{quoted(name)} is a file, not a folder")
     kind = next((text for test, text in _KINDS if test(status.st_mode)), "is something else")
-    raise NotAFile(f"{_quoted(name)} {kind}, not a file")
-
-
-def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
-    """Put data in a file's place, all at once."""
-    made = f".civitas-{secrets.token_hex(8)}"
-    file = os.open(made, _CREATE, 0o666 if mode is None else 0o600, dir_fd=folder)
-    try:
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
-            if mode is not None:
-                os.fchmod(file, mode)
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        os.unlink(made, dir_fd=folder)
-        raise
-
-
-def _search(name: str, file: BinaryIO, size: int, term: str) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    number, tail, had, whole, searched = 1, "", False, True, 0
-    # A line comes in pieces, since nothing says that a file has line ends at all. The end of the
-    # piece before goes in front of the next, so that a term on the border is found.
-    while piece := file.readline(_PIECE):
-        searched += len(piece)
-        ended = piece.endswith(b"\n")
-        goes_on = not ended and len(piece) == _PIECE
-        try:
-            text = tail + decoder.decode(piece, final=not goes_on)
-        except UnicodeDecodeError:
-            raise _binary(name, size) from None
-        if "\0" in text:
-            raise _binary(name, size)
-        if not had and (at := text.find(term)) >= 0:
-            if len(found) == MAX_MATCHES:
-                return [*found, (number, f"… only {MAX_MATCHES} lines are given; more follow")]
-            found.append((number, _excerpt(text, at, len(term), not whole, goes_on)))
-            had = True
-        if ended:
-            number, tail, had, whole = number + 1, "", False, True
-        else:
-            tail, whole = text[-MAX_LINE:], False
-        if searched >= MAX_SEARCHED:
-            return [*found, (number, f"… only the first {_bytes(searched)} were searched")]
-    return found
-
-
-def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool) -> str:
-    """A line as it is shown: without the space around it, and cut around the term."""
-    text = line.strip()
-    at = max(at - (len(line) - len(line.lstrip())), 0)
-    start, end = 0, len(text)
-    if end > MAX_LINE:
-        start = min(max(at - (MAX_LINE - length) // 2, 0), end - MAX_LINE)
-        end = start + MAX_LINE
-    before = "…" if start or cut_before else ""
-    after = "…" if end < len(text) or cut_after else ""
-    return f"{before}{text[start:end]}{after}"
+    raise NotAFile(f"{quoted(name)} {kind}, not a file")
 
 
 def _names(folder: int) -> Iterator[str]:
@@ -461,7 +347,7 @@ def _reporting(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        raise FileError(f"{_quoted(name)}: {reason}") from error
+        raise FileError(f"{quoted(name)}: {reason}") from error
 
 
 def _missing(name: str, folder: int, part: str) -> NoSuchFile:
@@ -470,30 +356,14 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
     wanted = _shown(part).casefold()
     like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
     like += [names[key] for key in difflib.get_close_matches(wanted, names, n=3)]
-    text = f"{_quoted(name)} is not there"
+    text = f"{quoted(name)} is not there"
     if "/" in name.strip("/"):
-        text = f"{_quoted(name)}: {_quoted(_shown(part))} is not there"
+        text = f"{quoted(name)}: {quoted(_shown(part))} is not there"
     if like:
-        text += f"; close to it: {', '.join(_quoted(n) for n in dict.fromkeys(like[:3]))}"
+        text += f"; close to it: {', '.join(quoted(n) for n in dict.fromkeys(like[:3]))}"
     return NoSuchFile(text)
-
-
-def _binary(name: str, size: int) -> NotText:
-    return NotText(f"{_quoted(name)} is binary, not UTF-8 text; it has {_bytes(size)}")
 
 
 def _shown(name: str) -> str:
     r"""A name from the system as text; bytes that are no UTF-8 as `\x..`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def _quoted(name: str) -> str:
-    return f'"{escaped(shorten(name, 120))}"'
-
-
-def _bytes(count: int) -> str:
-    if count < 1024:
-        return f"{count} byte{'s' * (count != 1)}"
-    units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-    unit, size = next((unit, size) for unit, size in units if count >= size)
-    return f"{count / size:.1f} {unit}".replace(".0 ", " ")

@@ -15,8 +15,7 @@ from civitas.errors import ConfigError, MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
 
 if TYPE_CHECKING:
-    from civitas.spaces.amqp.dead_letter import DeadLetter
-    from civitas.spaces.amqp.dead_letters import DeadLetters
+    from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

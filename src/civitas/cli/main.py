@@ -21,6 +21,7 @@ _COMMANDS = {
     "dead-letters": ("civitas.cli.dead_letters", "Inspect and resend dead-lettered messages."),
     "models": ("civitas.cli.models", "List the models, and fetch weights."),
     "replay": ("civitas.cli.journal.replay", "Tell a run again, from its record alone."),
+    "research": ("civitas.cli.run.research", "Find something out, and report it with sources."),
     "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
     "runs": ("civitas.cli.journal.runs", "List the runs of a journal, or look at one."),
     "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),

@@ -67,8 +67,25 @@ def _ended(data: dict[str, Any]) -> str:
     elif isinstance(result, dict):  # a reply, or a message that was passed on
         if "ids" in result:
             return f"next to speak: {', '.join(result['ids'])}"
+        if "spent" in result:
+            return _researched(data["key"], result)
         result = result.get("text" if "stop_reason" in result else "content", result)
     return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
+
+
+def _researched(key: str, result: dict[str, Any]) -> str:
+    """A step of research."""
+    if "tasks" in result:
+        said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
+        said = said or "no task is left"
+    elif "narrative" in result:
+        said = f"{_counted(len(result['citations']), 'citation')}"
+        said += f", {_counted(len(result['unsupported']), 'sentence')} unsupported"
+    else:
+        reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
+        said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
+    iteration, _, step = key.partition(".")
+    return f"iteration {iteration}, {step}: {said}"
 
 
 def _tool_result(action: str, result: Any) -> str:
@@ -77,6 +94,10 @@ def _tool_result(action: str, result: Any) -> str:
         if outcome.get("error") is not None:
             return f"tool error: {action}: {_text(outcome['error'])}"
         result = outcome.get("result")
+        if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
+            found = [each.get("description") or each["url"] for each in result["resources"]]
+            names = "; ".join(map(str, found))
+            return f"tool result: {action}: {_counted(len(found), 'resource')}: {names}"
     return f"tool result: {action}: {escaped_json(result)}"
 
 
@@ -134,7 +155,7 @@ def _state(data: dict[str, Any]) -> str:
     return f"turn finished{added}"
 
 
-_NOUNS: Final = {"transcript": "utterance"}
+_NOUNS: Final = {"transcript": "utterance", "done": "task"}
 """What the lists of civitas's own states hold, where that is not their name without its `s`."""
 
 

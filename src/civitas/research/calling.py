@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from civitas.action import Action
+from civitas.action import Action, ActionRegistry
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.loop.answer import Wanted
@@ -22,6 +22,18 @@ from civitas.research.pool import ResourcePool
 def now() -> str:
     """The time, as ISO 8601 with its offset."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def tools_of(given: Any, id: str | int) -> dict[str, Action]:
+    """Tools by name, of what a researcher was given."""
+    if isinstance(given, ActionRegistry):
+        return {each.name: each for each in given.get_actions()}
+    registry = ActionRegistry()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
+    for each in given:
+        registry.register(each)
+    return dict(registry.actions)
 
 
 def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool) -> Wanted:

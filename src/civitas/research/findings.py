@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -43,6 +44,17 @@ def checked_expertise(given: Any, topic: str) -> float:
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )
     return float(given)
+
+
+def objectives_of(given: Any, id: str | int) -> list[Objective]:
+    """Objectives, each topic once, of what a researcher was given."""
+    listed = [given] if isinstance(given, str | Objective) else given
+    if not isinstance(listed, Iterable):
+        raise DefinitionError(
+            f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
+        )
+    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
+    return list({each.topic: each for each in made}.values())
 
 
 @dataclass

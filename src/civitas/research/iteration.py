@@ -32,11 +32,11 @@ class Iterating(Workbench):
         for name in self.steps:
             await self._take_step(name)
             if name == "plan" and not self.tasks:
-                progress.stop = "no_progress"
-                progress.detail = "no task is left that was not done"
-                return
+                break
         progress.iteration += 1
-        if self._all_understood():
+        if not self.tasks:
+            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
+        elif self._all_understood():
             progress.stop, progress.detail = "done", ""
         elif not progress.fresh and len(self.resources) == known:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"

@@ -110,7 +110,8 @@ class ResourcePool:
             if kept is None:
                 kept = self._of[url] = replace(given, url=url, sections=list(given.sections))
                 return kept
-            kept.description = kept.description or given.description
+            if given.description and (given.visited or not kept.description):
+                kept.description = given.description  # its own title, rather than a search engine's
             kept.visited = bool(kept.visited or given.visited)
             kept.fetched_at = kept.fetched_at or given.fetched_at
             _add_content(kept, given)

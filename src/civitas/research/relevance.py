@@ -1,4 +1,4 @@
-"""How well passages answer objectives, by their words: BM25, and what share of the words is there."""
+"""How well passages answer objectives, by their words: BM25, and the share that is there."""
 
 from __future__ import annotations
 

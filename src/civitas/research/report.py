@@ -106,8 +106,7 @@ def made(researcher: Researcher) -> Report:
     parts = [f"# {_title(researcher)}"]
     if checked.markdown.strip():
         parts.append(checked.markdown.strip())
-    for topic in empty:
-        parts.append(f"Nothing relevant was found for “{_plain(topic)}”.")
+    parts.extend(f"Nothing relevant was found for “{_plain(topic)}”." for topic in empty)
     sources = _sources(checked.citations)
     if sources:
         parts.append("## Sources\n\n" + "\n".join(sources))
@@ -155,7 +154,8 @@ def _foot(researcher: Researcher, citations: list[Citation], stop: str) -> str:
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in researcher.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
-    more = f" ({_plain(progress.detail)})" if progress.detail else ""
+    # Why it was interrupted is the interrupting program's affair.
+    more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
     lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
 

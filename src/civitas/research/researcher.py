@@ -1,9 +1,10 @@
-"""The researcher: plan, research, update, narrate, evaluate, until its objectives are understood."""
+"""The researcher: five steps an iteration, until its objectives are understood; a report."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -16,12 +17,13 @@ from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.reply import GIVEN, Reply, Stop
+from civitas.reasoning.reply import GIVEN, Reply, Stop, log_failure
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
-from civitas.research.findings import Objective
+from civitas.research.calling import tools_of
+from civitas.research.findings import Objective, objectives_of
 from civitas.research.iteration import Iterating
 from civitas.research.progress import Progress
 from civitas.research.report import Report, made
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from civitas.journal import Part
     from civitas.models.protocol import Model
     from civitas.reasoning.thread import Thread
+
+logger = logging.getLogger("civitas.research")
 
 _QUIET = frozenset(("done", "max_iterations", "no_progress"))
 
@@ -98,7 +102,7 @@ class Researcher(Iterating):
         if model is not None and not isinstance(model, str):
             check_part(model, ("complete",), "model", id)
         self._model = model
-        self.tools = _tools(tools, id)
+        self.tools = tools_of(tools, id)
         self.iterations = _positive(iterations, "iterations", id)
         self.max_tasks = _positive(max_tasks, "max_tasks", id)
         if not isinstance(role, str):
@@ -124,7 +128,7 @@ class Researcher(Iterating):
             self.budget = budget
         self._journal = None if journal is None else as_journal(journal, f"agent {id!r}")
         self._owner = self
-        own = _objectives(objectives, id)
+        own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
         self._begin_anew(Progress(objectives=own))
 
@@ -172,6 +176,18 @@ class Researcher(Iterating):
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
         """`report` for scripts: waits for it."""
         return asyncio.run(self.report(run_id, budget=budget))
+
+    def report_so_far(self) -> Report:
+        """What is known of the agent's own objectives now, as a report.
+
+        For a run that was cancelled, or that is under way: nothing of it is changed.
+        """
+        now = copy.copy(self)
+        now._begin_anew(copy.deepcopy(self.progress))
+        now.run_id, now.results = self.run_id, self.results
+        if now.progress.stop is None:
+            now._stop(Stop("cancelled", ""))
+        return made(now)
 
     async def forward(self) -> None:
         """One iteration of the five steps.
@@ -274,10 +290,8 @@ class Researcher(Iterating):
             )
         try:
             record = Record(part, Progress)
-            if asked.content == self.task:
-                asked.resumed = (
-                    record.begun is not None
-                )  # its objectives may be more than they were
+            if self._owner is self:  # its objectives may be more than they were
+                asked.resumed = record.begun is not None
             begin(record, asked, recording.KIND, str(self.id), None, self._program())
             yield record
             await record.commit()
@@ -330,11 +344,18 @@ class Researcher(Iterating):
         except Stop as stop:
             self._stop(stop)
             error = stop.error
+        except JournalError:
+            raise
+        except Exception as failure:  # of a step of the user's own
+            log_failure(logger, f"researcher {self.id!r} failed", failure)
+            where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
+            self._stop(Stop("error", f"{type(failure).__name__}: {failure}{where}", failure))
+            error = failure
         report = made(self)
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:
-        """Have the model and the budget know what was recorded; gives why nothing more may begin."""
+        """Have the model and the budget know what was recorded; why nothing may begin, if so."""
         record, budget = self._record, self._budget
         assert record is not None
         record.committed = lambda: note_known(record, self._model, budget)
@@ -383,27 +404,6 @@ class _Steering:
 
 def _over(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text}
-
-
-def _objectives(given: Any, id: str | int) -> list[Objective]:
-    listed = [given] if isinstance(given, str | Objective) else given
-    if not isinstance(listed, Iterable):
-        raise DefinitionError(
-            f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
-        )
-    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
-    return list({each.topic: each for each in made}.values())
-
-
-def _tools(given: Any, id: str | int) -> dict[str, Any]:
-    if isinstance(given, ActionRegistry):
-        return {each.name: each for each in given.get_actions()}
-    registry = ActionRegistry()
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise DefinitionError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
-    for each in given:
-        registry.register(each)
-    return dict(registry.actions)
 
 
 def _positive(number: Any, what: str, id: str | int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from civitas.action import Action
 from civitas.reasoning.prompts import cut
+from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index
 from civitas.research.sentences import sentences, terms, words
@@ -28,6 +30,10 @@ _WITHOUT: Final = 3
 """So many parts of a topic, each without one of its words, are looked for at first."""
 _TELLING: Final = 5
 """So many words of a topic, those that say most, are looked for by twos."""
+_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$")
+_WORDS: Final = 5
+"""With fewer words, or without a mark at its end, it is a heading or a line of code."""
+_MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
 
 # -- Plan ------------------------------------------------------------------------------------------
@@ -101,7 +107,7 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
-    """The tools that need one text of a kind alone, `query` or `url`, and their parameter's name."""
+    """The tools that need one text alone, a `query` or a `url`, and that parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
@@ -128,8 +134,9 @@ def narrate(researcher: Researcher) -> Narrative:
     for objective in (*researcher.objectives, *researcher.generated):
         quotes = []
         for found in best(index, objective.topic):
-            number = researcher.number_of(found.passage)
-            quotes.append(f"- “{_quote(found.passage.text, objective.topic, index)}” [^{number}^]")
+            quoted = _quote(found.passage, objective.topic, index)
+            if quoted:
+                quotes.append(f"- “{quoted}” [^{researcher.number_of(found.passage)}^]")
         if quotes:
             parts.append(f"## {heading(objective.topic)}\n\n" + "\n".join(quotes))
     return researcher.checked("\n\n".join(parts))
@@ -154,33 +161,43 @@ def heading(topic: str) -> str:
     return cut(" ".join(topic.split()), 200).replace("\n", " ")
 
 
-def _quote(text: str, topic: str, index: Index) -> str:
-    """The sentence of a passage that says most about a topic, with the one after it."""
-    spans = sentences(text) or [(0, len(text))]
+def _quote(passage: Passage, topic: str, index: Index) -> str:
+    """The sentence of a passage that says most about a topic, with the one after it.
+
+    Empty where none can be quoted as it stands: code, tables and the like are no sentences, and
+    what a page writes as links or images must not become some of the report's.
+    """
+    text = passage.text
+    spans = sentences(text)
     wanted = {term: index.weight(term) for term in terms(topic)}
 
     def worth(place: int) -> float:
-        start, end = spans[place]
-        there = set(terms(text[start:end]))
+        there = set(terms(text[slice(*spans[place])]))
         return sum(weight for term, weight in wanted.items() if term in there)
 
-    first = max(range(len(spans)), key=lambda place: (worth(place), -place))
-    last = first
-    while last - first + 1 < _QUOTED and last + 1 < len(spans):
-        if spans[last + 1][1] - spans[first][0] > _LONGEST_QUOTE:
-            break
-        last += 1
-    quoted = " ".join(text[spans[first][0] : spans[last][1]].split())
-    if len(quoted) > _LONGEST_QUOTE:
-        quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
-    return quoted
+    def rank(place: int) -> tuple[bool, float, int]:
+        said = text[slice(*spans[place])]
+        whole = len(said.split()) >= _WORDS and _ENDS.search(said[-20:]) is not None
+        return not whole, -worth(place), place
+
+    for first in sorted(range(len(spans)), key=rank):
+        start, end = spans[first]
+        for _, last in spans[first + 1 : first + _QUOTED]:
+            if "\n" not in text[end:last] and last - start <= _LONGEST_QUOTE:
+                end = last
+        quoted = " ".join(text[start:end].split())
+        if len(quoted) > _LONGEST_QUOTE:
+            quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+        if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
+            return quoted
+    return ""
 
 
 # -- Evaluate --------------------------------------------------------------------------------------
 
 
 def evaluate(researcher: Researcher) -> Findings:
-    """Expertise by coverage: what share of an objective's words is found, and in how many sources."""
+    """Expertise by coverage: the share of an objective's words that is found, and the sources."""
     index = Index(researcher.known_passages())
     gaps = []
     for objective in (*researcher.objectives, *researcher.generated):
@@ -211,8 +228,3 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     sources = len({each.passage.url.partition("#")[0] for each in found})
     share = (max(each.share for each in found) + together) / 2
     return round(share * (0.7 + 0.3 * min(sources / _SOURCES, 1.0)), 2)
-
-
-def passages_for(passages: list[Passage], topic: str) -> list[Found]:
-    """The passages that speak of a topic, the best first."""
-    return best(Index(passages), topic)

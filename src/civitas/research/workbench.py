@@ -234,7 +234,7 @@ class Workbench(ConversationalAgent):
     # -- its tools ---------------------------------------------------------------------------------
 
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
-        """Execute tasks side by side: each is recorded, approved and counted, as calls of actions are.
+        """Execute tasks side by side, each recorded, approved and counted as a call of an action.
 
         A tool that fails is a result that says why.
 

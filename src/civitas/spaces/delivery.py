@@ -46,9 +46,10 @@ class Delivery:
         over: what was let in on top of its own
         inner: whether it takes none of its agent's places: it has its under's, or its lane's
         lane: the lane of its agent that it waits or runs in, if any, for the mailbox alone
-        mail: how it came over a broker, if it did: what is to be told there when it ends
-        key: what it is known by to other processes
-        trail: the keys of the chain that led to it over other processes
+        recorder: what records and answers it, if it came over a broker
+        in_flight: what that knows of it
+        key: its idempotency key, over a broker
+        call_chain: the keys of the handlers of other processes that wait for it
         wait: whether a request waits for an agent that is not there yet
     """
 
@@ -88,9 +89,10 @@ class Delivery:
     task: asyncio.Task[Any] | None = None
     waits: set[Delivery] | None = None
     original_id: str | None = None
-    mail: Any = None
+    recorder: Recorder | None = None
+    in_flight: Any = None
     key: str = ""
-    trail: tuple[str, ...] | None = None
+    call_chain: tuple[str, ...] | None = None
     wait: bool = False
 
     def __init__(
@@ -117,8 +119,8 @@ class Delivery:
 
     @property
     def came_as(self) -> str | None:
-        """What it is known by to other processes, if it came over a broker."""
-        return None if self.mail is None else self.key
+        """Its idempotency key, if it came over a broker."""
+        return None if self.recorder is None else self.key
 
     @property
     def answered_thread(self) -> str | None:
@@ -213,15 +215,19 @@ class Router(Protocol):
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """The outcome of a request, once."""
 
+
+class Recorder(Protocol):
+    """What records a message that came over a broker, and answers it."""
+
     def begins(self, delivery: Delivery, offer: Any) -> bool:
-        """Whether a message that came over a broker may be begun now."""
+        """Whether it may begin now: its start is recorded."""
         ...
 
     def set_aside(self, delivery: Delivery) -> None:
-        """A message that came over a broker is to be approved."""
+        """It awaits approval, which may take long."""
 
     def permitted(self, delivery: Delivery) -> None:
-        """A message that came over a broker was approved."""
+        """It was approved."""
 
     def concluded(self, delivery: Delivery) -> None:
-        """A message that came over a broker has ended."""
+        """It has ended, and its answer, if any, is known."""

@@ -192,8 +192,8 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
             return
         if permitted:
             delivery.approved = True
-            if delivery.mail is not None:
-                seat.office.permitted(delivery)
+            if delivery.recorder is not None:
+                delivery.recorder.permitted(delivery)
             seat.accept(delivery)
             seat.office.make_ready(seat)
         else:

@@ -287,11 +287,11 @@ class Seat:
             else:
                 delivery.inner = False
                 self._lift(delivery)
-                if delivery.mail is not None:
-                    self.office.set_aside(delivery)
+                if delivery.recorder is not None:
+                    delivery.recorder.set_aside(delivery)
                 ask_permission(self, delivery, offer)
             return
-        if delivery.mail is not None and not self.office.begins(delivery, offer):
+        if delivery.recorder is not None and not delivery.recorder.begins(delivery, offer):
             return
         delivery.state = RUNNING
         if not delivery.inner:
@@ -340,8 +340,8 @@ class Seat:
         elif delivery.kind == BROADCAST:
             delivery.state = ENDED
             delivery.answered = True
-            if delivery.mail is not None:
-                self.office.concluded(delivery)
+            if delivery.recorder is not None:
+                delivery.recorder.concluded(delivery)
         else:
             self._refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
 

@@ -19,7 +19,7 @@ from civitas.spaces.delivery import (
     RUNNING,
     Delivery,
 )
-from civitas.spaces.handler import Offer, answers, outcome_of, returned, traceback_of
+from civitas.spaces.handler import answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.task_pool import Workers
@@ -90,8 +90,8 @@ class Outcomes:
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True
-            if delivery.mail is not None:
-                self.concluded(delivery)
+            if delivery.recorder is not None:
+                delivery.recorder.concluded(delivery)
         else:
             if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
                 try:
@@ -105,8 +105,8 @@ class Outcomes:
                 delivery.answered = True
                 if kind != ANSWER:
                     self._answer(delivery, value, None)
-                if delivery.mail is not None:
-                    self.concluded(delivery)
+                if delivery.recorder is not None:
+                    delivery.recorder.concluded(delivery)
 
     def refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error: the outcome of a request, else a message to the sender."""
@@ -124,8 +124,8 @@ class Outcomes:
             logger.log(level, "an answer to agent %r failed: %s", delivery.envelope.to, error)
         else:
             self._answer(delivery, None, error)
-        if delivery.mail is not None:
-            self.concluded(delivery)
+        if delivery.recorder is not None:
+            delivery.recorder.concluded(delivery)
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """The outcome of a request, once."""
@@ -148,24 +148,6 @@ class Outcomes:
         if delivery.callbacks is not None:
             for callback in list(delivery.callbacks):
                 callback()
-
-    # -- what came over a broker: for the spaces that have one ------------------------------------
-
-    def begins(self, delivery: Delivery, offer: Offer) -> bool:
-        """Whether a message that came over a broker may be begun now."""
-        raise NotImplementedError
-
-    def set_aside(self, delivery: Delivery) -> None:
-        """A message that came over a broker is to be approved, which may take long."""
-        raise NotImplementedError
-
-    def permitted(self, delivery: Delivery) -> None:
-        """A message that came over a broker was approved."""
-        raise NotImplementedError
-
-    def concluded(self, delivery: Delivery) -> None:
-        """A message that came over a broker has ended, and its answer, if any, is known."""
-        raise NotImplementedError
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early: an `async` action at its next await, a waiting one never starts."""

@@ -151,9 +151,7 @@ class PostOffice(Outcomes):
             elif delivery.wait:
                 self._expect(delivery)
             else:
-                self.refuse(
-                    delivery, AgentNotFound(f'no agent "{delivery.envelope.to}" in this space')
-                )
+                self.refuse(delivery, self._not_found(delivery.envelope.to))
             return
         if self._expected and seat.id in self._expected:
             self.here(seat)  # it has come in another thread: those who waited are first
@@ -163,13 +161,7 @@ class PostOffice(Outcomes):
         """Put a message into a mailbox, unless it has come too far or the mailbox is full."""
         if delivery.hops > MAX_HOPS:
             delivery.seat = seat
-            self.refuse(
-                delivery,
-                HopLimitExceeded(
-                    f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
-                    f"{MAX_HOPS} are the limit"
-                ),
-            )
+            self.refuse(delivery, self._too_many_hops(delivery))
             return
         if len(seat.box) >= seat.limit and seat.waiting() >= self.mailbox:
             delivery.seat = seat
@@ -264,6 +256,15 @@ class PostOffice(Outcomes):
     def pending(self) -> int:
         """How many requests have a deadline running."""
         return len(self.deadlines) + sum(not delivery.answered for delivery in self._fresh)
+
+    def _not_found(self, id: str) -> AgentNotFound:
+        return AgentNotFound(f'no agent "{id}" in this space')
+
+    def _too_many_hops(self, delivery: Delivery) -> HopLimitExceeded:
+        return HopLimitExceeded(
+            f'"{delivery}" would be call {delivery.hops} of one chain of requests; '
+            f"{MAX_HOPS} are the limit"
+        )
 
     def _full(self, seat: Seat) -> MailboxFull:
         return MailboxFull(f'the mailbox of "{seat.id}" is full: {self.mailbox} messages wait')

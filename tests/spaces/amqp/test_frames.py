@@ -12,10 +12,12 @@ from pika.connection import Connection as Pikas
 
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.connection import Connection
-from civitas.spaces.amqp.wire import Letter
+from civitas.spaces.amqp.wire import Outbound
 
 SHORT = st.text(max_size=60)
-KINDS = st.sampled_from((wire.SEND, wire.REQUEST, wire.ANSWER, wire.REPLY, wire.CANCEL, wire.LOST))
+KINDS = st.sampled_from(
+    (wire.SEND, wire.REQUEST, wire.ANSWER, wire.REPLY, wire.CANCEL, wire.QUEUE_LOST)
+)
 
 
 @given(
@@ -30,7 +32,7 @@ KINDS = st.sampled_from((wire.SEND, wire.REQUEST, wire.ANSWER, wire.REPLY, wire.
     channel=st.integers(1, 65535),
     largest=st.integers(1, 50),
 )
-def test_a_letter_is_what_pika_would_write(
+def test_a_message_is_what_pika_would_write(
     key: str,
     kind: str,
     routing_key: str,
@@ -42,7 +44,7 @@ def test_a_letter_is_what_pika_would_write(
     channel: int,
     largest: int,
 ) -> None:
-    letter = Letter(
+    message = Outbound(
         key,
         kind,
         routing_key,
@@ -67,11 +69,11 @@ def test_a_letter_is_what_pika_would_write(
         "an exchange",
         routing_key,
         mandatory,
-        letter.encoded_properties(),
+        message.encoded_properties(),
         body,
     )
     method = pika.spec.Basic.Publish(
         exchange="an exchange", routing_key=routing_key, mandatory=mandatory
     )
-    Pikas._send_message(writing_to(theirs), channel, method, (letter.properties(), body))
+    Pikas._send_message(writing_to(theirs), channel, method, (message.properties(), body))
     assert b"".join(ours) == b"".join(theirs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.run.worker import is_order
+from civitas.cli.run.order import of_entry
 from civitas.errors import NoSuchRun, StateError
 from civitas.journal.describe import doubt_line, entry_line
 
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 def told(entry: Entry) -> str:
     """What happened, with nothing in it that a terminal obeys."""
-    if not is_order(entry):
-        return entry_line(entry)
-    order = entry.data["state"]
-    review = f", reviewed by {order['review']}" if order["review"] else ""
-    network = ", commands have the network" if order["network"] else ""
-    return escaped(f"set up: {order['model']} in {order['root']}{review}{network}")
+    order = of_entry(entry)
+    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
 
 
 def copies(journal: Journal, run_id: str) -> list[str]:

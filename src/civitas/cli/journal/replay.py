@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from civitas.errors import StateError
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from civitas.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
     CallEnded,
     CallStarted,
     ConclusionReached,
@@ -87,6 +90,10 @@ def _screen(reply: Reply, kind: str, as_json: bool) -> Shown | JSONLines:
         from civitas.cli.run.json_lines import JSONLines
 
         return JSONLines()
+    if kind == "Researcher":
+        from civitas.cli.run.research_show import ResearchShown
+
+        return ResearchShown(to=sys.stdout, whole=True)
     from civitas.cli.run.show import Shown
 
     whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
@@ -96,6 +103,7 @@ def _screen(reply: Reply, kind: str, as_json: bool) -> Shown | JSONLines:
 def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     """What happened, in the order in which it was recorded, in members' turns too."""
     names = {"": agent}  # of each part
+    researchers = set()  # the parts of those: what their models answer is told by their steps
     begun: set[tuple[str, str]] = set()
     rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
@@ -106,11 +114,18 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             yield from _grown(by, path, data["appended"], rounds)
         elif entry.kind == "begun":
             names[path] = data["agent"]
+            if data["kind"] == "Researcher":
+                researchers.add(path)
         elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
             # Of the turn in which it stopped.
             lists = ("conclusions", "decisions")
             since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
             yield from _grown(by, path, since, rounds)
+        elif entry.kind == "ended" and path in researchers and "iteration" not in about:
+            iteration, _, block = data["key"].partition(".")
+            if "model" not in about:
+                yield BlockStarted(by, block, int(iteration))
+                yield BlockEnded(by, block, int(iteration), data["result"])
         elif entry.kind == "ended" and "model" in about:
             answer = data["result"]
             for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):

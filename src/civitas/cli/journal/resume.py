@@ -17,17 +17,15 @@ from civitas.approval import escaped
 from civitas.cli.completion import run_ids
 from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
-from civitas.cli.run.worker import (
+from civitas.cli.run.order import (
+    AnyOrder,
     Order,
-    Worker,
-    apart,
-    is_small,
-    keys,
-    made,
+    RecordedResearch,
+    ResearchOrder,
     order_of,
     record,
-    watched,
 )
+from civitas.cli.run.worker import Worker, apart, is_small, keys, made, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
@@ -88,7 +86,7 @@ class _Command(click.Command):
 )
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
-@click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if not civitas act's.")
+@click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
     run_id: str,
@@ -109,10 +107,11 @@ def command(
     or each by its number N in `civitas runs ID`.
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
-    CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. The run of a
-    program of yours goes on with --agent: MODULE is looked for in the current folder first, AGENT
-    is an agent, a class of agents, or a function that gives one. Without it, what you decide is
-    recorded, for when the program goes on by itself.
+    CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
+    research` goes on with the same objectives and options. The run of a program of yours goes on
+    with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a class of
+    agents, or a function that gives one. Without it, what you decide is recorded, for when the
+    program goes on by itself.
 
     Go on with your own runs only: what a journal says was permitted is done without a question.
 
@@ -134,11 +133,13 @@ def command(
         order = order_of(found.entries(run_id))
         if order is not None and agent is not None:
             raise click.UsageError(
-                "it is a run of civitas act, which sets its agent up by itself: leave --agent out"
+                f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
+                "--agent out"
             )
         if order is None and (max_seconds is not None or max_tokens is not None):
             raise click.UsageError(
-                "--max-seconds and --max-tokens are for runs of civitas act: set the agent's own"
+                "--max-seconds and --max-tokens are for runs of civitas act and civitas research: "
+                "set the agent's own"
             )
         if order is not None:
             order = replace(
@@ -147,7 +148,10 @@ def command(
                 max_tokens=max_tokens or order.max_tokens,
             )
         recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
-        if order is not None:
+        if isinstance(order, ResearchOrder):
+            about = f"{order.task} ({order.in_words})"
+            recorded = RecordedResearch(run_id, str(journal), is_named(), about=about, order=order)
+        elif order is not None:
             # Whose files it works on now, and who is sent them.
             about = f"{order.task} ({order.model} in {order.root})"
             recorded = replace(recorded, max_tokens=order.max_tokens, agent=None, about=about)
@@ -158,7 +162,7 @@ def command(
             )
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
-        if order is not None:
+        if isinstance(order, Order):
             apart(order, str(journal))
         if not force:
             not_copied(found, recorded)
@@ -199,7 +203,7 @@ class _Going:
     """Going on with a run."""
 
     def __init__(
-        self, journal: Journal, recorded: Recorded, order: Order | None, as_json: bool
+        self, journal: Journal, recorded: Recorded, order: AnyOrder | None, as_json: bool
     ) -> None:
         self._journal = journal
         self._recorded = recorded
@@ -221,7 +225,12 @@ class _Going:
         """Go on, with an agent or as the order says."""
         return self._as_ordered(self._order) if self._order is not None else self._with(agent)
 
-    def _as_ordered(self, order: Order) -> int:
+    def _as_ordered(self, order: AnyOrder) -> int:
+        if isinstance(order, ResearchOrder):
+            from civitas.cli.run.research import researched
+
+            assert isinstance(self._recorded, RecordedResearch)
+            return researched(order, self._as_json, self._journal, self._recorded)
         key, own_key = keys(order, settings("act") if order.model_of_file else {})
         worker = made(
             order,
@@ -259,14 +268,18 @@ class _Going:
             from civitas.cli.run.json_lines import JSONLines
 
             return JSONLines(self._recorded)
+        if kind == "Researcher":
+            from civitas.cli.run.research_show import ResearchShown
+
+            return ResearchShown(recorded=self._recorded, to=sys.stdout, whole=True)
         from civitas.cli.run.show import Shown
 
         return Shown(reviewed=kind == "DualActAgent", recorded=self._recorded)
 
 
-def _may_be_copied(error: RunMismatch, order: Order | None, force: bool) -> str:
+def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:
     """Why a run that another program began goes on in a copy; empty if it does not."""
-    if order is not None and is_small(order.model) and error.changed == ("actions",):
+    if isinstance(order, Order) and is_small(order.model) and error.changed == ("actions",):
         # A small model is given the names of the files with its actions.
         return "the folder has other files now"
     return "the program has changed" if force else ""

@@ -14,7 +14,7 @@ from civitas.approval import escaped
 from civitas.cli.completion import run_ids
 from civitas.cli.journal.describe import copies, tell_of, told
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
-from civitas.cli.run.worker import order_of
+from civitas.cli.run.order import RecordedResearch, ResearchOrder, order_of
 from civitas.journal.describe import doubt_line
 
 if TYPE_CHECKING:
@@ -93,8 +93,11 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     outline = journal.run(recorded.run_id)
     entries = journal.entries(recorded.run_id)
     doubts = journal.in_doubt(recorded.run_id)
-    if order_of(entries) is None:
+    order = order_of(entries)
+    if order is None:
         recorded = replace(recorded, agent=NOBODY)
+    elif isinstance(order, ResearchOrder):
+        recorded = RecordedResearch(recorded.run_id, recorded.path, recorded.named, order=order)
     if as_json:
         # Under way is not in doubt.
         found = [] if outline.state == "running" else [asdict(each) for each in doubts]

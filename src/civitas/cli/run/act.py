@@ -21,7 +21,8 @@ from civitas.cli.options import (
     run_id_option,
     settings,
 )
-from civitas.cli.run.worker import ITERATIONS, Order, apart, made, record, watched, without_keys
+from civitas.cli.run.order import Order, record, without_keys
+from civitas.cli.run.worker import ITERATIONS, apart, made, watched
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -136,7 +137,8 @@ def command(
         worker = made(order, key, own_key, as_json=as_json)
         return asyncio.run(watched(worker, task))
     apart(order, journal)
-    return _recorded(without_keys(order), key, own_key, journal, run_id, as_json)
+    without_keys(order)
+    return _recorded(order, key, own_key, journal, run_id, as_json)
 
 
 def _recorded(

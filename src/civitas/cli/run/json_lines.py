@@ -35,25 +35,26 @@ class JSONLines:
         """Print an event."""
         if self._recorded is not None and not self._begun:
             self._begun = True
-            _print("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
+            print_line("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
         fields = _fields(event, seconds)
         if event.kind == "done" and self._recorded is not None:
             fields["resume"] = self._ways(event.reply.stop_reason)  # type: ignore[union-attr]
-        _print(event.kind, fields)
+        print_line(event.kind, fields)
 
     def interrupted(self, seconds: float) -> None:
         """Print that the run was interrupted: there is no reply."""
         fields: dict[str, Any] = {"seconds": round(seconds, 3)}
         if self._recorded is not None:
             fields["resume"] = self._ways("cancelled")
-        _print("interrupted", fields)
+        print_line("interrupted", fields)
 
     def _ways(self, stop_reason: str) -> list[str]:
         assert self._recorded is not None
         return [command for _, command in self._recorded.ways(stop_reason)]
 
 
-def _print(kind: str, fields: dict[str, Any]) -> None:
+def print_line(kind: str, fields: dict[str, Any]) -> None:
+    """Print an object on a line."""
     print(json.dumps({"kind": kind, **fields}, default=str), flush=True)
 
 
@@ -88,6 +89,9 @@ def _fields_of(event: Any) -> dict[str, Any]:
     if kind in ("decision", "conclusion"):
         value = getattr(event, kind).to_json()
         return {"agent": event.agent, "loop": event.loop, kind: _bounded(value)}
+    if kind in ("block_started", "block_ended"):
+        fields = {"agent": event.agent, "iteration": event.iteration, "block": event.block}
+        return fields if kind == "block_started" else {**fields, "result": event.result}
     fields = {
         "agent": event.agent,
         "iteration": event.iteration,

@@ -7,13 +7,15 @@ import io
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from civitas.agents.terminal import shown_lines
 from civitas.approval import escaped, escaped_json
 from civitas.errors import MissingExtra
 from civitas.reasoning.dualact.conclusions import DecisionAction
 from civitas.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
     CallEnded,
     CallStarted,
     ConclusionReached,
@@ -79,9 +81,14 @@ def one_or_more(count: int, noun: str) -> str:
 class Shown:
     """Prints each step on standard output, in colours where that is a terminal that has them.
 
+    Or on another stream, `to`.
+
     Whatever comes from a model, a file or a command is escaped: it is shown, and nothing in it is
     obeyed by a terminal.
     """
+
+    _noun = "step"
+    _unseen = frozenset(("message", "block_started", "block_ended"))
 
     def __init__(
         self,
@@ -91,6 +98,7 @@ class Shown:
         to_a_person: bool = False,
         recorded: Recorded | None = None,
         model: str = "the model",
+        to: TextIO | None = None,
     ) -> None:
         try:
             from rich.console import Console
@@ -98,9 +106,10 @@ class Shown:
             raise MissingExtra("what shows a run, but for --json,", "cli") from error
 
         # A character that the output cannot hold is no reason to fail.
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._out = sys.stdout if to is None else to
+        if isinstance(self._out, io.TextIOWrapper):
+            self._out.reconfigure(errors="backslashreplace")
+        self._console = Console(file=self._out, highlight=False, markup=False, emoji=False)
         self._whole = frozenset(whole)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
@@ -181,6 +190,8 @@ class Shown:
                 self.hold()
             else:
                 self._line(event.conclusion.summary)
+        elif isinstance(event, BlockStarted | BlockEnded):
+            self._block(event)
         elif isinstance(event, Done):
             self.finish()
             self._flush()
@@ -194,7 +205,7 @@ class Shown:
         if self._open:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
-        self._line(f"until then {one_or_more(self._ended, 'step')}, {seconds:.1f} s", "dim")
+        self._line(f"until then {one_or_more(self._ended, self._noun)}, {seconds:.1f} s", "dim")
         self._ways("cancelled")
 
     # -- the kinds of events -----------------------------------------------------------------------
@@ -203,7 +214,7 @@ class Shown:
         """Whether something is seen of an event."""
         if event.kind == "conclusion":
             return not self._to_a_person
-        return event.kind != "message" and not (
+        return event.kind not in self._unseen and not (
             self._reviewed and event.kind in ("text", "reasoning")
         )
 
@@ -259,6 +270,9 @@ class Shown:
         for line in lines:
             self._line(line, "", "  ", "    ")
 
+    def _block(self, event: BlockStarted | BlockEnded) -> None:
+        """Nothing: an agent's blocks are its own affair."""
+
     def _decision(self, event: DecisionMade) -> None:
         decision = event.decision
         given = decision.new_instruction
@@ -295,15 +309,20 @@ class Shown:
         """Write the line that says what is waited for, and have it renewed in a second."""
         if self._loop is None or self._held > 0:
             return
-        seconds = int(self._loop.time() - self._since)
-        who = ", ".join(self._open.values()) or f"{self._model} is thinking"
-        text = escaped(f"{who}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
+        seconds = int(self._loop.time() - self._counts_from())
+        text = escaped(f"{self._at_work()}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
         text = text[: self._console.width - 1]
         dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
-        sys.stdout.write(f"\r\x1b[K{dim}{text}{normal}")
-        sys.stdout.flush()
+        self._out.write(f"\r\x1b[K{dim}{text}{normal}")
+        self._out.flush()
         self._status_there = True
         self._tick = self._loop.call_later(1, self._show_status)
+
+    def _at_work(self) -> str:
+        return ", ".join(self._open.values()) or f"{self._model} is thinking"
+
+    def _counts_from(self) -> float:
+        return self._since
 
     def _erase_status(self) -> None:
         if self._tick is not None:
@@ -311,8 +330,8 @@ class Shown:
             self._tick = None
         if self._status_there:
             self._status_there = False
-            sys.stdout.write("\r\x1b[K")
-            sys.stdout.flush()
+            self._out.write("\r\x1b[K")
+            self._out.flush()
 
     # -- printing ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The worker of `civitas act`: its order, its agent, its screen, and permission of a person."""
+"""The worker of `civitas act`: its agent, its screen, and permission of a person."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import click
 
 from civitas.cli.options import FILE, made_model
-from civitas.errors import FileError, RunMismatch, StateError
+from civitas.errors import FileError
 from civitas.models import weights
 
 if TYPE_CHECKING:
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.cli.options import Recorded
     from civitas.cli.run.json_lines import JSONLines
+    from civitas.cli.run.order import AnyOrder, Order
     from civitas.cli.run.permission import Permission
     from civitas.cli.run.show import Shown
-    from civitas.journal import Entry, Journal
+    from civitas.journal import Journal
 
-_PART: Final = "act"
-"""The part of a run whose state the order is: no agent's, so none is told of it."""
-_MAY_CHANGE: Final = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
 ITERATIONS: Final = 10
 
 _NOT_CONFINED: Final = (
@@ -46,54 +43,6 @@ You review what another agent does on the files of one folder for a person. Acce
 it really called shows that the task is done."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """What the command line, the environment and civitas.toml say together.
-
-    Attributes:
-        task: what is to be done
-        root: the folder
-        model: the model's name
-        model_of_file: whether civitas.toml chose it, which decides whose key it is given
-        review: who has to accept the work: a model's name, `me`, or None
-        max_iterations: how many answers the model may give; None for as many as is usual
-        max_seconds: the time limit, or None
-        max_tokens: of all calls together, or None
-        yes_read: whether files may be looked at without asking
-        network: whether commands in the sandbox have the network
-    """
-
-    task: str
-    root: str
-    model: str
-    model_of_file: bool
-    review: str | None
-    max_iterations: int | None
-    max_seconds: float | None
-    max_tokens: int | None
-    yes_read: bool
-    network: bool
-
-    def from_anywhere(self) -> Order:
-        """The same order, with the folder as it is called from every other folder."""
-        return replace(self, root=os.path.abspath(self.root))
-
-
-def without_keys(order: Order) -> Order:
-    """The same order, seen to hold nothing that might be a key."""
-    for name in (order.model, order.review or ""):
-        try:
-            parts = urlsplit(name.partition("#")[0])
-        except ValueError:
-            continue  # no model is called so, which is said when it is made
-        if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
-            raise click.UsageError(
-                "the model's address has a user or a query, which may be a key and would be "
-                "recorded: leave it out, and set CIVITAS_KEY"
-            )
-    return order
-
-
 def apart(order: Order, path: str) -> None:
     """See to it that a journal is out of the reach of what works in the folder.
 
@@ -106,51 +55,6 @@ def apart(order: Order, path: str) -> None:
             f"the journal {path!r} is in the folder that the agent works on, which could change it "
             f"there: name one elsewhere, such as {str(Path.home() / 'runs.db')!r}"
         )
-
-
-def is_order(entry: Entry) -> bool:
-    """Whether an entry holds the order of a run of `civitas act`."""
-    return entry.path == _PART and entry.kind == "state"
-
-
-def order_of(entries: Sequence[Entry]) -> Order | None:
-    """The order that a run of `civitas act` was begun with; None for any other run."""
-    for entry in reversed(entries):
-        if is_order(entry):
-            try:
-                return Order(**entry.data["state"])
-            except TypeError as error:
-                raise StateError(
-                    f"entry {entry.sequence} is of another civitas, which can go on with the run: "
-                    f"{error}"
-                ) from error
-    return None
-
-
-async def record(order: Order, journal: Journal, run_id: str, agent: Any) -> None:
-    """Write down the order of a run, before its agent begins it or goes on."""
-    order = order.from_anywhere()
-    opened = await journal.begin(run_id, type(agent).__name__, str(agent.id), order.task)
-    try:
-        part = opened.part(_PART)
-        before = order_of(part.past)
-        if before is None and opened.past:
-            raise RunMismatch(run_id, ("program",), "it is no run of civitas act")
-        if before is not None:
-            _check(run_id, before, order)
-        if before != order:
-            part.note("state", {"state": asdict(order), "appended": {}})
-            await part.commit()
-    finally:
-        opened.close()
-
-
-def _check(run_id: str, before: Order, now: Order) -> None:
-    was, is_ = asdict(before), asdict(now)
-    changed = tuple(k for k in was if k not in _MAY_CHANGE and was[k] != is_[k])
-    if changed:
-        told = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
-        raise RunMismatch(run_id, changed, told)
 
 
 @dataclass(frozen=True)
@@ -233,7 +137,7 @@ def made(
         )
         agent = DualActAgent(config, "act")
     agent.journal = journal
-    budget = _budget(order)
+    budget = budget_of(order)
     if budget is not None:
         agent.budget = budget
     return Worker(agent, screen, permission, not as_json)
@@ -307,9 +211,15 @@ def _screen(
     )
 
 
-def _budget(order: Order) -> Budget | None:
-    if order.max_seconds is None and order.max_tokens is None:
+def budget_of(order: AnyOrder) -> Budget | None:
+    """What the run of an order may spend, or None."""
+    limits: dict[str, Any] = {
+        "seconds": order.max_seconds,
+        "tokens": order.max_tokens,
+        "usd": getattr(order, "max_usd", None),
+    }
+    if set(limits.values()) == {None}:
         return None
     from civitas.budget import Budget
 
-    return Budget(seconds=order.max_seconds, tokens=order.max_tokens, name="civitas act")
+    return Budget(**limits, name=f"civitas {order.command}")

@@ -15,9 +15,9 @@ from civitas.action import Action
 from civitas.agents.folder import Folder
 from civitas.errors import FileTooLarge, OutsideFolder, PageError, UnreadableDocument
 from civitas.research.findings import Resource, Section
-from civitas.research.html import decoded, plain, read_html
-from civitas.research.pdf import read_pdf_bytes
 from civitas.research.pool import ResourcePool
+from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.pdf import read_pdf_bytes
 from civitas.research.web.fetching import Fetched, Fetcher
 from civitas.threads import WORKERS
 

@@ -15,8 +15,8 @@ from civitas.errors import DefinitionError, MissingExtra, PageError, SearchError
 from civitas.http import Client, HTTPError
 from civitas.network import check_allowed
 from civitas.research.findings import Resource
-from civitas.research.html import plain
 from civitas.research.pool import ResourcePool
+from civitas.research.reading.html import plain
 from civitas.research.web.addresses import address_check
 from civitas.research.web.fetching import checked, status_text
 from civitas.text import error_text, one_line

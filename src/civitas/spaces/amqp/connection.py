@@ -33,17 +33,16 @@ def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: boo
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
-    """Speaks AMQP on a loop. The loop's own transports write at once and know TLS.
+    """Speaks AMQP over the loop's own transports, which know TLS.
 
-    A call of the system costs more than all that pika does for a message. So what is said first in
-    a turn of the loop is written at once, and what is said after it together, at the turn's end.
-    pika's own adapter for asyncio writes each frame by itself; `benchmarks/amqp.py` measures the
-    difference.
+    A system call costs more than all that pika does for a message. So the first frame of a turn of
+    the loop is written at once, and those after it together, at the turn's end. pika's own adapter
+    writes each frame by itself; `benchmarks/amqp.py` measures the difference.
 
     Attributes:
-        confirmed: by channel, what takes the broker's confirmations instead of pika's own callbacks
-        last_words: called before something is written: what can wait is said with it
-        heard: called when all that came at once was read
+        confirms: by channel, what takes publisher confirms in place of pika's own callbacks
+        before_write: called before a write: pending acknowledgements go with it
+        after_read: called when all that came at once was read
     """
 
     def __init__(
@@ -60,16 +59,16 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._transport: asyncio.Transport | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._terminated = False
-        self._said: list[bytes] = []
+        self._unwritten: list[bytes] = []
         self._reading = False
-        self.confirmed: dict[int, Callable[[Any], None]] = {}
+        self.confirms: dict[int, Callable[[Any], None]] = {}
         self._writing = False
-        self.last_words: Callable[[], None] | None = None
-        self.heard: Callable[[], None] | None = None
+        self.before_write: Callable[[], None] | None = None
+        self.after_read: Callable[[], None] | None = None
         super().__init__(parameters, opened, failed, closed)
 
     def abort(self) -> None:
-        """End it without a word, if it has not ended."""
+        """Close the socket without AMQP's closing handshake."""
         if self._dialling is not None:
             self._dialling.cancel()
         if self._transport is not None:
@@ -84,7 +83,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         properties: bytes,
         body: bytes,
     ) -> None:
-        """Say what pika's `basic_publish` says, in a third of its time."""
+        """Do what pika's `basic_publish` does, in a third of its time."""
         frames = [
             _publish_frame(channel, exchange, routing_key, mandatory),
             _HEADER_HEAD.pack(
@@ -101,32 +100,32 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     # -- asyncio's side ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The broker is reached."""
+        """The socket is connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=2**30)  # the outbox counts what is under way
+        transport.set_write_buffer_limits(high=2**30)  # the publisher bounds it
         self._on_stream_connected()
 
     def data_received(self, data: bytes) -> None:
-        """The broker says something."""
-        turn_ends = self._writing  # that is scheduled: it writes what is said here
+        """Parse what the broker sent."""
+        turn_ends = self._writing  # a write is scheduled already
         self._reading = True
         for start in range(0, len(data), _AT_ONCE):
             if self._terminated:
                 return
             self._on_data_available(data[start : start + _AT_ONCE])
-        if self.heard is not None:
-            self.heard()
+        if self.after_read is not None:
+            self.after_read()
         self._reading = False
         if not turn_ends:
-            self._turn_over()
+            self._end_turn()
 
     def eof_received(self) -> bool:
-        """The broker has said its last."""
+        """The broker sends no more: close."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is over."""
+        """The socket is closed."""
         if not self._terminated:
             self._terminated = True
             if error is None and self._error is None:
@@ -149,19 +148,19 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
                     ssl=self._tls,
                     server_hostname=host if self._tls is not None else None,
                 )
-        except (OSError, ValueError) as error:  # ValueError: no name of a host, such as `a..b`
+        except (OSError, ValueError) as error:  # ValueError: not a host name, such as `a..b`
             self.connection_lost(error)
 
     def _write(self) -> None:
-        """Write what was said."""
-        if self.last_words is not None and self.is_open:
-            self.last_words()
-        said, self._said = self._said, []
-        if said and self._transport is not None:
-            self._transport.write(b"".join(said))
+        """Write all frames that wait."""
+        if self.before_write is not None and self.is_open:
+            self.before_write()
+        unwritten, self._unwritten = self._unwritten, []
+        if unwritten and self._transport is not None:
+            self._transport.write(b"".join(unwritten))
 
-    def _turn_over(self) -> None:
-        if self._said:
+    def _end_turn(self) -> None:
+        if self._unwritten:
             self._write()
         self._writing = False
 
@@ -172,7 +171,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         if self._transport is None:
             self._loop.call_soon(self.connection_lost, None)
         elif isinstance(self._error, pika.exceptions.ConnectionClosed):
-            self._transport.close()  # what was said last is still sent
+            self._transport.close()  # after it has sent what was written
         else:
             self._transport.abort()
 
@@ -189,16 +188,16 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._output_marshaled_frames((data,))
 
     def _read_frame(self) -> tuple[int, Any]:
-        """Read a frame; of a message whose headers are beyond pika, as one that has none.
+        """Read a frame; where pika cannot decode a message's headers, as one without headers.
 
-        It would otherwise end the connection, and the message would come again on the next one.
+        Its error would end the connection, and the message would be redelivered on the next.
         """
         try:
             found: tuple[int, Any] = super()._read_frame()
             return found
         except InvalidFrameError:
             raise  # the stream itself is broken
-        except Exception:  # whatever decoding raises: ValueError, OverflowError, RecursionError, …
+        except Exception:  # decoding raises ValueError, OverflowError, RecursionError, …
             buffer = self._frame_buffer
             kind, channel, size = struct.unpack_from(">BHI", buffer)
             if kind != spec.FRAME_HEADER:
@@ -208,12 +207,12 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             return _FRAME_HEAD + size + 1, header
 
     def _process_frame(self, frame_value: Any) -> None:
-        """Take a frame; what makes up most of them, past the search for callbacks."""
+        """Take a frame; confirms and deliveries without pika's search for callbacks."""
         kind = type(frame_value)
         if kind is frame.Method:
             method = type(frame_value.method)
             if method is spec.Basic.Ack:
-                take = self.confirmed.get(frame_value.channel_number)
+                take = self.confirms.get(frame_value.channel_number)
                 if take is not None:
                     self.frames_received += 1
                     take(frame_value)
@@ -227,9 +226,9 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
         self.bytes_sent += sum(map(len, marshaled_frames))
         self.frames_sent += len(marshaled_frames)
-        self._said += marshaled_frames
+        self._unwritten += marshaled_frames
         if not self._writing:
             self._writing = True
             if not self._reading:
-                self._loop.call_soon(self._turn_over)
+                self._loop.call_soon(self._end_turn)
             self._write()

@@ -1,15 +1,19 @@
-"""The dead letters of an exchange, for whoever looks after it."""
+"""Dead letters: messages that cannot be handled, kept at the broker for people."""
 
 from __future__ import annotations
 
+import logging
+import re
 import secrets
 import ssl
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
@@ -21,33 +25,203 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-from civitas.errors import BrokerError
+from civitas.errors import BrokerError, InvalidId
 from civitas.message import BROADCAST as EVERYONE
+from civitas.message import address
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.dead_letter import DeadLetter
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.link import explain, parameters, tls
-from civitas.spaces.amqp.names import Names
-from civitas.spaces.amqp.options import AMQPOptions
-from civitas.spaces.amqp.wire import Letter, Unreadable
+from civitas.spaces.amqp.options import AMQPOptions, Names
+from civitas.spaces.amqp.wire import Outbound, Unreadable
+
+logger = logging.getLogger("civitas.amqp")
 
 MOST: Final = 1000
 """How many are listed."""
+
+_MOST_KNOWN: Final = 1_000
+"""How many unreadable messages are known, in case they are redelivered."""
+_MOST_ALIKE: Final = 100
 
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
 _NOT_FOUND = 404
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
+_ESCAPE = re.compile(r"%([0-9A-F]{2})")
+_BY_BROKER = {
+    "expired": "it waited in the queue until its time was over, and nobody took it",
+    "maxlen": "the queue was full",
+    "delivery_limit": "it was delivered again and again, and never handled",
+}
 
 
-class NotSent(Exception):
-    """A dead letter could not be sent again, and stays; the text says why."""
+@dataclass(eq=False, slots=True)
+class _Refused:
+    """An unreadable message as it was delivered last, and whether it is a dead letter by now."""
+
+    tag: Tag
+    published: bool = False
+
+
+class DeadLetterExchange:
+    """Publishes what cannot be handled to the dead-letter exchange, each message once.
+
+    What is unacknowledged when the connection is lost is redelivered. An unreadable message has no
+    key, so it is known by its content.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[bytes, deque[_Refused]] = {}
+
+    def refuse(
+        self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str, *, redelivered: bool
+    ) -> None:
+        """Publish an unreadable message, then acknowledge it."""
+        consumer = self._broker.consumer
+        beside = f"{agent}\n{properties}\n".encode(errors="surrogatepass")
+        alike = self._known.setdefault(sha256(beside + body).digest(), deque(maxlen=_MOST_ALIKE))
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        for known in alike:
+            if redelivered and known.tag[0] != tag[0]:
+                known.tag = tag
+                if known.published:
+                    consumer.acknowledge(tag)
+                return
+        refused = _Refused(tag)
+        alike.append(refused)
+
+        def confirmed() -> None:
+            refused.published = True
+            consumer.acknowledge(refused.tag)
+
+        logger.error("a message to %r goes to the dead letters: %s", agent, reason)
+        self.send(properties, body, reason, agent, confirmed)
+
+    def send(
+        self, properties: Any, body: bytes, reason: str, agent: str, confirmed: Callable[[], Any]
+    ) -> None:
+        """Publish a message; `confirmed` is called when the broker has it."""
+        headers = {
+            **wire.beside(properties),
+            "reason": reason[:1000].encode(errors="backslashreplace").decode(),
+            "agent": agent,
+            "message": str(properties.message_id or ""),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        self._broker.publisher.publish(
+            Outbound(
+                self._broker.new_key(),
+                properties.type if isinstance(properties.type, str) else "",
+                self._broker.names.agent_key(agent),
+                body,
+                mandatory=True,
+                reply_to=properties.reply_to,
+                correlation_id=properties.correlation_id,
+                headers=headers,
+                about=confirmed,
+                exchange=self._broker.names.dead,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A message that could not be handled.
+
+    Attributes:
+        key: twelve hexadecimal digits, the same each time it is listed
+        agent: the id that it was for; empty if unknown
+        reason: why it is here
+        time: when it came here, in UTC, as `2026-01-31T09:00:00Z`; empty if unknown
+        kind: `send`, `request`, `answer` or `cancel`, or what its type says instead
+        message_id: its idempotency key; empty if it had none
+        message: the message, if it can be read as JSON; else None
+        body: its bytes
+        original: the id of the message that it answers, if it does
+        thread: which thread of its agent sent it, or what it answers; None if unknown
+    """
+
+    key: str
+    agent: str
+    reason: str
+    time: str
+    kind: str
+    message_id: str
+    message: Any
+    body: bytes
+    original: str | None = None
+    thread: str | None = None
+
+    @classmethod
+    def read(cls, names: Names, properties: Any, body: bytes) -> Self:
+        """Read what is in the queue: from a space, from the broker, or from anybody at all."""
+        headers = properties.headers or {}
+        message_id = _text(properties.message_id)
+        try:
+            message = wire.read_json(body)
+        except Unreadable:
+            message = None
+        if "agent" in headers:
+            agent = headers["agent"]
+            reason, time = _text(headers.get("reason")), _text(headers.get("time"))
+        else:
+            death = _last_death(headers)
+            agent = _receiver(names, death, message)
+            cause = _text(death.get("reason"))
+            reason = _BY_BROKER.get(cause, f"the broker put it here ({cause or 'unknown'})")
+            then = death.get("time")
+            time = f"{then:%Y-%m-%dT%H:%M:%SZ}" if isinstance(then, datetime) else ""
+        try:
+            agent = address(agent)
+        except InvalidId:
+            agent = ""
+        return cls(
+            key=_key(message_id, agent, reason, time, body),
+            agent=agent,
+            reason=reason,
+            time=time,
+            kind=_text(properties.type),
+            message_id=message_id,
+            message=message,
+            body=body,
+            original=_text(headers.get("original")) or None,
+            thread=_text(headers["thread"]) if "thread" in headers else None,
+        )
+
+
+def _last_death(headers: dict[str, Any]) -> dict[str, Any]:
+    """The broker's record of why it dead-lettered a message."""
+    deaths = headers.get("x-death")
+    death = deaths[0] if isinstance(deaths, list) and deaths else None
+    return death if isinstance(death, dict) else {}
+
+
+def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
+    """Whose queue it was in; if the name has a hash for the id, whom the message names."""
+    queue, before = _text(death.get("queue")), names.agent_queue("")
+    name = queue.removeprefix(before)
+    if name != queue and not name.startswith("%~"):
+        return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
+    return message.get("to") if isinstance(message, dict) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _key(*parts: str | bytes) -> str:
+    whole = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+    return sha256(whole).hexdigest()[:12]
 
 
 class DeadLetters:
-    """Shows, sends again and removes the dead letters of an exchange.
+    """Lists the dead letters of an exchange, and sends them again.
 
-    While it looks at them, they are not there for others who look; then they are, in their order,
-    and also if the process dies. A `with` block opens the connection and ends it.
+    While it does, others who look see none or a part of them; after it, also if the process dies,
+    all are there, in their order. A `with` block opens the connection and closes it.
     """
 
     def __init__(self, options: AMQPOptions, exchange: str = "civitas") -> None:
@@ -69,111 +243,85 @@ class DeadLetters:
             raise BrokerError(explain(_cause(error), options)) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         connection, self._connection = self._connection, None
         if connection is not None and connection.is_open:
             connection.close()
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
-        """The oldest ones."""
-        found: list[DeadLetter] = []
+        """The oldest ones, and how many more there are."""
+        found: dict[str, DeadLetter] = {}
         with self._channel() as channel:
             waiting = self._count(channel)
-            seen = held = 0
-            for each, tags in self._each(channel, waiting):
-                if len(tags) == 1:
-                    found.append(each)
-                    held += len(each.body)
+            seen = size = 0
+            for each, _ in self._each(channel, waiting):
+                size += 0 if each.key in found else len(each.body)
+                found.setdefault(each.key, each)
                 seen += 1
-                if len(found) >= most or held > _MOST_BYTES:
+                if len(found) >= most or size > _MOST_BYTES:
                     break
-        return found, max(waiting - seen, 0)
+        return list(found.values()), max(waiting - seen, 0)
 
-    def find(self, key: str) -> DeadLetter | None:
-        """The one of that key; None if there is none."""
-        with self._channel() as channel:
-            for each, _ in self._each(channel, self._count(channel)):
-                if each.key == key:
-                    return each
-        return None
-
-    def drop(self, key: str) -> bool:
-        """Remove the one of that key for ever. Whether there was one."""
-        found: list[int] = []
-        with self._channel() as channel:
-            for each, tags in self._each(channel, self._count(channel)):
-                if each.key == key:
-                    found = tags
-            for tag in found:
-                channel.basic_ack(tag)
-        return bool(found)
-
-    def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, NotSent | None]]:
+    def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, str | None]]:
         """Send one, or each, to the agent that it was for, as a new message.
 
-        A request becomes a `send`: whoever asked has had an outcome and waits no more; what comes
-        of it now, it receives as a message. A letter is removed once the broker has confirmed the
-        new message. If the process dies between the two and the letter is sent a second time, the
-        receiver's inbox knows the message, and does not run it again.
+        A request becomes a `send`: its sender has had an outcome, and gets this one as a message. A
+        dead letter is removed once the broker has confirmed the new message. If the process dies
+        between the two and it is sent a second time, the receiver's inbox knows the message.
+
+        Returns:
+            each with None, or with why it could not be sent, and stays
         """
         with self._channel() as channel:
             channel.confirm_delivery()
-            done: dict[str, tuple[DeadLetter, NotSent | None, list[int]]] = {}
-            for each, tags in self._each(channel, self._count(channel)):
+            faults: dict[str, str | None] = {}
+            for each, tag in self._each(channel, self._count(channel)):
                 if key not in (None, each.key):
                     continue
-                if each.key not in done:
-                    try:
-                        self._send(channel, each)
-                        done[each.key] = each, None, tags
-                    except NotSent as error:
-                        done[each.key] = each, error, tags
-                    yield done[each.key][:2]
-                if done[each.key][1] is None:
-                    channel.basic_ack(tags[-1])
+                first = each.key not in faults
+                if first:
+                    faults[each.key] = self._send(channel, each)
+                if faults[each.key] is None:
+                    channel.basic_ack(tag)
+                if first:
+                    yield each, faults[each.key]
 
-    # -- how ---------------------------------------------------------------------------------------
-
-    def _send(self, channel: BlockingChannel, dead: DeadLetter) -> None:
+    def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
+        """Send one again; why that cannot be done, or None."""
         agent = dead.agent
         if not agent:
-            raise NotSent("whom it was for cannot be told")
-        kind = wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND
-        # Made of the old one, so that a letter that is sent twice is one message to its receiver.
+            return "whom it was for cannot be told"
+        # Made of the old key, so that one that is sent twice is one message to its receiver.
         id = sha256(f"{dead.key} {dead.message_id}".encode()).hexdigest()
-        letter = Letter(
+        message = Outbound(
             f"resent.{id[:32] if dead.message_id else secrets.token_hex(16)}",
-            kind,
+            wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
             self._names.agent_key(agent),
             dead.body,
-            headers=wire.headers(1, (), original_id=dead.original, thread=dead.thread),
+            headers=wire.headers(original_id=dead.original, thread=dead.thread),
         )
-        properties = letter.properties()
+        properties = message.properties()
         try:
-            arrived = wire.read(properties, dead.body)
+            to = wire.read(properties, dead.body).envelope.to
         except Unreadable as error:
-            raise NotSent(f"it is no message: {error}") from None
+            return f"it is no message: {error}"
         if dead.kind not in _RUNNABLE:
-            raise NotSent(f"a message of the type {dead.kind!r} is not for an agent to handle")
-        if arrived.envelope.to not in (agent, EVERYONE):
-            raise NotSent(f"it is to {arrived.envelope.to!r}, and came to {agent!r}")
+            return f"a message of the type {dead.kind!r} is not for an agent to handle"
+        if to not in (agent, EVERYONE):
+            return f"it is to {to!r}, and came to {agent!r}"
         try:
             channel.basic_publish(
-                self._names.exchange, letter.routing_key, dead.body, properties, mandatory=True
+                self._names.exchange, message.routing_key, dead.body, properties, mandatory=True
             )
         except UnroutableError:
-            raise NotSent(f'no agent "{agent}" has a queue') from None
+            return f'no agent "{agent}" has a queue'
         except NackError:
-            raise NotSent(f'the mailbox of "{agent}" is full') from None
+            return f'the mailbox of "{agent}" is full'
+        return None
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel]:
-        """A channel, at whose end all that was got and not acknowledged is given back."""
+        """A channel; what was got on it and not acknowledged is in the queue again after it."""
         assert self._connection is not None, "DeadLetters is used in a `with` block"
         try:
             channel = self._connection.channel()
@@ -204,19 +352,19 @@ class DeadLetters:
         count: int = found.method.message_count
         return count
 
-    def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, list[int]]]:
-        """Each letter, with the tags of what is this letter so far: it may have come twice."""
-        known: dict[str, list[int]] = {}
+    def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
+        """Each, with its delivery tag. One that came twice has the same key both times."""
+        without_id: set[str] = set()
         for _ in range(most):
             got, properties, body = channel.basic_get(self._names.dead_letters)
             if got is None:
                 return
             each = first = DeadLetter.read(self._names, properties, body)
-            while not each.message_id and each.key in known:  # two without an id are two
-                each = replace(each, key=first.other_key(each.key))
-            tags = known.setdefault(each.key, [])
-            tags.append(got.delivery_tag)
-            yield each, tags
+            if not each.message_id:  # two without an id are two
+                while each.key in without_id:
+                    each = replace(each, key=_key(each.key, first.key))
+                without_id.add(each.key)
+            yield each, got.delivery_tag
 
 
 def _cause(error: BaseException) -> BaseException:

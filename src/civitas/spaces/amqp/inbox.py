@@ -1,22 +1,22 @@
-"""What is remembered of a message that a space received; what remembers it, here in memory."""
+"""What a space remembers of the messages it received, in memory or in a file."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, InboxError
+from civitas.sqlite import SQLiteFile
 
-ACCEPTED: Final = 0
-"""It is kept here, and acknowledged; it has not begun."""
-
-STARTED: Final = 1
-"""It was begun. If nobody is at it, nobody knows how far it came: it is in doubt."""
-
+# The states of a message.
+ACCEPTED: Final = 0  # kept here and acknowledged; it has not begun
+STARTED: Final = 1  # begun; in doubt if its process has ended
 ENDED: Final = 2
-"""It was handled."""
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
         state: `ACCEPTED`, `STARTED` or `ENDED`
         message: the message, where it was accepted (and so acknowledged) before it ran, until it
             ends
-        answer: what is sent again when an ended one comes again; None: nothing
+        answer: what is sent again when an ended one is redelivered; None: nothing
     """
 
     key: str
@@ -36,64 +36,15 @@ class Entry(NamedTuple):
     answer: bytes | None
 
 
-class Inbox(Protocol):
-    """What a space remembers of the messages to its agents.
+class MemoryInbox:
+    """What a space remembers of the messages to its agents, until its process ends.
 
-    Its methods are called on one thread at a time, the space's loop. A message to several agents is
-    remembered for each of them. What has ended stays ended.
+    Its methods are called on the space's loop. A message to several agents is remembered for each
+    of them. What has ended stays ended. A bounded number of ended entries is held.
     """
 
-    @property
-    def durable(self) -> bool:
-        """Whether it outlives the process."""
-
-    def look_up(self, key: str, agent: str) -> Entry | None:
-        """What is known of a message to an agent; None: it never came."""
-
-    def accept(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that is to be acknowledged before it runs, as of the return.
-
-        One that was started keeps that state; of one accepted before, the first message is kept.
-        """
-
-    def permit(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that was approved in place of the one accepted before."""
-
-    def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """Record that messages begin to run: pairs of key and agent, as of the return.
-
-        The ends that wait are written with it, in one transaction.
-        """
-
-    def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """Record that a message was handled: seen at once, written with what is next written."""
-
-    def flush(self) -> None:
-        """Write the ends that wait."""
-
-    def answered(self, key: str, agent: str) -> None:
-        """Forget that the answer of an accepted message is to be sent: it is with the broker.
-
-        Written with what is next written.
-        """
-
-    def unfinished(self, agent: str) -> list[Entry]:
-        """What was accepted for an agent and has not ended, or whose answer is not `answered`.
-
-        In the order accepted. The broker will not bring these again.
-        """
-
-    def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove entries that ended that many seconds ago or more, those that came first first."""
-
-    def close(self) -> None:
-        """Write the ends that wait, and let go of the file. Again: nothing."""
-
-
-class MemoryInbox:
-    """An inbox that ends with its process, and holds a bounded number of ended entries."""
-
     durable: Final = False
+    """Whether it outlives the process."""
 
     def __init__(self, limit: int = 100_000) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -104,7 +55,7 @@ class MemoryInbox:
         self._ended: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `Inbox.look_up`."""
+        """What is known of a message to an agent; None: it never came."""
         pair = (key, agent)
         ended = self._ended.get(pair)
         if ended is not None:
@@ -112,7 +63,10 @@ class MemoryInbox:
         return self._open.get(pair)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.accept`."""
+        """Keep a message that is acknowledged before it runs, as of the return.
+
+        One that was started keeps that state; of one accepted before, the first message is kept.
+        """
         pair = (key, agent)
         if pair in self._ended:
             return
@@ -123,13 +77,16 @@ class MemoryInbox:
             self._open[pair] = entry._replace(message=message)
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """See `Inbox.permit`."""
+        """Keep a message that was approved in place of the one accepted before."""
         entry = self._open.get((key, agent), Entry(key, ACCEPTED, None, None))
         if entry.state == ACCEPTED and (key, agent) not in self._ended:
             self._open[key, agent] = entry._replace(message=message)
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `Inbox.start`."""
+        """Record that messages begin to run: pairs of key and agent, as of the return.
+
+        The ends that wait are written with it, in one transaction.
+        """
         for pair in started:
             if pair in self._ended:
                 continue
@@ -138,7 +95,7 @@ class MemoryInbox:
             self._open[pair] = Entry(pair[0], STARTED, message, None)
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `Inbox.end`."""
+        """Record that a message has ended: seen at once, written with the next write."""
         pair = (key, agent)
         self._open.pop(pair, None)
         self._ended[pair] = (answer, time.monotonic())
@@ -147,13 +104,16 @@ class MemoryInbox:
             self._ended.popitem(last=False)
 
     def answered(self, key: str, agent: str) -> None:
-        """Nothing: what it holds ends with those who wait for the answer."""
+        """Record, with the next write, that the answer of an accepted message was confirmed."""
 
     def flush(self) -> None:
-        """Nothing: all is where it stays."""
+        """Write the ends that wait."""
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `Inbox.unfinished`."""
+        """What was accepted for an agent and has not ended, or is not `answered`.
+
+        In the order accepted. It was acknowledged, so the broker will not redeliver it.
+        """
         return [
             entry
             for (_, whose), entry in self._open.items()
@@ -161,7 +121,7 @@ class MemoryInbox:
         ]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `Inbox.forget`."""
+        """Remove the oldest entries that ended that many seconds ago or more; how many it were."""
         last = time.monotonic() - older_than
         count = 0
         while count < at_most and self._ended:
@@ -172,6 +132,255 @@ class MemoryInbox:
         return count
 
     def close(self) -> None:
-        """Forget everything."""
+        """Write the ends that wait, and close the file. Again: nothing."""
         self._open.clear()
         self._ended.clear()
+
+
+APPLICATION: Final = 0x63766931
+"""The application id in the file's header (`cvi1`): no other program's database is changed."""
+
+# Append only. Rows are in the order of arrival: a start and the end before it are mostly one page
+# to write, the oldest are found without an index of ages, and long answers do not spread the keys.
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE inbox (
+            number INTEGER PRIMARY KEY,
+            key TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            state INTEGER NOT NULL,
+            ended REAL,
+            message BLOB,
+            answer BLOB,
+            UNIQUE (key, agent)
+        )""",
+        "CREATE INDEX waiting ON inbox (agent) WHERE message IS NOT NULL",
+    ),
+)
+
+_LOOK_UP = "SELECT key, state, message, answer FROM inbox WHERE key = ? AND agent = ?"
+_UNFINISHED = (
+    "SELECT key, state, message, answer FROM inbox WHERE agent = ? AND message IS NOT NULL "
+    "ORDER BY number"
+)
+_ACCEPT = (
+    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
+    "DO UPDATE SET message = excluded.message WHERE state < 2 AND message IS NULL"
+)
+_PERMIT = (
+    "INSERT INTO inbox (key, agent, state, message) VALUES (?, ?, 0, ?) ON CONFLICT (key, agent) "
+    "DO UPDATE SET message = excluded.message WHERE state = 0"
+)
+_START = (
+    "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
+    "DO UPDATE SET state = 1 WHERE state = 0"
+)
+# Of an accepted message, which is not redelivered, it stays known that its answer is to be sent.
+_END = (
+    "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2) ON CONFLICT "
+    "(key, agent) DO UPDATE SET state = 2, answer = excluded.answer, ended = excluded.ended, "
+    "message = iif(excluded.answer IS NULL OR message IS NULL, NULL, x'')"
+)
+_ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
+# Looks at twice as many as it removes: one that took long may stand before others that ended first.
+_FORGET = (
+    "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
+    "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
+)
+
+_MOST = 1 << 40
+"""More entries than any inbox has; larger bounds are taken for this one."""
+
+
+class SQLiteInbox:
+    """An inbox in an SQLite file, which belongs to one process at a time.
+
+    What was written survives the process, however it is killed. A crash of the machine or a power
+    failure may lose the last moments, one to two thousand messages at most, accepted ones among
+    them; the file is not damaged.
+
+    The file never shrinks; the place of what is forgotten is used again. Keys that begin alike for
+    each sender and count up are neighbours in it: cheaper to write and to forget than random ones.
+    """
+
+    durable: Final = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = SQLiteFile(
+            path,
+            kind="inbox",
+            maker="SQLiteInbox",
+            application=APPLICATION,
+            migrations=MIGRATIONS,
+            error=InboxError,
+        )
+        self._ends: dict[tuple[str, str], tuple[bytes | None, float]] = {}
+        self._answered: set[tuple[str, str]] = set()
+        self._closed = False
+        if self._file.is_open():
+            raise InboxError(
+                self._file.name,
+                "it is used already in this process; give each space an inbox of its own",
+            )
+        self._file.look()
+        self._connection = self._open()
+        cursor = self._connection.cursor()
+        self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
+        self._release = weakref.finalize(self, _release, cursor, self._connection, os.getpid())
+
+    def __repr__(self) -> str:
+        return f"SQLiteInbox({self._file.name!r})"
+
+    # -- use ---------------------------------------------------------------------------------------
+
+    def look_up(self, key: str, agent: str) -> Entry | None:
+        """See `MemoryInbox.look_up`."""
+        self._file.check_process()
+        ended = self._ends.get((key, agent))
+        if ended is not None:
+            return Entry(key, ENDED, None, ended[0])
+        try:
+            row = self._execute(_LOOK_UP, (key, agent)).fetchone()
+        except sqlite3.Error as error:
+            self._fail(error)
+        return None if row is None else self._entry(row)
+
+    def accept(self, key: str, agent: str, message: bytes) -> None:
+        """See `MemoryInbox.accept`."""
+        self._write(_ACCEPT, ((key, agent, message),))
+
+    def permit(self, key: str, agent: str, message: bytes) -> None:
+        """See `MemoryInbox.permit`."""
+        self._write(_PERMIT, ((key, agent, message),))
+
+    def start(self, started: Iterable[tuple[str, str]]) -> None:
+        """See `MemoryInbox.start`."""
+        self._write(_START, started)
+
+    def end(self, key: str, agent: str, answer: bytes | None) -> None:
+        """See `MemoryInbox.end`."""
+        self._file.check_process()
+        if self._closed:
+            raise self._file.closed()
+        self._ends[key, agent] = (answer, time.time())
+
+    def answered(self, key: str, agent: str) -> None:
+        """See `MemoryInbox.answered`."""
+        if not self._closed:
+            self._answered.add((key, agent))
+
+    def flush(self) -> None:
+        """See `MemoryInbox.flush`."""
+        if (self._ends or self._answered) and self._file.is_of_this_process():
+            self._write("", ())
+
+    def unfinished(self, agent: str) -> list[Entry]:
+        """See `MemoryInbox.unfinished`."""
+        self._file.check_process()
+        try:
+            rows = self._execute(_UNFINISHED, (agent,)).fetchall()
+        except sqlite3.Error as error:
+            self._fail(error)
+        settled = self._ends.keys() | self._answered
+        return [self._entry(row) for row in rows if (row[0], agent) not in settled]
+
+    def forget(self, older_than: float, at_most: int = 10_000) -> int:
+        """See `MemoryInbox.forget`."""
+        at_most = max(0, min(at_most, _MOST))
+        return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
+
+    def close(self) -> None:
+        """See `MemoryInbox.close`."""
+        if self._closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._closed = True
+            self._release()
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """In one transaction, write the ends that wait, then run a statement for each row."""
+        self._file.check_process()
+        execute = self._execute
+        changed = 0
+        try:
+            execute("BEGIN")
+            for pair, end in self._ends.items():
+                execute(_END, end + pair)
+            for pair in self._answered:
+                execute(_ANSWERED, pair)
+            for row in rows:
+                changed = execute(statement, row).rowcount
+            execute("COMMIT")
+        except BaseException as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                self._fail(error)
+            raise
+        self._ends.clear()
+        self._answered.clear()
+        return changed
+
+    def _roll_back(self) -> None:
+        # After some errors SQLite has done so by itself.
+        if self._closed or not self._connection.in_transaction:
+            return
+        try:
+            self._execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._fail(error)
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        key, state, message, answer = row
+        if (
+            state not in (ACCEPTED, STARTED, ENDED)
+            or not (message is None or isinstance(message, bytes))
+            or not (answer is None or isinstance(answer, bytes))
+        ):
+            raise self._file.damaged(f"the entry of {key!r} is not valid")
+        return Entry(key, state, None if state == ENDED else message, answer)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            # Small pages, because each start writes two or three of them to the log.
+            connection = self._file.connect(
+                "rwc", 0, "page_size = 1024", "locking_mode = EXCLUSIVE", "synchronous = NORMAL"
+            )
+        except sqlite3.Error as error:
+            self._fail(error)
+        try:
+            if self._file.version(connection) < self._file.newest:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                self._file.migrate(connection)
+            connection.execute("PRAGMA secure_delete = OFF")
+            # Reads both ends of the table and its keys, and so finds a file that was overwritten.
+            connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
+            connection.execute(_LOOK_UP, ("", "")).fetchone()
+            connection.execute(_UNFINISHED, ("",)).fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            self._fail(error)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _fail(self, error: sqlite3.Error) -> NoReturn:
+        if self._closed:
+            raise self._file.closed() from error
+        raise self._file.fault(
+            error, "it is used by another process; give each process an inbox of its own"
+        ) from error
+
+
+def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
+    if os.getpid() == process:
+        # A statement that failed is kept by its cursor, and would keep the file open and locked.
+        cursor.close()
+        connection.close()
+
+
+Inbox: TypeAlias = MemoryInbox | SQLiteInbox

@@ -1,4 +1,4 @@
-"""The connection to the broker, made again whenever it is lost, and what is declared over it."""
+"""The connection to the broker, opened again whenever it is lost, and declarations over it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import pika
 from pika.channel import Channel
 from pika.exceptions import (
-    AMQPConnectionError,
     AMQPError,
     ChannelClosedByBroker,
     ConnectionClosed,
@@ -39,11 +38,11 @@ _OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, anothe
 
 
 class LinkLost(Exception):
-    """The connection went away in the middle of something."""
+    """The connection was lost during a call."""
 
 
 def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
-    """What pika needs to know; the broker shows `name` to whoever looks after it."""
+    """Pika's parameters; the broker's tools show `name`."""
     return pika.ConnectionParameters(
         host=options.hostname,
         port=options.port,
@@ -56,13 +55,13 @@ def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
 
 
 def settle(future: asyncio.Future[Any], value: Any) -> None:
-    """Give a future its value, unless it has ended."""
+    """Set a future's value, unless it is done."""
     if not future.done():
         future.set_result(value)
 
 
 def tls(options: AMQPOptions) -> ssl.SSLContext | None:
-    """How the connection is encrypted; the broker's certificate is always verified."""
+    """The TLS context, if any; the broker's certificate is always verified."""
     if not options.use_ssl:
         return None
     try:
@@ -72,7 +71,7 @@ def tls(options: AMQPOptions) -> ssl.SSLContext | None:
 
 
 def explain(error: BaseException, options: AMQPOptions) -> str:
-    """Why there is no connection, in one line that says what to do."""
+    """Why there is no connection and what to do, in one line."""
     where = f"the message broker at {options.address}"
     if isinstance(error, ProbableAuthenticationError):
         return (
@@ -101,7 +100,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
         return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
     if isinstance(error, ConnectionResetError | StreamLostError):
-        # So does a port for TLS, without a word, if it is spoken to without.
+        # A TLS port closes a plain connection without an error.
         other = "" if options.use_ssl else "try it with use_ssl=True, or "
         return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
     if isinstance(error, ConnectionClosed):
@@ -126,18 +125,18 @@ class Link:
         *,
         up: Callable[[], Awaitable[None]],
         down: Callable[[], None],
-        told: Callable[[str, str], None],
-        last_words: Callable[[], None],
-        heard: Callable[[], None],
+        on_state: Callable[[str, str], None],
+        before_write: Callable[[], None],
+        after_read: Callable[[], None],
     ) -> None:
-        self._last_words = last_words
-        self._heard = heard
+        self._before_write = before_write
+        self._after_read = after_read
         self._loop = loop
         self._options = options
         self._name = name
         self._up = up
         self._down = down
-        self._told = told
+        self._on_state = on_state
         self._connection: Connection | None = None
         self._lost: asyncio.Future[BaseException] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -146,11 +145,11 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a connection."""
+        """Whether the connection is open."""
         return self._connection is not None and self._connection.is_open
 
     async def open(self) -> None:
-        """Connect, unless that is done; once connected, it is kept so."""
+        """Connect; from then on the connection is opened again whenever it is lost."""
         if self._keeping is not None:
             return
         if self._opening is None:
@@ -182,7 +181,7 @@ class Link:
         return opened.result()
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection for good."""
         self._closing = True
         for task in (self._keeping, self._opening):
             if task is not None:
@@ -195,11 +194,9 @@ class Link:
             connection.abort()
 
     def drop(self) -> None:
-        """Give this connection up; another is made."""
+        """Close this connection; another is opened."""
         if self._connection is not None and self._connection.is_open:
             self._connection.close(reply_code=541, reply_text="given up by the client")
-
-    # -- its life ----------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
         opened: asyncio.Future[None] = self._loop.create_future()
@@ -209,20 +206,16 @@ class Link:
             if not opened.done():
                 opened.set_exception(BrokerError(explain(error, self._options)))
 
-        def closed(_: Any, error: BaseException) -> None:
-            if not lost.done():
-                lost.set_result(error)
-
         connection = Connection(
             parameters(self._options, self._name),
             self._loop,
             tls(self._options),
             lambda _: settle(opened, None),
             failed,
-            closed,
+            lambda _, error: settle(lost, error),
         )
         try:
-            async with asyncio.timeout(_DIAL_S):  # the broker may take it, and then say nothing
+            async with asyncio.timeout(_DIAL_S):  # a broker may accept it and send nothing
                 await opened
         except TimeoutError as error:
             connection.abort()
@@ -231,12 +224,14 @@ class Link:
             connection.close()
             raise
         connection.add_on_connection_blocked_callback(
-            lambda *_: self._told("blocked", "the broker is short of memory or disk and takes none")
+            lambda *_: self._on_state(
+                "blocked", "the broker is short of memory or disk and takes none"
+            )
         )
         connection.add_on_connection_unblocked_callback(
-            lambda *_: self._told("unblocked", "the broker takes messages again")
+            lambda *_: self._on_state("unblocked", "the broker takes messages again")
         )
-        connection.last_words, connection.heard = self._last_words, self._heard
+        connection.before_write, connection.after_read = self._before_write, self._after_read
         self._connection, self._lost = connection, lost
         try:
             await self._up()
@@ -246,10 +241,10 @@ class Link:
             self._connection = self._lost = None
             self._down()
             raise
-        self._told("connected", f"connected to the message broker at {self._options.address}")
+        self._on_state("connected", f"connected to the message broker at {self._options.address}")
 
     async def _keep(self) -> None:
-        """Wait until the connection is lost, and make another, for ever."""
+        """Open another connection whenever one is lost."""
         while not self._closing:
             assert self._lost is not None
             error = await asyncio.shield(self._lost)
@@ -257,39 +252,30 @@ class Link:
             self._down()
             if self._closing:
                 return
-            self._told("lost", explain_loss(error, self._options))
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            where = f"the message broker at {self._options.address}"
+            self._on_state("lost", f"the connection to {where} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
-                # Spread out, so that a thousand processes do not come back in one moment.
+                # Jitter: a thousand processes must not come back in one moment.
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 try:
                     await self._connect()
                     break
-                except Exception as failure:  # whatever it is, another try may do
+                except Exception as failure:  # another try may succeed
                     if not isinstance(failure, BrokerError | LinkLost | AMQPError):
                         logger.exception("a defect in civitas: a connection could not be set up")
                     wait = min(wait * 2, _LONGEST_WAIT_S)
-                    self._told("retrying", f"{failure}; trying again within {wait:.1f} s")
+                    self._on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
 
 
-def explain_loss(error: BaseException, options: AMQPOptions) -> str:
-    """Why a connection was lost, in one line."""
-    if isinstance(error, AMQPConnectionError):
-        reason = str(error) or type(error).__name__
-    elif isinstance(error, OSError) and error.strerror:
-        reason = error.strerror
-    else:
-        reason = explain(error, options)
-    return f"the connection to the message broker at {options.address} is lost: {reason}"
-
-
-_CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
+_CONTROL_CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
 def _unexpected(record: logging.LogRecord) -> bool:
-    """Whether it says more than that a question was answered with no, which pika warns of."""
-    said = record.args if isinstance(record.args, tuple) else ()
-    return not any(isinstance(each, Channel) and each in _CHANNELS for each in said)
+    """Whether a record is not pika's warning of a refusal, which `Control` expects."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    return not any(isinstance(each, Channel) and each in _CONTROL_CHANNELS for each in args)
 
 
 logging.getLogger("pika.channel").addFilter(_unexpected)
@@ -298,7 +284,7 @@ Operation = Callable[[Channel, Callable[[Any], None]], Any]
 
 
 class Refused(Exception):
-    """The broker would not.
+    """The broker refused an operation.
 
     Attributes:
         code: AMQP's: 403 refused, 404 not found, 405 locked, 406 other settings
@@ -310,7 +296,7 @@ class Refused(Exception):
 
 
 class Control:
-    """Declares, binds and deletes. A refusal ends AMQP's channel, so this opens the next."""
+    """Declares, binds and deletes. A refusal closes the channel; the next call opens another."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -319,26 +305,26 @@ class Control:
         self._turn = asyncio.Lock()
 
     async def call(self, operation: Operation) -> Any:
-        """Do one thing and wait for the broker's word."""
+        """Do one operation and give the broker's answer."""
         async with self._turn:
             channel = self._channel
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._link.channel()
                 channel.add_on_close_callback(self._closed)
-                _CHANNELS.add(channel)
+                _CONTROL_CHANNELS.add(channel)
             waiting = self._waiting = asyncio.get_running_loop().create_future()
             operation(channel, lambda frame: settle(waiting, frame.method))
             try:
                 return await waiting
             finally:
                 if not waiting.done() or waiting.cancelled():
-                    # Its answer is still to come, and must not be taken for the next one's.
+                    # Its answer may still come, and is not the next call's.
                     self._channel = None
                     with suppress(AMQPError):
                         channel.close()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection was lost."""
         self._channel = None
         self._end(LinkLost("the connection was lost"))
 

@@ -1,10 +1,14 @@
-"""Where the broker is, and who asks."""
+"""Where the broker is, and what exchanges, queues and routing keys are called there."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from civitas.errors import ConfigError
 
@@ -18,7 +22,11 @@ _VARIABLES = {
 _PORT = 5672
 _TLS_PORT = 5671
 _LONGEST = 255
+"""Bytes of a name: of the broker's, of a virtual host, of a host in DNS."""
 _LONGER = 4096
+
+_EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_SPECIAL = re.compile(r"[%.*#\r\n]")
 
 
 @dataclass(frozen=True)
@@ -105,3 +113,67 @@ def _size(text: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         return 0
+
+
+class Names:
+    """The names under one exchange, which routes by topic.
+
+    Routing keys are `agent.ID` for one agent, `all` for a broadcast, `reply.PROCESS` for the answer
+    to a request, `processes` for what every process is told; an observer binds `#`. Escaped in an
+    id are dots, stars and hashes, which have a meaning in a topic, and line ends, which RabbitMQ
+    drops. A name that is too long is a hash instead.
+    """
+
+    everyone: Final = "all"
+    processes: Final = "processes"
+
+    def __init__(self, exchange: str) -> None:
+        if (
+            not isinstance(exchange, str)
+            or not _EXCHANGE.fullmatch(exchange)
+            or exchange.startswith("amq.")
+        ):
+            raise ConfigError(
+                "exchange= is 1 to 100 messages, digits and _ . : -, not starting with amq., "
+                f"not {exchange!r}"
+            )
+        self.exchange = exchange
+        self.dead = f"{exchange}.dead"
+        self.dead_letters = f"{exchange}.dead-letters"
+
+    def agent_key(self, id: str) -> str:
+        """The routing key of messages to an agent."""
+        return _agent_key(id)
+
+    def agent_queue(self, id: str) -> str:
+        """The queue of an agent's messages."""
+        return _fitting(lambda name: f"{self.exchange}.agent.{name}", id)
+
+    def claim_queue(self, id: str) -> str:
+        """The exclusive queue that the process of an agent holds: the claim of its id."""
+        return _fitting(lambda name: f"{self.exchange}.claim.{name}", id)
+
+    def reply_key(self, process: str) -> str:
+        """The routing key of answers to a process."""
+        return f"reply.{process}"
+
+    def reply_queue(self, process: str) -> str:
+        """The queue of answers to a process."""
+        return f"{self.exchange}.reply.{process}"
+
+    def observer_queue(self, process: str) -> str:
+        """The queue of an observing process."""
+        return f"{self.exchange}.observer.{process}"
+
+
+@lru_cache(maxsize=10_000)
+def _agent_key(id: str) -> str:
+    return _fitting(lambda name: f"agent.{name}", id)
+
+
+def _fitting(make: Callable[[str], str], id: str) -> str:
+    name = make(_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", id))
+    if len(name.encode()) <= _LONGEST:
+        return name
+    # No id has this name otherwise: "%~" is not an escape, and a hash has no percent sign.
+    return make("%~" + hashlib.sha256(id.encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""What an inbox is told of a message: it has begun, it has ended; its answer is sent after that."""
+"""Messages in flight: recorded in the inbox, then answered, then acknowledged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from hashlib import sha256
 from typing import Any, Final
 
 from civitas.errors import ActionError, InboxError, SpaceClosed
+from civitas.message import Envelope
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.inbox import Inbox
-from civitas.spaces.amqp.intake import Intake, Tag
-from civitas.spaces.amqp.wire import Letter
+from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.handler import Offer
 from civitas.spaces.router import PostOffice
@@ -24,30 +26,30 @@ _AGAIN_S: Final = 1.0
 """Seconds until an inbox that could not be written is tried again."""
 
 _FORGET_EVERY: Final = 1_000
-"""After how many messages the inbox forgets twice as many, at most."""
+"""After how many messages the inbox forgets up to twice as many."""
 
 _LONGEST_KEY: Final = 200
-"""Of how many bytes a key may be for more to be added to it."""
+"""Bytes of a key that may be extended: the broker allows 255."""
 
 Ident = tuple[str, str]
-"""A message's key, and the agent that it came to: a broadcast comes to several."""
+"""A message's key, and its receiver: a broadcast has several."""
 
 
 @dataclass(eq=False, slots=True)
-class Mail:
-    """What is to be told to the broker and to the sender when a message has ended.
+class InFlight:
+    """A message that came and is not acknowledged yet.
 
     Attributes:
         ident: what the inbox knows it by
-        tag: the delivery to acknowledge; None while there is none to
-        raw: AMQP's properties and body, until it is begun
-        reply_to: where the outcome of a request goes
-        begun: whether the inbox says that it has started
+        tag: the delivery to acknowledge; None if there is none now
+        raw: AMQP's properties and body, until it begins
+        reply_to: the routing key of a request's outcome
+        begun: whether the inbox has it as started
         stored: whether the inbox has the message itself, and it is acknowledged
         unconfirmed: how many messages that its handler sent are not confirmed
         answer: what is to be sent when it has ended
-        over: whether it has ended
-        disowned: whether another process has it by now
+        ended: whether it has
+        owned_elsewhere: whether its agent's id is another process's now: it is redelivered there
     """
 
     ident: Ident
@@ -57,145 +59,180 @@ class Mail:
     begun: bool = False
     stored: bool = False
     unconfirmed: int = 0
-    answer: Letter | None = None
-    over: bool = False
-    disowned: bool = False
+    answer: Outbound | None = None
+    ended: bool = False
+    owned_elsewhere: bool = False
 
 
 class Recorder:
-    """Records each message and has it answered. Everything happens on the loop.
+    """Records each message in the inbox, and answers it. Everything happens on the loop.
 
-    The order is what keeps a message from being lost or run twice: *started* is in the inbox before
-    the action is called; what it sends is confirmed before *ended*, with its answer, is in the
-    inbox; the answer is confirmed before the message is acknowledged.
+    The order keeps a message from being lost or run twice: *started* is in the inbox before the
+    action is called; what it sends is confirmed before *ended*, with its answer, is in the inbox;
+    the answer is confirmed before the message is acknowledged.
 
     Attributes:
-        known: the messages that are here, until their answers are confirmed
+        known: the messages in flight
     """
 
     def __init__(
         self,
-        office: PostOffice,
+        router: PostOffice,
+        broker: Broker,
         inbox: Inbox,
         *,
-        intake: Intake,
-        publish: Callable[[Letter], None],
+        publish: Callable[[Outbound], None],
         is_idle: Callable[[], bool],
         keep_s: float,
     ) -> None:
         self.known: dict[Ident, Delivery] = {}
-        self._office = office
+        self._router = router
         self._inbox = inbox
-        self._loop = office.loop
-        self._intake = intake
+        self._loop = router.loop
+        self._names = broker.names
+        self._consumer = broker.consumer
         self._publish = publish
         self._is_idle = is_idle
         self._keep_s = keep_s
-        self._recorded: list[Mail] = []
+        self._recorded: list[InFlight] = []
         self._flushing = False
         self._ended = 0
 
     def begins(self, delivery: Delivery, offer: Offer) -> bool:
-        """Record that a message is begun; False if that cannot be done now."""
-        mail: Mail = delivery.mail
-        if mail.begun:
+        """Record that a message begins; False if that cannot be done now."""
+        message: InFlight = delivery.in_flight
+        if message.begun:
             return True
         try:
             if offer.detached:
-                self._accept(mail)
-            self._inbox.start((mail.ident,))
+                self._accept(message)
+            self._inbox.start((message.ident,))
         except InboxError as error:
             self._put_off(delivery, error)
             return False
-        mail.begun = True
-        mail.raw = None
+        message.begun = True
+        message.raw = None
         if self._recorded:
             self._send_recorded()
         return True
 
     def set_aside(self, delivery: Delivery) -> None:
-        """It awaits approval, which may take longer than the broker waits."""
+        """Keep a message that awaits approval, which may take longer than the broker waits."""
         try:
-            self._accept(delivery.mail)
+            self._accept(delivery.in_flight)
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
     def permitted(self, delivery: Delivery) -> None:
         """Keep that a message was approved, so that the next process does not ask again."""
-        mail: Mail = delivery.mail
-        if not self._inbox.durable or mail.raw is None:
+        message: InFlight = delivery.in_flight
+        if not self._inbox.durable or message.raw is None:
             return
-        permission = wire.fingerprint(delivery.envelope, mail.ident[1])
+        permission = wire.fingerprint(delivery.envelope, message.ident[1])
         try:
-            self._inbox.permit(*mail.ident, wire.stored(*mail.raw, permission))
+            self._inbox.permit(*message.ident, wire.stored(*message.raw, permission))
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
-            self.is_stored(mail)
+            self.is_stored(message)
 
-    def _accept(self, mail: Mail) -> None:
-        if not self._inbox.durable or mail.stored or mail.raw is None:
-            return
-        self._inbox.accept(*mail.ident, wire.stored(*mail.raw))
-        self.is_stored(mail)
+    def _accept(self, message: InFlight) -> None:
+        if self._inbox.durable and not message.stored and message.raw is not None:
+            self._inbox.accept(*message.ident, wire.stored(*message.raw))
+            self.is_stored(message)
 
-    def is_stored(self, mail: Mail) -> None:
-        """The inbox has the message itself: the broker may forget it."""
-        mail.stored = True
-        self._intake.acknowledge(mail.tag)
-        mail.tag = None
+    def is_stored(self, message: InFlight) -> None:
+        """The inbox has the message itself: acknowledge it."""
+        message.stored = True
+        self._consumer.acknowledge(message.tag)
+        message.tag = None
 
     def _put_off(self, delivery: Delivery, error: InboxError) -> None:
-        """The inbox cannot be written: the agent waits, and its messages are not begun."""
-        seat = delivery.seat
-        assert seat is not None
+        """The inbox cannot be written: the agent begins nothing until it can."""
+        mailbox = delivery.seat
+        assert mailbox is not None
         logger.error(
             "agent %r begins nothing until its inbox can be written; it is tried again every "
             "second: %s",
-            seat.id,
+            mailbox.id,
             error,
         )
         if delivery.under is not None:
-            # Others wait for this one, so it cannot wait.
-            self._office.refuse(delivery, ActionError("InboxError", str(error)))
+            # A handler here waits for this one, so it cannot wait.
+            self._router.refuse(delivery, ActionError("InboxError", str(error)))
             return
-        self._loop.call_later(_AGAIN_S, seat.hold_back(delivery))
+        self._loop.call_later(_AGAIN_S, mailbox.hold_back(delivery))
+
+    # -- ended -------------------------------------------------------------------------------------
+
+    def reply(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """A request has ended: its answer is its outcome."""
+        message: InFlight = delivery.in_flight
+        envelope = delivery.envelope
+        sender = envelope.to if delivery.seat is None else delivery.seat.id
+        if error is None:
+            name, args = "response", {"data": value, "original_message_id": envelope.id}
+        else:
+            name, args = "error", {"error": str(error), "original_message_id": envelope.id}
+        message.answer = Outbound(
+            _answer_key(delivery),
+            wire.REPLY,
+            message.reply_to,
+            wire.written(Envelope(sender, envelope.sender, name, args)),
+            mandatory=True,
+            correlation_id=message.ident[0],
+            headers=None if error is None else wire.error_headers(error),
+        )
+
+    def answer(self, delivery: Delivery, envelope: Envelope, original_id: str | None) -> None:
+        """A message that is no request has an answer, sent when it has ended."""
+        delivery.in_flight.answer = Outbound(
+            _answer_key(delivery),
+            wire.ANSWER,
+            self._names.agent_key(envelope.to),
+            wire.written(envelope),
+            to=envelope.to,
+            mandatory=True,
+            headers=wire.headers(
+                original_id=original_id if envelope.name == "say" else None, thread=envelope.thread
+            ),
+        )
 
     def concluded(self, delivery: Delivery) -> None:
-        """It has ended, as the message says that `delivery.mail.answer` is."""
-        mail: Mail = delivery.mail
-        if mail.disowned:
-            self.known.pop(mail.ident, None)
+        """A message has ended, with the answer that is noted."""
+        message: InFlight = delivery.in_flight
+        if message.owned_elsewhere:
+            self.known.pop(message.ident, None)
             return
-        if self._office.ending and not mail.begun and isinstance(delivery.error, SpaceClosed):
-            return  # nothing of it was done: it waits at the broker, or in the inbox, for the next
-        mail.over = True
-        mail.raw = None
-        if not mail.unconfirmed:
-            self._record(mail)
+        if self._router.ending and not message.begun and isinstance(delivery.error, SpaceClosed):
+            return  # it did not begin: the broker, or the inbox, keeps it for the next process
+        message.ended = True
+        message.raw = None
+        if not message.unconfirmed:
+            self._record(message)
 
-    def sent(self, mail: Mail) -> None:
+    def sent(self, message: InFlight) -> None:
         """A message that its handler sent is confirmed."""
-        mail.unconfirmed -= 1
-        if mail.over and not mail.unconfirmed:
-            self._record(mail)
+        message.unconfirmed -= 1
+        if message.ended and not message.unconfirmed:
+            self._record(message)
 
-    def _record(self, mail: Mail) -> None:
-        answer = mail.answer
-        self._inbox.end(*mail.ident, None if answer is None else answer.pack())
-        self._recorded.append(mail)
+    def _record(self, message: InFlight) -> None:
+        answer = message.answer
+        self._inbox.end(*message.ident, None if answer is None else answer.pack())
+        self._recorded.append(message)
         self._ended += 1
         if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
             self._forget()
         if not self._inbox.durable or self._is_idle():
             self._flush()
         elif not self._flushing:
-            # Others are about to begin, and what they record is written together with this.
+            # Others are about to begin: their starts are written together with this.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def _forget(self) -> None:
-        """What ended so long ago that it cannot come again need not be known."""
+        """Forget what ended so long ago that it cannot be redelivered."""
         try:
             self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
         except InboxError as error:
@@ -214,36 +251,37 @@ class Recorder:
 
     def _send_recorded(self) -> None:
         recorded, self._recorded = self._recorded, []
-        for mail in recorded:
-            if mail.answer is None:
-                self.finish(mail)
+        for message in recorded:
+            answer, message.answer = message.answer, None
+            if answer is None:
+                self.finish(message)
             else:
-                mail.answer.about = mail
-                self._publish(mail.answer)
-                mail.answer = None
+                answer.about = message
+                self._publish(answer)
 
-    def finish(self, mail: Mail) -> None:
-        """Its answer, if it has one, is confirmed."""
-        self.known.pop(mail.ident, None)
-        if mail.stored:
-            self._inbox.answered(*mail.ident)
-        self._intake.acknowledge(mail.tag)
-
-    def answer_key(self, delivery: Delivery) -> str:
-        """The key of a message's answer: the same if it is made again."""
-        key, agent = delivery.mail.ident
-        if len(key.encode()) > _LONGEST_KEY:  # a stranger's
-            key = sha256(key.encode()).hexdigest()
-        if delivery.kind != kinds.BROADCAST:
-            return f"{key}/a"
-        return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
+    def finish(self, message: InFlight) -> None:
+        """Acknowledge a message: its answer, if it has one, is confirmed."""
+        self.known.pop(message.ident, None)
+        if message.stored:
+            self._inbox.answered(*message.ident)
+        self._consumer.acknowledge(message.tag)
 
 
-def handler_of(handling: Any) -> Mail | None:
-    """The mail that is being handled, where something is sent."""
+def _answer_key(delivery: Delivery) -> str:
+    """The key of a message's answer: the same if it is made again."""
+    key, agent = delivery.in_flight.ident
+    if len(key.encode()) > _LONGEST_KEY:  # not one of ours
+        key = sha256(key.encode()).hexdigest()
+    if delivery.kind != kinds.BROADCAST:
+        return f"{key}/a"
+    return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
+
+
+def in_flight_of(handling: Any) -> InFlight | None:
+    """The message from the broker that a handler, or one that it waits in, is handling."""
     while handling is not None:
-        mail: Mail | None = handling.mail
-        if mail is not None:
-            return mail
+        message: InFlight | None = handling.in_flight
+        if message is not None:
+            return message
         handling = handling.parent
     return None

@@ -6,16 +6,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
 from civitas.approval import Approver
-from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError, SpaceClosed
-from civitas.spaces.amqp.inbox import Inbox
-from civitas.spaces.amqp.names import Names
-from civitas.spaces.amqp.options import AMQPOptions
+from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError
+from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.delivery import CALLBACK, Delivery
 from civitas.spaces.loop import on_a_space
 from civitas.spaces.mailbox import Seat
@@ -23,7 +19,8 @@ from civitas.spaces.router import PostOffice
 from civitas.spaces.space import MAILBOX, Space
 
 if TYPE_CHECKING:
-    from civitas.spaces.amqp.office import AMQPOffice
+    from civitas.spaces.amqp.inbox import Inbox
+    from civitas.spaces.amqp.router import AMQPRouter
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -49,12 +46,12 @@ class AMQPSpace(Space):
     Args:
         amqp_options: where the broker is; left out, what `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`,
             `AMQP_PASSWORD` and `AMQP_VHOST` say
-        exchange: the name of the exchange; spaces of different ones know nothing of each other
-        inbox: a file that this process alone remembers messages in; in memory if left out
+        exchange: the name of the exchange; spaces of different ones are not connected
+        inbox: the file in which this process remembers messages; in memory if left out
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
-            letters. Who is away for twice as long, and gets none, is nobody
+            letters. A queue unused for twice as long is deleted: its id is unknown then
         quorum: whether the agents' queues are replicated in a cluster
         grace: seconds that `close` lets actions go on that have begun
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
@@ -62,7 +59,7 @@ class AMQPSpace(Space):
 
     Raises:
         MissingExtra: pika is not installed
-        ConfigError: an argument is not what it has to be
+        ConfigError: an argument is not valid
 
     Example:
         >>> space = AMQPSpace(amqp_options=AMQPOptions(hostname="localhost"))  # doctest: +SKIP
@@ -109,9 +106,8 @@ class AMQPSpace(Space):
         self._quorum = bool(quorum)
         self._grace_s = float(grace)
         self._on_connection = on_connection
-        self._inbox: Inbox | None = None
-        self._broker: AMQPOffice | None = None
-        self._adding: set[Future[bool]] = set()
+        self._inbox: Inbox
+        self._router: AMQPRouter
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -131,24 +127,20 @@ class AMQPSpace(Space):
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, not {callback!r}")
         self._start()
-        office = self._broker
-        assert office is not None
-        office.enter(office.observe_everywhere, callback)
+        self._router.enter(self._router.everywhere.add, callback)
 
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import MemoryInbox
-        from civitas.spaces.amqp.sqlite_inbox import SQLiteInbox
+        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
 
         path = self._inbox_path
         self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
 
     def _post_office(self) -> PostOffice:
-        from civitas.spaces.amqp.office import AMQPOffice
+        from civitas.spaces.amqp.router import AMQPRouter
 
-        assert self._inbox is not None
-        self._broker = AMQPOffice(
+        self._router = AMQPRouter(
             self._thread,
             self._mailbox,
             self._options,
@@ -156,124 +148,91 @@ class AMQPSpace(Space):
             self._inbox,
             keep_s=self._keep_s,
             quorum=self._quorum,
-            told=self._told,
+            on_state=self._on_state,
             evict=self._replaced,
         )
-        return self._broker
+        return self._router
 
-    def _settle_in(self, seat: Seat, *, waits: bool) -> None:
-        """Have the agent's messages come here, and then run its `after_add`."""
-        office = self._broker
-        assert office is not None
+    def _settle_in(self, mailbox: Seat, *, waits: bool) -> None:
+        """Consume the agent's queue, and then run its `after_add`."""
         if on_a_space():
-            # The loop must not be held up. What is sent meanwhile may be for the one that comes.
-            office.enter(self._follow, seat)
+            # The loop must not be held up. What is sent meanwhile may be for this agent.
+            self._router.enter(self._add_later, mailbox)
             return
-        claimed: Future[bool] = Future()
-        self._adding.add(claimed)  # the end of the loop ends it, whatever becomes of its task
-        office.enter(self._claim, seat, claimed)
         try:
-            here = claimed.result()
+            here = self._thread.run(self._router.local_agents.add, mailbox).result()
         except BaseException:
-            office.thread.call(self._vacate, seat)
+            self._thread.call(self._vacate, mailbox)
             raise
-        finally:
-            self._adding.discard(claimed)
         if here:
-            super()._settle_in(seat, waits=waits)
+            super()._settle_in(mailbox, waits=waits)
 
-    def _claim(self, seat: Seat, claimed: Future[bool]) -> None:
-        """Begin to claim an agent's id, for a thread that waits for that."""
-        office = self._broker
-        assert office is not None
-        if office.ending or office.thread.closed:
-            _settle(claimed, _not_added())
-            return
+    def _add_later(self, mailbox: Seat) -> None:
+        self._router.broker.publisher.hold()
 
-        def done(task: asyncio.Task[bool]) -> None:
-            if task.cancelled():
-                _settle(claimed, _not_added())
-            else:
-                _settle(claimed, task.exception() or task.result())
-
-        office.thread.spawn(office.residents.claim(seat)).add_done_callback(done)
-
-    def _over(self) -> None:
-        super()._over()
-        for claimed in list(self._adding):
-            _settle(claimed, _not_added())
-
-    def _follow(self, seat: Seat) -> None:
-        office = self._broker
-        assert office is not None
-        office.outbox.hold()
-
-        async def claim() -> None:
+        async def add() -> None:
             try:
-                here = await office.residents.claim(seat)
+                here = await self._router.local_agents.add(mailbox)
             except Exception as error:
-                logger.error("agent %r could not be added: %s", seat.id, error)
-                self._vacate(seat)
+                logger.error("agent %r could not be added: %s", mailbox.id, error)
+                self._vacate(mailbox)
                 return
             finally:
-                office.outbox.release()
-            if here and seat.arriving is not None:
-                self._begin(seat, seat.arriving)
+                self._router.broker.publisher.release()
+            if here and mailbox.arriving is not None:
+                self._begin(mailbox, mailbox.arriving)
 
-        office.thread.spawn(claim())
+        self._thread.spawn(add())
 
-    def _gone(self, seat: Seat, left: Delivery) -> None:
+    def _gone(self, mailbox: Seat, left: Delivery) -> None:
         async def release() -> None:
             try:
-                await self._released(seat)
+                await self._released(mailbox)
             finally:
-                seat.office.settle(left, None, None)
+                self._router.settle(left, None, None)
 
-        seat.office.thread.spawn(release())
+        self._thread.spawn(release())
 
-    async def _released(self, seat: Seat) -> None:
-        if self._broker is not None:
-            await self._broker.residents.departed(seat)
+    async def _released(self, mailbox: Seat) -> None:
+        await self._router.local_agents.removed(mailbox)
 
-    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
-        if self._broker is not None:
-            self._broker.residents.departs(seat)
-        super()._vacate(seat, *spared)
+    def _vacate(self, mailbox: Seat, *spared: Delivery | None) -> None:
+        self._router.local_agents.remove(mailbox)
+        super()._vacate(mailbox, *spared)
 
-    def _replaced(self, seat: Seat, error: RequestError) -> None:
+    def _replaced(self, mailbox: Seat, error: RequestError) -> None:
         """Another process has the agent's id."""
-        with self._members:
-            if seat.office.seats.get(seat.id) is seat:
-                del seat.office.seats[seat.id]
-            if seat.agent._seat is seat:
-                seat.agent._seat = None
-        if seat.open:
-            seat.vacate(error, ())
+        if mailbox.open:
+            mailbox.vacate(error, ())
+        self._vacate(mailbox)
 
     async def _closing(self) -> None:
-        office = self._broker
-        assert office is not None
-        await self._finish(office)
+        await self._finish()
         await super()._closing()
-        await office.shut_down()
+        await self._router.shut_down()
 
-    async def _finish(self, office: PostOffice) -> None:
+    async def _finish(self) -> None:
         """Let what has begun end, for a while, and begin nothing but what that waits for."""
-        places = {seat: seat.concurrency for seat in office.seats.values()}
-        for seat in places:
-            seat.concurrency = 0
-        until = office.loop.time() + self._grace_s
+        mailboxes = self._router.seats
+        places = {mailbox: mailbox.concurrency for mailbox in mailboxes.values()}
+        for mailbox in places:
+            mailbox.concurrency = 0
+        until = self._thread.loop.time() + self._grace_s
 
         def busy() -> bool:
-            seats = list(office.seats.values())
-            return any(each.kind != CALLBACK for seat in seats for each in seat.active)
+            return any(
+                each.kind != CALLBACK
+                for mailbox in list(mailboxes.values())
+                for each in mailbox.active
+            )
 
-        while busy() and office.loop.time() < until:
-            for seat, count in places.items():
-                seat.begin_awaited(count)
+        while busy() and self._thread.loop.time() < until:
+            for mailbox, count in places.items():
+                mailbox.begin_awaited(count)
             await asyncio.sleep(_LOOK_S)
 
-    def _told(self, what: str, text: str) -> None:
+    def _on_state(self, what: str, text: str) -> None:
+        """Log that the connection was made or lost, and tell `on_connection`."""
         level = logging.INFO if what in ("connected", "unblocked") else logging.WARNING
         logger.log(level, "%s", text)
         if self._on_connection is not None:
@@ -282,16 +241,3 @@ class AMQPSpace(Space):
             except Exception:
                 logger.exception("on_connection failed and is called no more")
                 self._on_connection = None
-
-
-def _not_added() -> SpaceClosed:
-    return SpaceClosed("the space was closed before the agent was added")
-
-
-def _settle(claimed: Future[bool], outcome: bool | BaseException) -> None:
-    """End a wait with a value or an error, once."""
-    with suppress(InvalidStateError):
-        if isinstance(outcome, BaseException):
-            claimed.set_exception(outcome)
-        else:
-            claimed.set_result(outcome)

@@ -35,26 +35,25 @@ SEND: Final = "send"
 REQUEST: Final = "request"
 ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
-CANCEL: Final = "cancel"  # whoever asked wants it no more
-LOST: Final = "lost"  # the sender's queue was deleted: open requests to it are to be sent again
+CANCEL: Final = "cancel"  # its sender does not wait for the request any more
+QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send open requests to it again
 
-_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, LOST))
+_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, QUEUE_LOST))
 
 LARGEST: Final = 24 * 2**20
-"""How many bytes a message may have; what `send` lets through has fewer, escapes included."""
+"""Bytes of the largest message; `send` takes less, escapes included."""
 
 DEFAULT_TIMEOUT_S: Final = 300
-"""The timeout of a request that states none."""
+"""Of a request without a timeout header."""
 
-_CONTENT_TYPE = pika.BasicProperties.FLAG_CONTENT_TYPE
-_HEADERS = pika.BasicProperties.FLAG_HEADERS
-_DELIVERY_MODE = pika.BasicProperties.FLAG_DELIVERY_MODE
-_CORRELATION_ID = pika.BasicProperties.FLAG_CORRELATION_ID
-_REPLY_TO = pika.BasicProperties.FLAG_REPLY_TO
-_MESSAGE_ID = pika.BasicProperties.FLAG_MESSAGE_ID
-_TYPE = pika.BasicProperties.FLAG_TYPE
+_PROPERTIES = pika.BasicProperties
+_ALWAYS = (
+    _PROPERTIES.FLAG_CONTENT_TYPE
+    | _PROPERTIES.FLAG_DELIVERY_MODE
+    | _PROPERTIES.FLAG_MESSAGE_ID
+    | _PROPERTIES.FLAG_TYPE
+)
 _PERSISTENT = 2
-_PERSISTENT_BYTE = bytes((_PERSISTENT,))
 
 
 def _encoded(text: str) -> bytes:
@@ -71,22 +70,23 @@ _FAR_S = 1e9
 
 
 class Unreadable(Exception):
-    """What came is no message."""
+    """What was delivered is not a message."""
 
 
 @dataclass(eq=False, slots=True)
-class Letter:
+class Outbound:
     """A message to be published.
 
     Attributes:
-        key: unique among all messages of all processes, and the same when it is published again
+        key: its idempotency key, unique among all processes
         kind: `SEND`, …
-        routing_key: where to
+        routing_key: the key that the exchange routes by
         body: the message as JSON; a reply's outcome is in it too
-        to: the agent's id, empty if it goes to none or to all
-        mandatory: whether it comes back when there is no queue for it
-        about: whatever its sender wants to know it by
-        exchange: another than the outbox's
+        to: the agent's id; empty for a broadcast, and where it goes to no agent
+        mandatory: whether the broker returns it when there is no queue for it
+        about: what its end concerns: a request's delivery, a message being handled, a callback
+        exchange: another than the publisher's
+        in_flight: whether the publisher has it: not confirmed, refused or returned yet
     """
 
     key: str
@@ -101,9 +101,10 @@ class Letter:
     headers: dict[str, Any] | None = None
     about: Any = None
     exchange: str | None = None
+    in_flight: bool = False
 
     def pack(self) -> bytes:
-        """The letter as an inbox keeps it."""
+        """The message as an inbox keeps it."""
         return to_json(
             {
                 "key": self.key,
@@ -117,14 +118,13 @@ class Letter:
         )
 
     @classmethod
-    def unpack(cls, packed: bytes) -> Letter:
+    def unpack(cls, packed: bytes) -> Outbound:
         """What `pack` gave, again."""
         found = json.loads(packed)
-        body = found.pop("body").encode()
-        return cls(found.pop("key"), found.pop("kind"), found.pop("routing_key"), body, **found)
+        return cls(body=found.pop("body").encode(), **found)
 
     def properties(self) -> pika.BasicProperties:
-        """AMQP's properties of it."""
+        """Its AMQP properties."""
         return pika.BasicProperties(
             content_type="application/json",
             headers=self.headers,
@@ -136,40 +136,40 @@ class Letter:
         )
 
     def encoded_properties(self) -> bytes:
-        """The same as they travel: what pika would encode, sooner."""
-        flags: int = _CONTENT_TYPE | _DELIVERY_MODE | _MESSAGE_ID | _TYPE
+        """Its AMQP properties as bytes: what pika would encode, faster."""
+        flags: int = _ALWAYS
         pieces = [_JSON]
         if self.headers is not None:
-            flags |= _HEADERS
+            flags |= _PROPERTIES.FLAG_HEADERS
             encode_table(pieces, self.headers)
-        pieces.append(_PERSISTENT_BYTE)
+        pieces.append(b"\2")  # _PERSISTENT
         if self.correlation_id is not None:
-            flags |= _CORRELATION_ID
+            flags |= _PROPERTIES.FLAG_CORRELATION_ID
             encode_short_string(pieces, self.correlation_id)
         if self.reply_to is not None:
-            flags |= _REPLY_TO
+            flags |= _PROPERTIES.FLAG_REPLY_TO
             encode_short_string(pieces, self.reply_to)
         encode_short_string(pieces, self.key)
         pieces.append(_ENCODED_KINDS.get(self.kind) or _encoded(self.kind))
         return flags.to_bytes(2, "big") + b"".join(pieces)
 
 
-class Arrived(NamedTuple):
-    """What a message that came is; `raw` is AMQP's properties and body."""
+class Inbound(NamedTuple):
+    """A message that came; `raw` is AMQP's properties and body."""
 
     raw: tuple[Any, bytes]
     key: str
     kind: str
     envelope: Envelope
     reply_to: str | None
-    hops: int
-    trail: tuple[str, ...]
-    timeout: float | None
-    original_id: str | None
+    hops: int = 1
+    call_chain: tuple[str, ...] = ()
+    timeout: float | None = DEFAULT_TIMEOUT_S
+    original_id: str | None = None
 
 
 def written(envelope: Envelope) -> bytes:
-    """A message as the bytes that travel."""
+    """A message as bytes of JSON."""
     message: dict[str, Any] = {}
     if envelope.id is not None:
         message["id"] = envelope.id
@@ -182,22 +182,22 @@ def written(envelope: Envelope) -> bytes:
 
 
 def headers(
-    hops: int,
-    trail: tuple[str, ...],
+    hops: int = 1,
+    call_chain: tuple[str, ...] = (),
     timeout: float | None = DEFAULT_TIMEOUT_S,
     original_id: str | None = None,
     thread: str | None = None,
 ) -> dict[str, Any] | None:
-    """What travels beside the message; nothing for most."""
+    """The AMQP headers of a message; most have none."""
     found: dict[str, Any] = {}
     if hops != 1:
         found["hops"] = hops
-    if trail:
-        found["trail"] = " ".join(trail)
+    if call_chain:
+        found["trail"] = " ".join(call_chain)
     if timeout != DEFAULT_TIMEOUT_S:
-        # As text: AMQP's floats are not what every client writes.
+        # As text: not every client writes AMQP's floats. An int stays one: errors name it.
         endless = timeout is None or timeout > _FAR_S
-        whole = type(timeout) is int  # 5 is told as 5 when it is over, not as 5.0
+        whole = type(timeout) is int
         found["timeout"] = repr(
             _NO_TIMEOUT if endless else timeout if whole else float(timeout or 0)
         )
@@ -208,36 +208,34 @@ def headers(
     return found or None
 
 
-def read(properties: Any, body: bytes) -> Arrived:
-    """What came, checked as a message is that is sent."""
+def read(properties: Any, body: bytes) -> Inbound:
+    """Check a message that came, as one that is sent."""
     key, kind = properties.message_id, properties.type
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
     if kind not in _KINDS:
-        raise Unreadable(f"its type is {kind!r}, which is none of {', '.join(sorted(_KINDS))}")
+        raise Unreadable(f"its type is {kind!r}, not one of {', '.join(sorted(_KINDS))}")
     message = read_json(body)
     if not isinstance(message, dict):
         raise Unreadable("it is no JSON object")
     try:
-        # Taken out, what is left of a usual message is what check_message is quickest with.
+        # Without `from`, a usual message takes the fast path of check_message.
         envelope = check_message(message, address(message.pop("from", None)))
     except (InvalidMessage, InvalidId) as error:
         raise Unreadable(str(error)) from None
-    reply_to, found = properties.reply_to, properties.headers
+    raw, reply_to, found = (properties, body), properties.reply_to, properties.headers
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
     if not found:
-        return Arrived(
-            (properties, body), key, kind, envelope, reply_to, 1, (), DEFAULT_TIMEOUT_S, None
-        )
+        return Inbound(raw, key, kind, envelope, reply_to)
     if "thread" in found:
         envelope = envelope._replace(thread=_text(found["thread"], "thread"))
-    return Arrived(
-        (properties, body),
+    return Inbound(
+        raw,
         key,
         kind,
         envelope,
-        properties.reply_to,
+        reply_to,
         _hops(found.get("hops", 1)),
         tuple(_text(found.get("trail", ""), "trail").split()),
         _timeout(found.get("timeout")),
@@ -256,41 +254,34 @@ def read_json(body: bytes) -> Any:
 
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
-    """A message that came, as an inbox keeps it, with the permission that it was given."""
+    """A message that came, as an inbox keeps it, with its permission if it was approved."""
     headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
-    return json.dumps(
+    return to_json(
         {
             "message_id": properties.message_id,
             "type": properties.type,
             "reply_to": properties.reply_to,
             "headers": headers,
             "body": body.decode(),
-        },
-        ensure_ascii=False,
-    ).encode()
+        }
+    )
 
 
-def take_out(kept: bytes) -> tuple[Any, bytes]:
-    """What `stored` gave, again."""
+def restored(kept: bytes) -> tuple[Inbound, str | None]:
+    """What `stored` was given: the message, and its permission."""
     found = json.loads(kept)
-    body = found.pop("body").encode()
-    return pika.BasicProperties(**found), body
-
-
-def permission(kept: bytes) -> str | None:
-    """The permission that `stored` was given."""
-    found: str | None = json.loads(kept)["headers"].get(_PERMISSION)
-    return found
+    body, permission = found.pop("body").encode(), found["headers"].get(_PERMISSION)
+    return read(pika.BasicProperties(**found), body), permission
 
 
 def fingerprint(envelope: Envelope, agent: str) -> str:
-    """What a permission holds for: this action of this agent with these arguments."""
+    """What a permission is for: this action of this agent with these arguments."""
     what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
     return sha256(what.encode()).hexdigest()
 
 
 def beside(properties: Any) -> dict[str, Any]:
-    """Of the headers that came, those that belong to the message."""
+    """The headers of a message that are ours."""
     found = properties.headers or {}
     names = ("hops", "trail", "timeout", "original", "thread")
     return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
@@ -321,7 +312,7 @@ def _timeout(value: object) -> float | None:
     return None if seconds < 0 else seconds
 
 
-# By name: nothing else that comes is ever made into an exception.
+# By name: no other name becomes an exception.
 _PLAIN: dict[str, type[RequestError]] = {
     kind.__name__: kind
     for kind in (
@@ -338,13 +329,13 @@ _PLAIN: dict[str, type[RequestError]] = {
 }
 
 _LONGEST = 1000
-"""How many characters of an error's type, or of where it was, travel."""
+"""Characters of an error's type, and of where it was raised."""
 
 
 def error_headers(error: BaseException) -> dict[str, Any]:
-    """What travels beside the text of an error."""
+    """The headers of an error; its text is in the body."""
     if isinstance(error, ActionError):
-        # Not the text, which is in the body: all headers must fit into one frame of 128 kB.
+        # All headers must fit into one frame of 128 kB.
         found = {"outcome": type(error).__name__, "type": error.type[:_LONGEST]}
         if error.where is not None:
             found["where"] = error.where[:_LONGEST]
@@ -353,7 +344,7 @@ def error_headers(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:
-    """The error that came; None if none did."""
+    """The error of an answer; None if it has none."""
     outcome = headers.get("outcome")
     if outcome is None:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
-from civitas.research.html import plain
+from civitas.research.reading.html import plain
 
 PAGES = 2000
 """A document with more pages is not read."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from civitas.action import Action
 from civitas.errors import DefinitionError
 from civitas.research.findings import Resource, Section
-from civitas.research.index import FolderIndex, Found
+from civitas.research.folder.index import FolderIndex, Found
 
 
 def search_folder(

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from civitas.research.findings import Section
-from civitas.research.html import decoded, plain, read_html
-from civitas.research.pdf import read_pdf_bytes
+from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.pdf import read_pdf_bytes
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -52,6 +52,9 @@ _MARKDOWN = re.compile(
     r"|(?P<above>[^\s#>|*+`~-][^\n]*)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
     re.MULTILINE,
 )
+_FENCED = re.compile(r"(^ {0,3}```.*?^ {0,3}```[ \t]*$)", re.MULTILINE | re.DOTALL)
+_UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
 _FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
@@ -103,7 +106,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return Document(page.title, page.text, page.sections)
     text = plain(_decoded(data))
     if kind == "markdown":
-        return _markdown(text)
+        return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":
         return _rest(text)
     if kind == "table":
@@ -142,6 +145,11 @@ def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]
         path = " – ".join(each.title for each in above if each.title != title)
         sections.append(Section(heading.start, anchor, path))
     return Document(title, text, sections)
+
+
+def _as_read(text: str) -> str:
+    """A piece of Markdown as a reader sees it: links by their texts, no comments; code as it is."""
+    return text if _FENCED.match(text) else _LINK.sub(r"\1", _UNSEEN.sub("", text))
 
 
 def _markdown(text: str) -> Document:

@@ -1,4 +1,4 @@
-"""Messages that the broker delivers, and what it is told of them."""
+"""Messages that the broker delivers, and their acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from civitas.spaces.amqp.link import LinkLost, settle
 logger = logging.getLogger("civitas.amqp")
 
 Tag = tuple[int, int]
-"""Which delivery: the channel's number in this process's life, and AMQP's delivery tag."""
+"""A delivery: which of this process's consuming channels it came on, and AMQP's delivery tag."""
 
 _SOON_S = 0.005
-"""How long an acknowledgement may wait for something to be sent with."""
+"""How long an acknowledgement waits for a write that it can go with."""
 
 _MOST = 65_535
-"""The largest prefetch that AMQP can state."""
+"""The largest prefetch of AMQP."""
 
 
-class Intake:
-    """Consumes queues on one channel, and acknowledges in as few frames as it takes.
+class Consumer:
+    """Consumes queues on one channel, and acknowledges in as few frames as possible.
 
     Attributes:
-        number: which channel that is, in this process's life
+        number: how many channels it has had
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,7 +43,7 @@ class Intake:
         self._consumers: dict[str, Callable[[], None]] = {}
 
     def attach(self, channel: Channel) -> None:
-        """Consume on this channel from now on; nothing is consumed yet."""
+        """Use this channel from now on; it has no consumers yet."""
         self.number += 1
         self._channel = channel
         self._open.clear()
@@ -52,7 +52,7 @@ class Intake:
         channel.add_on_cancel_callback(self._ended)
 
     def lost(self) -> None:
-        """The channel is gone, and with it every delivery that was not acknowledged."""
+        """The channel is gone: what was not acknowledged is redelivered."""
         self._channel = None
         for future in self._waiting:
             if not future.done():
@@ -81,17 +81,17 @@ class Intake:
             self._open[tag] = None
             try:
                 deliver((number, tag), method, properties, body)
-            except Exception:  # it would end the connection, and with it everybody's
+            except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in civitas: a message could not be taken")
 
         try:
-            # It holds for the consumers that are begun after it.
+            # It holds for the consumers that start after it.
             channel.basic_qos(prefetch_count=min(prefetch, _MOST))
             consumer: str = channel.basic_consume(
                 queue,
                 take,
-                # Else RabbitMQ quietly moves it to a queue that is made again at once, and then
-                # delivers nothing. Replicated queues know no such argument.
+                # Else RabbitMQ moves it to a queue of the same name that is declared at once, and
+                # delivers nothing. Quorum queues have no such argument.
                 arguments={"x-cancel-on-ha-failover": True} if classic else None,
                 callback=lambda _: settle(ready, None),
             )
@@ -104,14 +104,14 @@ class Intake:
         finally:
             self._waiting.discard(ready)
         if consumer not in self._consumers:
-            raise LinkLost("the queue was deleted as its consumer came")
+            raise LinkLost("the queue was deleted as its consumer started")
         return consumer
 
     def until_ended(self, consumer: str) -> asyncio.Future[None]:
-        """Done when the broker has ended a consumer, and all that it delivered before was taken.
+        """Done when the broker has cancelled a consumer, after all that it delivered to it.
 
-        It ends them with the queue. One that is cancelled is told by pika to hand back what is
-        still on its way to it, which then goes with the queue.
+        It does when the queue is deleted. A consumer that pika cancels would give back what is on
+        its way, which would go with the queue.
         """
         ended: asyncio.Future[None] = self._loop.create_future()
         if consumer not in self._consumers:
@@ -123,25 +123,25 @@ class Intake:
         return ended
 
     def acknowledge(self, tag: Tag | None) -> None:
-        """The broker may forget a message; it is told with what it is told next, or soon."""
+        """Acknowledge a message, with the next write or soon."""
         if tag is None or tag[0] != self.number or self._channel is None:
-            return  # it was delivered on a channel that is gone: it comes again
+            return  # delivered on a channel that is gone: it is redelivered
         if tag[1] not in self._open:
-            return  # the broker ends a channel on which something is acknowledged twice
+            return  # the broker closes a channel on which a tag is acknowledged twice
         self._done.add(tag[1])
         if not self._flushing:
             self._flushing = True
             self._timer = self._loop.call_later(_SOON_S, self.flush)
 
     def flush(self) -> None:
-        """Tell the broker now."""
+        """Write the acknowledgements that wait."""
         if self._flushing:
             self._flushing = False
             self._timer.cancel()
         channel = self._channel
         if channel is None or not self._done:
             return
-        # Taken out first: what is written here may have this called again.
+        # Taken out first: a write calls this again.
         done, self._done = self._done, set()
         still = self._open
         last = 0
@@ -158,10 +158,10 @@ class Intake:
             for tag in ends:
                 channel.basic_ack(tag)
         except AMQPError:
-            self._channel = None  # they come again, on the next channel
+            self._channel = None  # redelivered on the next channel
 
     def _ended(self, frame: Any) -> None:
-        """The broker has ended a consumer."""
-        tell = self._consumers.pop(frame.method.consumer_tag, None)
-        if tell is not None:
-            tell()
+        """The broker has cancelled a consumer."""
+        cancelled = self._consumers.pop(frame.method.consumer_tag, None)
+        if cancelled is not None:
+            cancelled()

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from civitas.research.claims import LIGHT, SOURCES, Claim, claim, knows, plain
+from civitas.research.citations.claims import LIGHT, SOURCES, Claim, claim, knows, plain
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from civitas.agents.folder import Folder
 from civitas.errors import FolderIndexError
 from civitas.models import weights
-from civitas.research.documents import Document, kind_of
-from civitas.research.files import MAX_BYTES, FileRead, read_file, walk
+from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
+from civitas.research.folder.ranking import ranked
 from civitas.research.passages import pieces
-from civitas.research.ranking import ranked
+from civitas.research.reading.documents import Document, kind_of
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
 from civitas.text import escaped

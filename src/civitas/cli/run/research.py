@@ -1,0 +1,258 @@
+"""`civitas research`: an agent that finds out what its objectives ask for, and reports it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from civitas.cli.completion import folders, models
+from civitas.cli.journal.describe import not_copied, refused_in_doubt
+from civitas.cli.options import (
+    Seconds,
+    is_named,
+    journal_option,
+    made_model,
+    run_id_option,
+)
+from civitas.cli.run.order import RecordedResearch, ResearchOrder, record, without_keys
+from civitas.cli.run.worker import Worker, budget_of, watched
+from civitas.errors import FileError
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+    from civitas.journal import Journal
+    from civitas.research.report import Report
+    from civitas.research.researcher import Researcher
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_FILE = click.Path(dir_okay=False, writable=True)
+
+
+@click.command(context_settings=_HELP)
+@click.argument("objectives", metavar="OBJECTIVE...", nargs=-1, required=True)
+@click.option("--folder", metavar="DIR", shell_complete=folders, help="Search the files below DIR.")
+@click.option("--search-web", is_flag=True, help="Search the web, and read its pages and PDFs.")
+@click.option("--searxng", metavar="URL", help="Search the web by the SearXNG at URL.")
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How often it plans, reads and writes.",
+)
+@click.option(
+    "--model",
+    metavar="MODEL",
+    shell_complete=models,
+    help="Have a model plan, write and judge.  [default: none, extractive]",
+)
+@click.option("--role", metavar="TEXT", default="", help="Who the model is to be.")
+@click.option("--site", metavar="HOST", help="Of the web, only this host and those below it.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    metavar="HOST",
+    multiple=True,
+    help="A host of this machine or network that may be visited.",
+)
+@click.option(
+    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Limit of US dollars, in all."
+)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
+@click.option("--max-seconds", type=Seconds(), help="Time limit.")
+@journal_option("A file to record the run in.")
+@run_id_option
+@click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
+@click.option("--html", metavar="FILE", type=_FILE, help="Write it as one HTML page too.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+def command(
+    objectives: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    journal: str | None,
+    run_id: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Find out what each OBJECTIVE asks for, and report it with sources.
+
+    What is searched is said by --folder, --search-web or --searxng. Each footnote of the report
+    leads to a passage that was read and stored; a sentence that its passage does not bear out is
+    marked [unsupported].
+
+    Without --model the report is extractive: it quotes the sentences that say most about each
+    objective. A model plans the tasks, writes, and judges what is still missing; what was read, it
+    is sent.
+
+    The report is printed, or written to --out; what happens meanwhile is shown on standard error.
+
+    \b
+    Examples:
+      civitas research "How are messages lost?" \\
+        --folder docs
+      civitas research "What is FTS5?" --search-web \\
+        --site sqlite.org --html report.html
+      civitas research "Who wrote it?" "When?" \\
+        --folder . --model openai:gpt-4o --max-usd 1
+
+    With a journal, a run that Ctrl-C, a limit or a crash has stopped goes on with the same command
+    and its --run-id, or by `civitas resume`: nothing is read or paid twice. One that has ended goes
+    further with more --iterations or further objectives.
+
+    Exit codes: 0 done, 1 failed or stopped,
+    2 wrong usage, 130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
+    _check(order)
+    logging.getLogger("civitas").addHandler(logging.NullHandler())
+    if journal is None:
+        if run_id is not None:
+            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
+        return researched(order, as_json)
+    without_keys(order)
+    from civitas.journal import Journal
+
+    recorded = RecordedResearch(run_id or secrets.token_hex(8), journal, is_named(), order=order)
+    with Journal(journal) as found:
+        if run_id is not None:
+            not_copied(found, recorded)
+            if refused_in_doubt(found, recorded, as_json):
+                return 1
+        return researched(order, as_json, found, recorded)
+
+
+def researched(
+    order: ResearchOrder,
+    as_json: bool,
+    journal: Journal | None = None,
+    recorded: RecordedResearch | None = None,
+) -> int:
+    """Research as it was ordered, show it, and write the report; give the exit code."""
+    from civitas.cli.run.permission import Permission
+    from civitas.cli.run.research_show import ResearchLines, ResearchShown
+
+    agent = _made(order, journal)
+    screen = (
+        ResearchLines(recorded)
+        if as_json
+        else ResearchShown(order.iterations, recorded, may_be_recorded=True)
+    )
+    worker = Worker(agent, screen, Permission(()), not as_json)
+    run_id = None if recorded is None else recorded.run_id
+
+    async def run() -> int:
+        if journal is not None and run_id is not None:
+            await record(order, journal, run_id, agent)
+        return await watched(worker, agent.task, run_id)
+
+    try:
+        status = asyncio.run(run())
+        report = screen.report
+        assert report is not None  # it came with the last event
+    except KeyboardInterrupt:
+        status, report = 130, agent.report_so_far()
+    _write(report, order, as_json)
+    screen.written()
+    return status
+
+
+def _check(order: ResearchOrder) -> None:
+    if not all(each.strip() for each in order.objectives):
+        raise click.UsageError("an OBJECTIVE is empty")
+    on_web = order.search_web or order.searxng
+    if not order.folder and not on_web:
+        raise click.UsageError(
+            "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
+        )
+    if not on_web and (order.site or order.allow_hosts):
+        which = "--site" if order.site else "--allow-host"
+        raise click.UsageError(f"{which} is for the web: give --search-web or --searxng URL too")
+    if order.site and ("/" in order.site or ":" in order.site):
+        raise click.UsageError(f"--site must be a host such as docs.python.org, got {order.site!r}")
+    if order.model is None and (order.role or order.max_usd or order.max_tokens):
+        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
+        raise click.UsageError(f"{which} is for a model: give --model too")
+    if order.max_usd is not None and not math.isfinite(order.max_usd):
+        raise click.UsageError(f"--max-usd must be a number of US dollars, got {order.max_usd}")
+    for name, path in (("--out", order.out), ("--html", order.html)):
+        if path and not os.access(Path(path).absolute().parent, os.W_OK):
+            raise click.UsageError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
+    if order.html:
+        from civitas.research.page import page
+        from civitas.research.report import Report
+
+        page(Report("", [], "done"))  # what is missing is said before anything is paid
+
+
+def _made(order: ResearchOrder, journal: Journal | None) -> Researcher:
+    from civitas.research.researcher import Researcher
+
+    name = order.model
+    return Researcher(
+        "researcher",
+        None if name is None else made_model(name, os.environ.get("CIVITAS_KEY")),
+        order.objectives,
+        _tools(order),
+        order.iterations,
+        order.role,
+        journal=journal,
+        budget=budget_of(order),
+    )
+
+
+def _tools(order: ResearchOrder) -> list[Action]:
+    from civitas.research import read_pdf, search_folder, search_web, visit_page
+    from civitas.research.narrowing import only_site, without
+
+    tools: list[Action] = []
+    if order.folder:
+        try:
+            # What this command has written there before is no source.
+            own = [
+                Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each
+            ]
+            tools.append(without(search_folder(order.folder), own))
+        except FileError as error:
+            raise click.UsageError(f"--folder: {error}") from error
+    if order.search_web or order.searxng:
+        hosts = order.allow_hosts
+        web = [
+            search_web(searxng=order.searxng, allow_hosts=hosts),
+            visit_page(allow_hosts=hosts),
+            read_pdf(allow_hosts=hosts),
+        ]
+        tools += web if order.site is None else [only_site(each, order.site) for each in web]
+    return tools
+
+
+def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
+    """Print the report, or write it where it was ordered."""
+    from civitas.agents.terminal import shown_lines
+    from civitas.research.page import legible
+
+    text = legible(report.markdown)
+    written = []
+    if order.html:
+        written.append(("page", order.html, report.html()))
+    if order.out:
+        written.append(("report", order.out, text))
+    elif not as_json:
+        if sys.stdout.isatty():  # which would obey what a page holds
+            text = "\n" + shown_lines(text.expandtabs(4))
+        print(text, end="", flush=True)
+    for what, path, content in written:
+        Path(path).write_text(content, encoding="utf-8")
+        if not as_json:
+            print(f"{what}: {path}", file=sys.stderr, flush=True)
+    if as_json:
+        from civitas.cli.run.json_lines import print_line
+        from civitas.research.recording import report_json
+
+        print_line("report", report_json(report))

@@ -1,0 +1,149 @@
+"""A report as one HTML page that needs nothing else: no script, no request to anywhere."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from civitas.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+
+    from civitas.research.findings import Citation, Passage
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --ink: #1d1d1f; --paper: #fff; --soft: #5c5c66; --line: #d8d8de;
+  --link: #0b57a4; --mark: #fff3c4 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6ea; --paper: #17181b; --soft: #a2a2ad;
+  --line: #3a3b42; --link: #8ab8f5; --mark: #453a12 } }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 44rem; color: var(--ink);
+  background: var(--paper); font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: anywhere }
+h1, h2, h3 { line-height: 1.25; margin: 2rem 0 .6rem }
+h1 { font-size: 1.6rem; margin-top: 0 } h2 { font-size: 1.25rem } h3 { font-size: 1.05rem }
+a { color: var(--link) } a.note { padding: 0 .2em; text-decoration: none; font-weight: 600 }
+pre, table { overflow-x: auto; display: block } pre, code { font: .9em ui-monospace, monospace }
+th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left }
+.sources { padding: 0; list-style: none } .sources > li { margin: 1.2rem 0; padding: .2rem .6rem;
+  border-left: 3px solid var(--line) } .sources > li:target { background: var(--mark) }
+.sources > li:target blockquote { color: var(--ink) }
+.a-note:target { background: var(--mark) }
+blockquote { margin: .4rem 0; padding: 0 0 0 .6rem; white-space: pre-wrap; color: var(--soft) }
+.about, footer { color: var(--soft); font-size: .875rem } .about { margin: .3rem 0 }
+footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
+@media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
+  .sources > li { break-inside: avoid } }
+"""
+_NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
+_OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
+_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+# What no HTML may hold, or what shows a text in another order than it has.
+_NEVER: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+class _Written(Protocol):
+    """A report, as far as a page shows it."""
+
+    @property
+    def markdown(self) -> str: ...
+    @property
+    def citations(self) -> Sequence[Citation]: ...
+
+
+def page(report: _Written) -> str:
+    """A report as one HTML page: each footnote opens the stored passage further down.
+
+    What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
+    image, no link but to http and https, and of a source to a file.
+
+    Raises:
+        MissingExtra: markdown-it-py is not installed
+    """
+    passages = {each.number: each.passage for each in report.citations}
+    body, line, foot = report.markdown.rpartition("\n\n---\n\n")
+    if not line:
+        body, foot = foot, ""
+    if passages:  # they stand below, each with its text
+        body = body.rpartition("\n\n## Sources\n\n")[0] or body
+    uses = dict.fromkeys(sorted(passages), 0)
+    markdown = _markdown(uses)
+    shown = markdown.render(body)
+    sources = "".join(_source(n, passages[n], uses[n]) for n in uses)
+    if sources:
+        sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
+    title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
+    style = b64encode(sha256(_STYLE.encode()).digest()).decode()
+    made = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="'
+        f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<main>\n{shown}{sources}</main>\n"
+        f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
+    )
+    return legible(made)
+
+
+def legible(text: str) -> str:
+    """A text without the characters that no page may hold, and that a terminal might obey."""
+    return _NEVER.sub("\ufffd", text)
+
+
+def _markdown(uses: dict[int, int]) -> MarkdownIt:
+    """What makes HTML of Markdown; it counts how often each footnote stands there."""
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError as error:
+        raise MissingExtra("a report as an HTML page", "research") from error
+
+    def note(state: StateInline, silent: bool) -> bool:
+        found = _NOTE.match(state.src, state.pos)
+        if found is None or int(found[1]) not in uses:
+            return False
+        if not silent:
+            token = state.push("note", "", 0)
+            token.meta["number"] = int(found[1])
+        state.pos = found.end()
+        return True
+
+    def shown(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        number = tokens[at].meta["number"]
+        uses[number] += 1
+        return (
+            f'<sup class="a-note" id="note-{number}-{uses[number]}">'
+            f'<a class="note" href="#passage-{number}">{number}</a></sup>'
+        )
+
+    # No definitions of links, which would make one of each footnote, and no images.
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
+    made.inline.ruler.before("link", "note", note)
+    made.add_render_rule("note", shown)
+    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+    return made
+
+
+def _source(number: int, passage: Passage, uses: int) -> str:
+    name, url = escape(passage.title or passage.url), escape(passage.url)
+    if _OPENS.match(passage.url):
+        name = f'<a href="{url}" rel="noopener noreferrer nofollow">{name}</a>'
+    where = f"<br>{url}" if passage.title else ""
+    back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
+    read = (
+        f"read {escape(passage.fetched_at[:10])}" if passage.fetched_at else "read on no known day"
+    )
+    digest = escape(passage.sha256)
+    return (
+        f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
+        f"<blockquote>{escape(passage.text)}</blockquote>\n"
+        f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
+        f' <span class="back">{back}</span></p></li>\n'
+    )

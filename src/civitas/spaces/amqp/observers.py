@@ -1,0 +1,77 @@
+"""Callbacks that see the messages of every process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.consumer import Tag
+from civitas.spaces.amqp.wire import Unreadable
+
+logger = logging.getLogger("civitas.amqp")
+
+_KEPT: Final = 10_000
+_PREFETCH: Final = 2_000
+
+Callback = Callable[[dict[str, Any]], Any]
+
+
+class Observers:
+    """Shows the copies that the exchange makes of all messages, each once."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._callbacks: tuple[Callback, ...] = ()
+        self._seen: dict[str, None] = {}
+
+    def add(self, callback: Callback) -> None:
+        """Show a callback what every process sends."""
+        first = not self._callbacks
+        self._callbacks = (*self._callbacks, callback)
+        if first and self._broker.link.is_up:
+            self._broker.thread.spawn(self.attach())
+
+    def is_new(self, key: str) -> bool:
+        """Whether a message is seen for the first time."""
+        if key in self._seen:
+            return False
+        self._seen[key] = None
+        if len(self._seen) > _KEPT:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+    async def attach(self) -> None:
+        """Consume the copies on a new channel, if there is a callback."""
+        if not self._callbacks:
+            return
+        names, call = self._broker.names, self._broker.control.call
+        # A new one each time: the broker may not know yet that the old connection is lost.
+        queue = names.observer_queue(self._broker.new_key())
+        await call(
+            lambda c, done: c.queue_declare(queue, exclusive=True, auto_delete=True, callback=done)
+        )
+        await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
+        await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
+
+    def _observed(self, tag: Tag, _: Any, properties: Any, body: bytes) -> None:
+        self._broker.consumer.acknowledge(tag)
+        try:
+            inbound = wire.read(properties, body)
+        except Unreadable as error:
+            logger.warning("an observer is not shown a message that cannot be read: %s", error)
+            return
+        of_ours = inbound.kind in (wire.CANCEL, wire.QUEUE_LOST)
+        if of_ours or not self.is_new(f"everywhere {inbound.key}"):
+            return
+        envelope = inbound.envelope
+        if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:
+            return
+        for callback in self._callbacks:
+            try:
+                callback(envelope.to_dict())
+            except Exception:
+                logger.exception("observer %r failed and is called no more", callback)
+                self._callbacks = tuple(c for c in self._callbacks if c is not callback)

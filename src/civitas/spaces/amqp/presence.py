@@ -1,0 +1,247 @@
+"""Whether agents are at the broker, and messages for those whose queue is not there yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from typing import Final
+
+from pika.exceptions import AMQPError
+
+from civitas.errors import BrokerError
+from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.agent_queues import AgentQueues
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.publisher import FULL, LIMIT, REFUSABLE, UNROUTABLE
+from civitas.spaces.amqp.wire import Outbound
+from civitas.spaces.delivery import Delivery
+
+logger = logging.getLogger("civitas.amqp")
+
+_CHECK_S: Final = 0.01
+"""How long a request is unanswered before the broker is asked for its receiver."""
+
+_GONE_S: Final = 0.05
+"""How long the last answers of an agent that is gone may take."""
+
+_FIRST_LOOK_S: Final = 0.1
+_LAST_LOOK_S: Final = 1.6
+"""How often the broker is asked for the queue of an agent whose id is claimed."""
+
+_RENEWED: Final = 10_000
+_AGAIN_S: Final = 0.5
+_SOON_S: Final = 0.02
+
+
+@dataclass(eq=False, slots=True)
+class _Unroutable:
+    """What is held back for an agent without a queue.
+
+    Attributes:
+        returned: what the broker returned, by key, in the order in which it was published
+        behind: what was published since, and is still to be sent
+    """
+
+    returned: dict[str, Outbound] = field(default_factory=dict)
+    behind: dict[str, Outbound] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.returned) + len(self.behind)
+
+    def messages(self) -> list[Outbound]:
+        """All of it, in order, without requests that have ended."""
+        held = (*self.returned.values(), *self.behind.values())
+        return [message for message in held if not _has_ended(message)]
+
+    def withdraw(self, key: str) -> bool:
+        """Drop a request; whether it was held back."""
+        found = self.returned.pop(key, None) or self.behind.pop(key, None)
+        return found is not None
+
+
+class Presence:
+    """Asks the broker which agents are there, and holds back messages until their queue is."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        queues: AgentQueues,
+        here: Container[str],
+        *,
+        absent: Callable[[Delivery], None],
+        declared: Callable[[str], None],
+        settled: Callable[[Outbound, str], None],
+        keep_s: float,
+    ) -> None:
+        self._spawn = broker.thread.spawn
+        self._loop = broker.loop
+        self._publisher = broker.publisher
+        self._queues = queues
+        self._here = here
+        self._absent = absent
+        self._declared = declared
+        self._settled = settled
+        self._keep_s = keep_s
+        self._renewed: dict[str, float] = {}
+        self._unchecked: dict[str, list[Delivery]] = {}
+        self._unroutable: dict[str, _Unroutable] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed = True
+
+    def __len__(self) -> int:
+        return sum(map(len, self._unroutable.values()))
+
+    async def drained(self) -> None:
+        """Wait until nothing is held back."""
+        while self._unroutable:  # noqa: ASYNC110 - there is no event for the last
+            await asyncio.sleep(_SOON_S)
+
+    # -- queues of agents that are away ------------------------------------------------------------
+
+    def renew(self, id: str) -> None:
+        """Have the queue of an agent that is away outlive what was just published to it.
+
+        The broker deletes one that was neither consumed nor declared for twice `keep_s`.
+        """
+        now = self._loop.time()
+        if now - self._renewed.get(id, -self._keep_s) < self._keep_s / 2:
+            return
+        self._renewed[id] = now
+        if len(self._renewed) > _RENEWED:
+            del self._renewed[next(iter(self._renewed))]
+        self._spawn(self._renew(id))
+
+    async def _renew(self, id: str) -> None:
+        try:
+            await self._queues.is_consumed(id)
+        except (LinkLost, AMQPError):
+            self._renewed.pop(id, None)
+
+    # -- requests without an answer ----------------------------------------------------------------
+
+    def check_receiver(self, request: Delivery) -> None:
+        """End a request that is not answered in a moment if its receiver is not there."""
+        self._check_later(request.envelope.to, [request], _CHECK_S)
+
+    def _check_later(self, to: str, requests: list[Delivery], wait_s: float) -> None:
+        if not self._unchecked:
+            self._loop.call_later(wait_s, self._check)
+        self._unchecked.setdefault(to, []).extend(requests)
+
+    def _check(self) -> None:
+        unchecked, self._unchecked = self._unchecked, {}
+        for to, requests in unchecked.items():
+            open_ones = [request for request in requests if not request.answered]
+            if open_ones:
+                self._spawn(self._check_agent(to, open_ones))
+
+    async def _check_agent(self, to: str, requests: list[Delivery]) -> None:
+        try:
+            there = await self._is_there(to)
+            if not there:
+                await asyncio.sleep(_GONE_S)  # its last answers may be on their way
+                there = await self._is_there(to)
+        except (LinkLost, AMQPError):
+            if not self._closed:
+                self._check_later(to, requests, _AGAIN_S)
+            return
+        if not there:
+            for request in requests:
+                if not request.answered:
+                    self._absent(request)
+
+    async def _is_there(self, id: str) -> bool:
+        return await self._queues.is_consumed(id) or await self._queues.is_claimed(id)
+
+    # -- messages that were returned ---------------------------------------------------------------
+
+    def publish(self, message: Outbound) -> None:
+        """Publish a message, behind those to the same agent that are held back."""
+        held = self._unroutable.get(message.to) if self._unroutable and message.to else None
+        if held is None:
+            self._publisher.publish(message)
+        elif message.kind == wire.CANCEL and held.withdraw(message.correlation_id or ""):
+            if not held:
+                del self._unroutable[message.to]
+        elif message.kind in REFUSABLE and len(self) + len(self._publisher) >= LIMIT:
+            self._settled(message, FULL)
+        else:
+            held.behind[message.key] = message
+
+    def hold_back(self, message: Outbound) -> bool:
+        """Hold back a message that the broker returned, if its receiver may be coming."""
+        to = message.to
+        if not to or message.kind == wire.CANCEL or _has_ended(message):
+            return False
+        held = self._unroutable.get(to)
+        if held is None:
+            held = self._unroutable[to] = _Unroutable()
+            self._spawn(self._await_queue(to))
+        held.returned[message.key] = message
+        return True
+
+    async def _await_queue(self, to: str) -> None:
+        """Publish what is held back once there is a queue, or end it if nobody has the id."""
+        logged = declared = False
+        wait_s = _FIRST_LOOK_S
+        while to in self._unroutable:
+            try:
+                if to in self._here or await self._queues.is_claimed(to):
+                    # Its process declares the queue: it is being added, or its queue was deleted.
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, _LAST_LOOK_S)
+                    if await self._queues.is_consumed(to):
+                        break
+                    continue
+                self._end_unroutable(to)
+                if to in self._unroutable:
+                    await self._queues.declare(to)
+                    declared = True
+                break
+            except (LinkLost, AMQPError):
+                break  # it is published on the next connection, and returned again
+            except BrokerError as error:
+                if not logged:
+                    logger.error("%s", error)
+                logged = True
+                await asyncio.sleep(_AGAIN_S)
+        self._publish_held(to, declared)
+
+    def _end_unroutable(self, to: str) -> None:
+        """End what is held back for an id that nobody has, up to a request that waits."""
+        held = self._unroutable[to]
+        for message in held.messages():
+            if message.kind != wire.REQUEST:
+                continue
+            if message.about.wait:
+                return
+            held.withdraw(message.key)
+            self._settled(message, UNROUTABLE)
+        for message in self.take_held(to):
+            self._settled(message, UNROUTABLE)
+
+    def take_held(self, to: str) -> list[Outbound]:
+        """What was held back for an agent, in order; it is held back no longer."""
+        held = self._unroutable.pop(to, None)
+        return [] if held is None else held.messages()
+
+    def _publish_held(self, to: str, declared: bool) -> None:
+        if to in self._unroutable and self._publisher.in_flight(to):
+            # What was published before it may still be returned.
+            self._loop.call_later(_SOON_S, self._publish_held, to, declared)
+        elif declared:
+            self._declared(to)
+        else:
+            for message in self.take_held(to):
+                self._publisher.publish(message)
+
+
+def _has_ended(message: Outbound) -> bool:
+    """Whether it is a request that has ended."""
+    return message.kind == wire.REQUEST and bool(message.about.answered)

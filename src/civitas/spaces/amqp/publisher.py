@@ -1,0 +1,192 @@
+"""Publishes messages, and keeps each until the broker has confirmed it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, Final
+
+from pika.channel import Channel
+
+from civitas.spaces.amqp.link import LinkLost, settle
+from civitas.spaces.amqp.wire import REQUEST, SEND, Outbound
+
+# How publishing ended.
+CONFIRMED: Final = "confirmed"
+RETURNED: Final = "returned"  # there is no queue for it
+UNROUTABLE: Final = "unroutable"  # nor will there be: no process has the agent's id
+REFUSED: Final = "refused"  # the queue is full
+FULL: Final = "full"  # too many messages wait for the broker already
+TOO_LARGE: Final = "too large"  # for this broker
+
+LIMIT: Final = 100_000
+"""How many messages may wait for the broker."""
+
+REFUSABLE: Final = frozenset((SEND, REQUEST))
+"""Kinds that may be refused: there are no more answers than messages that were taken."""
+
+_WINDOW = 5_000
+"""How many messages may be unconfirmed."""
+
+
+class Publisher:
+    """Publishes in order, and again what was not confirmed when the connection was lost.
+
+    Attributes:
+        largest: how many bytes a message may have; None until the broker has refused one
+    """
+
+    def __init__(self, exchange: str, settled: Callable[[Outbound, str], None]) -> None:
+        self._exchange = exchange
+        self._settled = settled
+        self._channel: Channel | None = None
+        self._tag = 0
+        self._unconfirmed: dict[int, Outbound] = {}
+        self._waiting: deque[Outbound] = deque()
+        self._held_back: deque[Outbound] = deque()
+        self._holds = 0
+        self._returned: set[str] = set()
+        self.largest: int | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._unconfirmed) + len(self._waiting) + len(self._held_back)
+
+    def publish(self, message: Outbound) -> None:
+        """Publish a message now, or keep it until it can be."""
+        if self.largest is not None and len(message.body) > self.largest:
+            self._settled(message, TOO_LARGE)
+            return
+        now = self._channel is not None and len(self._unconfirmed) < _WINDOW
+        if now and not self._waiting and not self._holds:
+            message.in_flight = True
+            self._emit(message)
+        elif len(self) >= LIMIT and message.kind in REFUSABLE:
+            self._settled(message, FULL)
+        else:
+            message.in_flight = True
+            (self._held_back if self._holds else self._waiting).append(message)
+
+    def refuse_larger(self, largest: int) -> None:
+        """The broker has closed the channel over a message of more bytes than this."""
+        self.largest = largest
+        kept = [*self._unconfirmed.values(), *self._waiting]
+        self._unconfirmed.clear()
+        self._waiting = deque(each for each in kept if len(each.body) <= largest)
+        for message in kept:
+            if len(message.body) > largest:
+                message.in_flight = False
+                self._settled(message, TOO_LARGE)
+
+    def hold(self) -> None:
+        """Keep what is published from now on until `release`: its receiver is being added."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Publish what was held back."""
+        self._holds -= 1
+        if not self._holds:
+            self._waiting.extend(self._held_back)
+            self._held_back.clear()
+            self._publish_waiting()
+
+    def attach(self, channel: Channel) -> None:
+        """Publish on this channel from now on, first what is not confirmed."""
+        self._waiting.extendleft(reversed(self._unconfirmed.values()))
+        self._unconfirmed.clear()
+        self._returned.clear()
+        self._tag = 0
+        self._channel = channel
+        channel.add_on_return_callback(self._on_return)
+        self._publish_waiting()
+
+    def lost(self) -> None:
+        """The channel is gone."""
+        self._channel = None
+        self._wake()
+
+    async def drained(self) -> None:
+        """Wait until everything is confirmed."""
+        while len(self):
+            await self._progress()
+
+    def in_flight(self, id: str) -> list[Outbound]:
+        """The messages to an agent that are not confirmed, without those held back."""
+        under_way = chain(self._unconfirmed.values(), self._waiting)
+        return [message for message in under_way if message.to == id]
+
+    async def confirmed_or_returned(self, messages: list[Outbound]) -> None:
+        """Wait until each of these is in its queue, or was returned."""
+        while messages:
+            if not messages[-1].in_flight:
+                messages.pop()
+            elif self._channel is None:
+                raise LinkLost("there is no channel")
+            else:
+                await self._progress()
+
+    async def _progress(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            settle(waiter, None)
+
+    def confirmed(self, frame: Any) -> None:
+        """The broker confirms or refuses one message, or all up to it."""
+        method = frame.method
+        tag: int = method.delivery_tag
+        outcome = CONFIRMED if method.NAME == "Basic.Ack" else REFUSED
+        unconfirmed = self._unconfirmed
+        if not method.multiple:
+            message = unconfirmed.pop(tag, None)
+            messages = [] if message is None else [message]
+        else:
+            messages = []
+            for each in list(unconfirmed):
+                if each > tag:
+                    break
+                messages.append(unconfirmed.pop(each))
+        returned = self._returned
+        for message in messages:
+            message.in_flight = False
+            if returned and message.key in returned:
+                returned.discard(message.key)
+                self._settled(message, RETURNED)
+            else:
+                self._settled(message, outcome)
+        if self._waiting:
+            self._publish_waiting()
+        if self._waiters:
+            self._wake()
+
+    def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
+        self._returned.add(properties.message_id)
+
+    def _publish_waiting(self) -> None:
+        waiting = self._waiting
+        while waiting and self._channel is not None and len(self._unconfirmed) < _WINDOW:
+            self._emit(waiting.popleft())
+
+    def _emit(self, message: Outbound) -> None:
+        channel = self._channel
+        assert channel is not None
+        self._tag += 1
+        self._unconfirmed[self._tag] = message
+        if not channel.is_open:
+            # The channel went away; what is unconfirmed is published again on the next.
+            self._channel = None
+            return
+        channel.connection.publish(
+            channel.channel_number,
+            message.exchange or self._exchange,
+            message.routing_key,
+            message.mandatory,
+            message.encoded_properties(),
+            message.body,
+        )

@@ -1,0 +1,337 @@
+"""The router of a space whose messages travel over a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Final
+
+from pika.exceptions import AMQPError
+
+from civitas.agent import CURRENT
+from civitas.errors import ActionError, InboxError, MailboxFull, RequestError
+from civitas.message import BROADCAST as EVERYONE
+from civitas.message import Envelope
+from civitas.spaces.amqp import wire
+from civitas.spaces.amqp.agent_queues import AgentQueues
+from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.inbox import Inbox
+from civitas.spaces.amqp.link import LinkLost, Refused
+from civitas.spaces.amqp.local_agents import LocalAgents
+from civitas.spaces.amqp.observers import Observers
+from civitas.spaces.amqp.options import AMQPOptions, Names
+from civitas.spaces.amqp.presence import Presence
+from civitas.spaces.amqp.publisher import (
+    CONFIRMED,
+    FULL,
+    REFUSED,
+    RETURNED,
+    TOO_LARGE,
+    UNROUTABLE,
+)
+from civitas.spaces.amqp.receiver import Receiver
+from civitas.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
+from civitas.spaces.amqp.requests import OpenRequests
+from civitas.spaces.amqp.wire import Outbound
+from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
+from civitas.spaces.handler import answers
+from civitas.spaces.loop import LoopThread
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.router import PostOffice
+
+logger = logging.getLogger("civitas.amqp")
+
+_LAST_S: Final = 5.0
+"""How long the end of a space waits for each thing that the broker has still to do."""
+
+
+class AMQPRouter(PostOffice):
+    """Publishes messages, also those to agents of its own process, and takes what comes."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        mailbox: int,
+        options: AMQPOptions,
+        names: Names,
+        inbox: Inbox,
+        *,
+        keep_s: float,
+        quorum: bool,
+        on_state: Callable[[str, str], None],
+        evict: Callable[[Seat, RequestError], None],
+    ) -> None:
+        super().__init__(thread, mailbox)
+        self.dispatch = self._dispatch
+        self.inbox = inbox
+        self.broker = broker = Broker(
+            thread,
+            options,
+            names,
+            settled=self._settled,
+            replied=lambda *delivered: self.requests.answered(*delivered),
+            replies_lost=lambda: self.requests.send_again(),
+            attached=self._attached,
+            on_state=on_state,
+            after_read=self._begin_now,
+        )
+        queues = AgentQueues(broker, limit=mailbox, keep_s=keep_s, quorum=quorum)
+        self.presence = Presence(
+            broker,
+            queues,
+            self.seats,
+            absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
+            declared=lambda id: self.requests.queue_lost(id),
+            settled=self._settled,
+            keep_s=keep_s,
+        )
+        self.publish = publish = self.presence.publish
+        self.requests = OpenRequests(broker, self.presence, self.settle)
+        self.recorder = Recorder(
+            self, broker, inbox, publish=publish, is_idle=lambda: not self._ready, keep_s=keep_s
+        )
+        self.receiver = Receiver(
+            self,
+            broker,
+            inbox,
+            self.recorder,
+            chains=self.requests.chains,
+            publish=publish,
+            show=self._show_inbound,
+        )
+        self.local_agents = LocalAgents(
+            self,
+            broker,
+            queues,
+            self.receiver,
+            queue_lost=self.requests.queue_lost,
+            evict=evict,
+        )
+        self.everywhere = Observers(broker)
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    def send(self, envelope: Envelope, seat: Seat) -> None:
+        """Send a message of the agent of a mailbox."""
+        handling = in_flight_of(CURRENT.get())
+        if get_ident() == self.thread_id:
+            if seat.outside:
+                self.catch_up(seat)
+            self._send(envelope, handling)
+        else:
+            self.thread.submit(self._send, envelope, handling)
+            seat.outside = True
+
+    def _send(self, envelope: Envelope, handling: InFlight | None) -> None:
+        if self.closed:
+            return
+        if self.observers:
+            self._show(envelope)
+        if handling is not None:
+            if handling.ended:  # sent by what its handler left running
+                handling = None
+            else:
+                handling.unconfirmed += 1
+        to = envelope.to
+        names = self.broker.names
+        everyone = to == EVERYONE
+        self.publish(
+            Outbound(
+                self.broker.new_key(),
+                wire.SEND,
+                names.everyone if everyone else names.agent_key(to),
+                wire.written(envelope),
+                to="" if everyone else to,
+                mandatory=not everyone,
+                headers=wire.headers(thread=envelope.thread),
+                about=(handling, envelope),
+            )
+        )
+
+    def _dispatch(self, delivery: Delivery) -> None:
+        """Send a request."""
+        if delivery.answered:
+            return
+        if self.closed:
+            self.refuse(delivery, self.gone())
+            return
+        if self.observers:
+            self._show_once(delivery)
+        if delivery.hops > MAX_HOPS:
+            self.refuse(delivery, self._too_many_hops(delivery))
+            return
+        delivery.state = QUEUED
+        if delivery.timeout is not None:
+            self._fresh.append(delivery)
+            if not self._pumping:
+                self._schedule()
+        self.requests.send(delivery)
+        if not delivery.wait and delivery.envelope.to not in self.seats:
+            self.presence.check_receiver(delivery)
+
+    # -- publishing ended --------------------------------------------------------------------------
+
+    def _settled(self, message: Outbound, outcome: str) -> None:
+        """The broker has confirmed a message, or has not taken it."""
+        kind, about = message.kind, message.about
+        if outcome == CONFIRMED:
+            away = message.to and message.to not in self.seats
+            if away and (kind == wire.SEND or kind == wire.ANSWER):
+                self.presence.renew(message.to)
+        elif outcome == RETURNED and self.presence.hold_back(message):
+            return
+        if outcome == TOO_LARGE and kind in (wire.REPLY, wire.ANSWER):
+            self._answer_too_large(message)
+        elif message.exchange is not None and outcome == RETURNED:
+            # A new connection declares the queue of the dead letters.
+            logger.error("the queue of the dead letters was deleted; declaring it again")
+            self.broker.link.drop()
+            self.broker.publisher.publish(message)
+        elif callable(about):
+            about()
+        elif kind == wire.SEND:
+            handling, envelope = about
+            if outcome in (REFUSED, FULL, TOO_LARGE):
+                self._report(envelope, str(self._not_taken(message, outcome)))
+            if handling is not None:
+                self.recorder.sent(handling)
+        elif kind == wire.REQUEST:
+            if outcome in (RETURNED, UNROUTABLE):
+                self.refuse(about, self._not_found(message.to))
+            elif outcome != CONFIRMED:
+                self.refuse(about, self._not_taken(message, outcome))
+        elif about is not None:
+            if outcome != CONFIRMED and kind == wire.ANSWER:
+                logger.warning("an answer to agent %r was %s by the broker", message.to, outcome)
+            self.recorder.finish(about)
+
+    def _report(self, sent: Envelope, text: str) -> None:
+        """Send an agent of this process an error about a message of its own."""
+        to, args = sent.sender, {"error": text, "original_message_id": sent.id}
+        if to in self.seats:
+            self.post(Delivery(Envelope(to, to, "error", args, thread=sent.thread), ANSWER))
+
+    def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
+        if outcome == FULL:
+            waiting = len(self.broker.publisher) + len(self.presence)
+            return MailboxFull(f"{waiting} messages wait for the broker: no more are taken")
+        if outcome == TOO_LARGE:
+            return MailboxFull(
+                f"the broker takes no message of {len(message.body):,} bytes: its max_message_size "
+                f"is {self.broker.publisher.largest:,}"
+            )
+        whose = f'"{message.to}"' if message.to else "an agent"
+        return MailboxFull(f"the mailbox of {whose} is full: the broker takes no more for it")
+
+    def _answer_too_large(self, message: Outbound) -> None:
+        """Answer with an error instead."""
+        error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
+        answer = wire.read_json(message.body)
+        id = answer["action"]["args"].get("original_message_id")
+        args = {"error": str(error), "original_message_id": id}
+        message.body = wire.written(Envelope(answer["from"], answer["to"], "error", args))
+        if message.kind == wire.REPLY:
+            message.headers = wire.error_headers(error)
+        self.broker.publisher.publish(message)
+
+    # -- outcomes ----------------------------------------------------------------------------------
+
+    def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """The outcome of a request, once: of one made here, or of one that came."""
+        if delivery.answered:
+            return
+        sent = delivery.kind == REQUEST and delivery.in_flight is None
+        if sent:
+            self.requests.end(delivery)
+        super().settle(delivery, value, error)
+        if delivery.kind == REQUEST and not sent:
+            self.recorder.reply(delivery, value, error)
+            self.recorder.concluded(delivery)
+
+    def abort(self, delivery: Delivery, error: RequestError) -> None:
+        """End a message early."""
+        sent = delivery.kind == REQUEST and delivery.in_flight is None and delivery.key
+        open_request = sent and not delivery.answered and not self.closed
+        super().abort(delivery, error)
+        if open_request:
+            self._cancel(delivery)
+
+    def _cancel(self, delivery: Delivery) -> None:
+        """Tell the receiver of a request that its answer is not waited for."""
+        to = delivery.envelope.to
+        if to in self.seats:
+            # At once: its sender may have it begin before the message is here.
+            self.receiver.cancel(delivery.key, to)
+        self.requests.cancel(delivery)
+
+    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
+        if delivery.in_flight is None:
+            super()._answer(delivery, value, error)
+            return
+        answer = answers(delivery, value, error)
+        if answer is not None:
+            if self.observers:
+                self._show(answer[0])
+            self.recorder.answer(delivery, *answer)
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def _begin_now(self) -> None:
+        """Begin what has just come, in this turn of the loop."""
+        if self._ready:
+            self._pump()
+
+    def _show_inbound(self, delivery: Delivery) -> None:
+        """Show an observer what came from another process, once."""
+        key, senders = delivery.key, delivery.envelope.sender
+        # The key of an answer begins with that of the message that it is to.
+        ours = senders in self.seats if "/" in key else key.startswith(self.broker.process)
+        if self.observers and not ours and self.everywhere.is_new(key):
+            self._show(delivery.envelope)
+
+    def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        if delivery.in_flight is None and delivery.envelope.to in self.seats:
+            return  # it was shown where it was handled, in this process
+        super()._show_answer(delivery, value, error)
+
+    async def _attached(self) -> None:
+        """There is another channel to consume on."""
+        await self.everywhere.attach()
+        self.local_agents.restore()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def shut_down(self) -> None:
+        """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
+        broker, presence = self.broker, self.presence
+        presence.close()
+        for delivery in self.requests.deliveries():
+            self._cancel(delivery)
+        if broker.link.is_up:
+            await self.local_agents.all_removed(_LAST_S)
+            try:
+                async with asyncio.timeout(_LAST_S):
+                    while len(presence) or len(broker.publisher):
+                        await presence.drained()
+                        await broker.publisher.drained()  # some of it may be returned
+                await asyncio.wait_for(broker.end_replies(), _LAST_S)
+            except (TimeoutError, LinkLost, AMQPError, Refused) as error:
+                logger.warning(
+                    "the space was closed before the broker had confirmed everything: %s",
+                    error or type(error).__name__,
+                )
+        elif lost := len(broker.publisher) + len(presence):
+            logger.warning(
+                "the space was closed without a connection, before the broker had confirmed "
+                "everything: %d messages are lost",
+                lost,
+            )
+        for delivery in self.requests.deliveries():
+            self.refuse(delivery, self.gone())
+        await broker.link.close()
+        try:
+            self.inbox.close()
+        except InboxError as error:
+            logger.error("what ended last is not in the inbox: %s", error)

@@ -1,0 +1,150 @@
+"""A report as a page: what it shows, where its links lead, and that it obeys nothing it shows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from civitas.errors import MissingExtra
+from civitas.research import Citation, Passage, Report
+
+DAY = "2026-11-21T14:28:28+00:00"
+ALPHA = Passage.of("https://example.org/alpha#port", "It uses port 4711.\n  Always.", DAY, "Alpha")
+HOSTILE = "<script>alert(1)</script>\"' onload=x <img src=x>\x00\x1b\u202e\ud800"
+
+
+def report(narrative: str, *passages: Passage, foot: str = "The foot.") -> Report:
+    """A report as research makes it, which cites each passage once."""
+    cited = [Citation(n, f"sentence {n}", each) for n, each in enumerate(passages, 1)]
+    lines = "\n".join(f"[^{each.number}^]: a source, read on a day  " for each in cited)
+    sources = f"\n\n## Sources\n\n{lines}" if cited else ""
+    return Report(f"# A title\n\n{narrative}{sources}\n\n---\n\n{foot}\n", cited, "done")
+
+
+class _Page(HTMLParser):
+    """What a browser would find."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def links(self) -> list[str]:
+        return [attrs["href"] or "" for tag, attrs in self.elements if "href" in attrs]
+
+    @property
+    def ids(self) -> list[str]:
+        return [attrs["id"] or "" for _, attrs in self.elements if "id" in attrs]
+
+
+def test_a_footnote_opens_the_stored_passage_which_leads_back() -> None:
+    page = _Page(report("It uses port 4711. [^1^] **Always** [^1^].", ALPHA).html())
+    assert page.links == [
+        "#passage-1",
+        "#passage-1",
+        "https://example.org/alpha#port",
+        "#note-1-1",
+        "#note-1-2",
+    ]
+    assert sorted(page.ids) == ["note-1-1", "note-1-2", "passage-1"]
+    assert ALPHA.text in page.text
+    assert "read 2026-11-21, sha256 " + ALPHA.sha256[:12] in page.text
+    assert ("span", {"title": ALPHA.sha256}) in page.elements
+    # The sources stand there once, with their text; the report's own list of them is left out.
+    assert page.text.count("Sources") == 1
+    assert "a source, read on a day" not in page.text
+    assert page.text.rstrip().endswith("The foot.")
+
+
+def test_markdown_is_shown_and_code_is_left_as_it_is() -> None:
+    html = report("## Part\n\n- a *b* `[^1^]`\n\n| c | d |\n| - | - |\n| 1 | 2 |", ALPHA).html()
+    assert "<h1>A title</h1>" in html
+    assert "<li>a <em>b</em> <code>[^1^]</code></li>" in html
+    assert "<td>1</td>" in html
+    assert "<title>A title</title>" in html
+
+
+def test_a_footnote_without_a_source_and_a_report_of_ones_own_are_shown() -> None:
+    page = _Page(report("Who knows? [^7^]").html())
+    assert page.links == []
+    assert "Who knows? [^7^]" in page.text
+    assert "Only this." in _Page(Report("Only this.", [], "done").html()).text
+
+
+def test_the_page_needs_nothing_else() -> None:
+    page = _Page(report("![picture](https://example.org/a.png) x [^1^]", ALPHA).html())
+    assert {tag for tag, _ in page.elements} & {
+        "script",
+        "img",
+        "link",
+        "iframe",
+        "object",
+    } == set()
+    assert not any(
+        {"src", "srcset", "style", "action"} & attrs.keys() for _, attrs in page.elements
+    )
+    policy = [attrs["content"] for _, attrs in page.elements if "http-equiv" in attrs]
+    assert policy
+    assert (policy[0] or "").startswith("default-src 'none'; style-src 'sha256-")
+
+
+@pytest.mark.parametrize("place", ("narrative", "foot", "title", "url", "text", "read", "sha256"))
+def test_nothing_that_it_shows_is_obeyed(place: str) -> None:
+    parts = {"title": "t", "url": "https://x/", "text": "t", "read": DAY, "sha256": "0" * 64}
+    narrative = foot = "x"
+    if place in parts:
+        parts[place] = HOSTILE
+    else:
+        narrative, foot = (HOSTILE, foot) if place == "narrative" else (narrative, HOSTILE)
+    passage = Passage(parts["url"], parts["text"], parts["read"], parts["sha256"], parts["title"])
+    html = report(f"{narrative} [^1^]", passage, foot=foot).html()
+    page = _Page(html)
+    assert {tag for tag, _ in page.elements} & {"script", "img"} == set()
+    assert not any("onload" in attrs for _, attrs in page.elements)
+    assert re.search(r"[\x00\x1b\u202e\ud800]", html) is None
+    assert html.encode().decode() == html
+
+
+@pytest.mark.parametrize(
+    "url",
+    (
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        " javascript:alert(1)",
+        "java\nscript:alert(1)",
+        "data:text/html,<script>alert(1)</script>",
+        "vbscript:x",
+        "action:count?of=1",
+        "http:alert(1)",
+        "//example.org/a",
+    ),
+)
+def test_only_pages_and_files_are_linked(url: str) -> None:
+    passage = Passage.of(url, "Text.", DAY, "Title")
+    narrative = f"x [^1^] [a]({url}) [b](<{url}>) <{url}>\n\n[^1^]: {url}\n[c]: {url}\n\n[c]"
+    page = _Page(report(narrative, passage).html())
+    assert [each for each in page.links if not each.startswith("#")] == []
+    assert "Title" in page.text
+
+
+def test_a_file_is_linked_as_a_source_and_not_in_the_text() -> None:
+    passage = Passage.of("file:///docs/a.md#page=3", "Text.", DAY, "A – page 3")
+    page = _Page(report("x [^1^] [a](file:///etc/passwd)", passage).html())
+    assert [each for each in page.links if not each.startswith("#")] == [passage.url]
+
+
+def test_without_markdown_it_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(MissingExtra, match=r"civitas\[research\]"):
+        report("x").html()
