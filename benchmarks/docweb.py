@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
             self._give("application/json", json.dumps(web.given).encode())
         elif parts.path.startswith("/slow/"):
             threading.Event().wait(SLOW_S)
-            page = f"<title>{parts.path}</title><p>What page {parts.path} says of slowness, slowly.</p>"
+            page = f"<title>{parts.path}</title><p>What {parts.path} says of slowness.</p>"
             self._give("text/html; charset=utf-8", page.encode())
         else:
             path = (web.folder / unquote(parts.path).lstrip("/")).resolve()
