@@ -126,6 +126,21 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
+def test_where_every_task_failed_the_report_says_so() -> None:
+    async def search(query: str) -> None:
+        """Search.
+
+        Args:
+            query: words
+        """
+        raise ConnectionError("the server is down")
+
+    report = Researcher("r", None, "the port of alpha", [search]).report_sync()
+    assert report.stop_reason == "no_progress"
+    assert "each task of the last iteration failed: " in report.markdown
+    assert "the server is down" in report.markdown
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     (
@@ -455,6 +470,23 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert seen == ["read alpha", "read /beta"]
     assert [each.topic for each in report.objectives] == ["alpha", "beta"]
     assert len(model.received) == 3
+
+
+def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
+    script: list[Any] = []  # a model that goes on is told how far the run has come
+    tasks = (("search", {"query": "alpha"}), ("read", {"url": ALPHA}), ("read", {"url": BETA}))
+    for count, task in enumerate(tasks, 1):
+        topics = ["alpha", "beta", "gamma"][:count]
+        said = ["Alpha uses port 4711.[^1^]"] if count > 1 else []
+        new = [plan(task), *said, evaluation(dict.fromkeys(topics, 0.1)), plan()]
+        script += new
+        options = {"objectives": topics, "journal": tmp_path / "runs", "iterations": 9}
+        more, model = research(script, **options)
+        report = more.report_sync("R")
+        assert report.detail == "no task is left that was not done"
+        assert (report.iterations, len(model.received)) == (2 * count, len(new))
+        again, _ = research([], **options)
+        assert again.report_sync("R") == report
 
 
 def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -39,7 +40,10 @@ class Iterating(Workbench):
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
         elif not progress.fresh and len(self.resources) == known:
+            faults = [each.error for each in self.results if each.error is not None]
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+            if len(faults) == len(self.results):
+                progress.detail = f"each task of the last iteration failed: {faults[0]}"
         if self._record is not None:
             self._record.save(progress)
             await self._record.commit()
@@ -130,3 +134,17 @@ class Iterating(Workbench):
                 for r in found
             ]
         }
+
+
+class Steering:
+    """What is said to a researcher while it works: the next step that asks hears it."""
+
+    def __init__(self, researcher: Iterating) -> None:
+        self._researcher = researcher
+        self.loop = asyncio.get_running_loop()
+
+    def interrupt(self, text: str) -> None:
+        """Tell it."""
+        self._researcher.progress.told.append(text)
+        if self._researcher._record is not None:
+            self._researcher._record.hear(text)

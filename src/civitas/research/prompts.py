@@ -10,6 +10,7 @@ from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.reasoning.prompts import cut, marked, readable
 from civitas.research.findings import Narrative, Passage
 from civitas.research.relevance import Index
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
@@ -126,7 +127,8 @@ def narrate(
 ) -> list[dict[str, Any]]:
     """The prompt of Narrate for one chunk."""
     sources = "\n\n".join(
-        f"Source [^{number}^] {readable(each.title or each.url)}:\n{marked(each.text)}"
+        f"Source [^{number}^], called {_json(one_line(each.title or each.url, 200))}:\n"
+        f"{marked(each.text)}"
         for number, each in chunk
     )
     asks = """\

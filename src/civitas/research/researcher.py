@@ -24,7 +24,7 @@ from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, objectives_of
-from civitas.research.iteration import Iterating
+from civitas.research.iteration import Iterating, Steering
 from civitas.research.progress import Progress
 from civitas.research.report import Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
@@ -259,7 +259,7 @@ class Researcher(Iterating):
             self._attach(asked, record)
             own = asked.state.underway
             if own is None:
-                asked.state.underway = _Steering(self)
+                asked.state.underway = Steering(self)
             try:
                 if record is NULL_RECORD:
                     return await self._to_the_end(None)
@@ -386,20 +386,6 @@ class Researcher(Iterating):
     def _failed(self, error: JournalError) -> Reply:
         self._stop(Stop("error", str(error), error))
         return recording.reply_of(made(self), self._asked.run_id, error)
-
-
-class _Steering:
-    """What is said to a researcher while it works: the next step that asks hears it."""
-
-    def __init__(self, researcher: Researcher) -> None:
-        self._researcher = researcher
-        self.loop = asyncio.get_running_loop()
-
-    def interrupt(self, text: str) -> None:
-        """Tell it."""
-        self._researcher.progress.told.append(text)
-        if self._researcher._record is not None:
-            self._researcher._record.hear(text)
 
 
 def _over(reply: Reply) -> dict[str, Any]:

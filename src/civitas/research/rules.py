@@ -131,6 +131,7 @@ def narrate(researcher: Researcher) -> Narrative:
     """A digest: under each objective the sentences that say most about it, quoted and cited."""
     index = Index(researcher.known_passages())
     parts = []
+    several = len(researcher.objectives) + len(researcher.generated) > 1  # else it is the title
     for objective in (*researcher.objectives, *researcher.generated):
         quotes = []
         for found in best(index, objective.topic):
@@ -138,7 +139,9 @@ def narrate(researcher: Researcher) -> Narrative:
             if quoted:
                 quotes.append(f"- “{quoted}” [^{researcher.number_of(found.passage)}^]")
         if quotes:
-            parts.append(f"## {heading(objective.topic)}\n\n" + "\n".join(quotes))
+            parts.append(
+                (f"## {heading(objective.topic)}\n\n" if several else "") + "\n".join(quotes)
+            )
     return researcher.checked("\n\n".join(parts))
 
 
@@ -181,6 +184,8 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         return not whole, -worth(place), place
 
     for first in sorted(range(len(spans)), key=rank):
+        if rank(first)[0] and not worth(first):
+            break  # nothing is left but headings and code that say nothing about it
         start, end = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
             if "\n" not in text[end:last] and last - start <= _LONGEST_QUOTE:

@@ -35,6 +35,7 @@ from civitas.research.passages import passages_of
 from civitas.research.pool import ResourcePool
 from civitas.research.progress import Progress
 from civitas.research.relevance import RELEVANT, Index
+from civitas.text import shorten
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
@@ -305,7 +306,7 @@ class Workbench(ConversationalAgent):
                 {"role": "assistant", "content": cut(text, 4000) or "(no answer)"},
                 {"role": "user", "content": f"Your answer cannot be used: {fault}"},
             ]
-        raise Stop("unreadable", f"{self._step}: {fault}")
+        raise Stop("unreadable", f"{self._step}: {shorten(fault, 200)}")
 
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
         record = self._record or NULL_RECORD

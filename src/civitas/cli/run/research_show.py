@@ -156,6 +156,8 @@ class ResearchShown(Shown):
             self._line(report.markdown.expandtabs(4).rstrip())
         words = f"{'stopped' if exit_code(reply) else 'done'}: {WORDS[report.stop_reason]}"
         detail = f" ({report.detail})" if report.detail else ""
+        if report.stop_reason == "error":
+            words, detail = "failed", f": {report.detail}"
         self._line("")
         self._line(words + detail, "bold red" if exit_code(reply) else "bold green")
         took = "" if seconds is None else f"{seconds:.1f} s, "
