@@ -223,7 +223,8 @@ def main() -> None:
     docs, version = documentation()
     split = "published" if options.published else "tune"
     asked = questions(split)[: 20 if options.quick else None]
-    rows, plain = [], []
+    rows: list[list[str]] = []
+    plain: list[Outcome] = []
     with tempfile.TemporaryDirectory() as name, running(docs) as port:
         forms = Forms(docs, Path(options.index or Path(name, "docs.db")), port)
         more = {"passages": forms.passages, "text": version, "split": split}
