@@ -15,7 +15,9 @@ from civitas.memory.bounded import estimate_tokens
 from civitas.models import ModelReply, Usage
 from civitas.research.sentences import sentences
 
-_SOURCE = re.compile(r"^Source \[\^(\d+)\^\] ([^\n]*):\n((?:\| [^\n]*(?:\n|\Z))*)", re.MULTILINE)
+_SOURCE = re.compile(
+    r"^Source \[\^(\d+)\^\], called (\"[^\n]*\"):\n((?:\| [^\n]*(?:\n|\Z))*)", re.MULTILINE
+)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.]*\w)")
 _SPAN = 3
 """An answer is looked for in so many sentences side by side."""
@@ -96,7 +98,7 @@ class Scripted:
     def _narrative(self, prompt: str) -> str:
         if not self._lines:
             for number, title, text in _SOURCE.findall(prompt):
-                if any(title.startswith(each) for each in self._titles):
+                if any(json.loads(title).startswith(each) for each in self._titles):
                     self._read(number, re.sub(r"^\| ", "", text, flags=re.MULTILINE))
                 if self._lines:
                     break
