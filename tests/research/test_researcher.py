@@ -383,6 +383,18 @@ def test_a_query_says_each_word_once() -> None:
     assert all(len(set(query)) == len(query) for query in queries)
 
 
+def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
+    texts = ["The zone of Australia is AEST."] + [f"Capital letter {n}." for n in "BCDEFG"]
+
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(f"http://web.test/{n}", None, True, t) for n, t in enumerate(texts)]
+
+    report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
+    assert not report.citations
+    assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
+
+
 # -- a conversational agent ------------------------------------------------------------------------
 
 
@@ -510,15 +522,3 @@ def test_its_state_goes_on_elsewhere() -> None:
     other, _ = research(SCRIPT[2:])
     other.load_state_dict(saved)
     assert other.report_sync().stop_reason == "done"
-
-
-def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
-    texts = ["The zone of Australia is AEST."] + [f"Capital letter {n}." for n in "BCDEFG"]
-
-    def search(query: str) -> list[Resource]:
-        """Search."""
-        return [Resource(f"http://web.test/{n}", None, True, t) for n, t in enumerate(texts)]
-
-    report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
-    assert not report.citations
-    assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
