@@ -14,7 +14,7 @@ import sys
 NAMES = (
     *("imports", "messages", "turn", "conversation"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
-    "citations",
+    *("citations", "research", "research_speed"),
 )
 
 

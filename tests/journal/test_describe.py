@@ -101,8 +101,8 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         ("heard", {"content": "Hurry."}, "interrupted by the user: Hurry."),
         (
             "state",
-            {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "done": [1]}},
-            "turn finished (1 utterance, 2 pages, 1 in done)",
+            {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "lost": [1]}},
+            "turn finished (1 utterance, 2 pages, 1 in lost)",
         ),
         ("new", {"a": "\x07"}, r'new {"a": "\u0007"}'),
         ("over", {}, "over {}"),

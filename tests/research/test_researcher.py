@@ -376,11 +376,23 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
 
 
 def test_a_query_says_each_word_once() -> None:
-    researcher = Researcher("r", None, ["alpha.beta.gamma protocol"], tools(), iterations=1)
+    researcher = Researcher("r", None, ["port of alpha.beta.gamma protocol"], tools(), iterations=1)
     researcher.report_sync()
     queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
     assert len(queries) > 1
     assert all(len(set(query)) == len(query) for query in queries)
+
+
+def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
+    texts = ["The zone of Australia is AEST."] + [f"Capital letter {n}." for n in "BCDEFG"]
+
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(f"http://web.test/{n}", None, True, t) for n, t in enumerate(texts)]
+
+    report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
+    assert not report.citations
+    assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
 
 
 # -- a conversational agent ------------------------------------------------------------------------

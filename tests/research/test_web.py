@@ -24,7 +24,8 @@ PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body
 <main><h1 id="top">Apples<a href="#top">¶</a></h1>
 <p>Apples are <b>round</b>, and they grow on <a href="trees#oak">trees</a>.</p>
 <h2>How to <code>share</code> them</h2>
-<p>Cut them in two.</p><ul><li><p>one half</p></li><li>another half</li></ul>
+<p>Run <code><em>cut</em>.exe</code> of <span class="menu">Start</span>: cut them in two.</p>
+<ul><li><p>one half</p></li><li>another half</li></ul>
 <pre>def cut(apple):
     return apple / 2</pre>
 <table><tr><th>kind</th><th>grams</th></tr><tr><td><p>Boskoop</p></td><td><p>220</p></td></tr></table>
@@ -51,7 +52,7 @@ def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
     assert (page.url, page.description, page.visited) == (f"{web.base}/a", "All about apples", True)
     assert page.content == (
         "Apples\n\nApples are round, and they grow on trees.\n\nHow to share them\n\n"
-        "Cut them in two.\n\n- one half\n- another half\n\n"
+        "Run cut.exe of Start: cut them in two.\n\n- one half\n- another half\n\n"
         "def cut(apple):\n    return apple / 2\n\nkind | grams\nBoskoop | 220\n\n"
         "core(apple, *, deep=True)\nWhat is left of an apple."
     )

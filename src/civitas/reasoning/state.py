@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
@@ -13,6 +14,8 @@ from civitas.reasoning.prompts import json_text, readable
 from civitas.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from civitas.memory.memory import Memory
 
 
@@ -194,9 +197,17 @@ def dumped(state: Any) -> dict[str, Any]:
     }
 
 
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """What checks a state of a kind; made once, as that takes 2 ms."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
 def loaded(kind: type[S], data: Any, whose: str) -> S:
     """The state that JSON data is. What an older program did not save is as a state begins."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
     from pydantic_core import to_json
 
     known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
@@ -204,7 +215,7 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
         if not isinstance(data, dict):
             raise TypeError(f"it must be an object, got {type(data).__name__}")
         text = to_json({name: value for name, value in data.items() if name in known})
-        made: S = TypeAdapter(kind).validate_json(text, strict=True)
+        made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error
     return made

@@ -13,6 +13,12 @@ from civitas.research.sentences import terms
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
+_BEYOND = 300
+"""So many passages are thought of that have none of the words, beside those that are known.
+
+What is known was searched for, so the words of an objective are more frequent in it than elsewhere;
+without these, the words that were looked for would be those that say least.
+"""
 _K1, _B = 1.2, 0.6
 _TITLE = 2
 """So many times a word of the title counts, against one of the text."""
@@ -25,7 +31,8 @@ class Found:
     Attributes:
         passage: it
         score: how well it answers, by BM25
-        share: what share of the objective's words it has, by weight, from 0 to 1
+        share: what share of the objective's words it has, by weight, from 0 to 1; 0 for one word
+            of several, which says little
     """
 
     passage: Passage
@@ -51,7 +58,8 @@ class Index:
     def weight(self, term: str) -> float:
         """How much a word says: the rarer, the more."""
         count = self._among[term]
-        return math.log(1 + (len(self.passages) - count + 0.5) / (count + 0.5))
+        without = len(self.passages) + _BEYOND - count
+        return math.log(1 + (without + 0.5) / (count + 0.5))
 
     def search(self, query: str, limit: int | None = None) -> list[Found]:
         """The passages that have any of a text's words, the best first."""
@@ -67,6 +75,8 @@ class Index:
             length = _K1 * (1 - _B + _B * counts.total() / self._mean)
             score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
             share = sum(weights[t] for t in there) / whole
+            if len(there) == 1 < len(wanted):
+                share = 0.0
             # Of two with the same score, the one with more of the words answers more of it.
             found.append((score * (0.5 + share / 2), -place, share))
         found.sort(reverse=True)

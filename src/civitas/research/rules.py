@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from civitas.action import Action
@@ -26,6 +26,10 @@ _QUOTED: Final = 2
 _LONGEST_QUOTE: Final = 400
 _SOURCES: Final = 3
 """An objective that so many resources speak of is well covered."""
+_WITHOUT: Final = 3
+"""So many parts of a topic, each without one of its words, are looked for at first."""
+_TELLING: Final = 5
+"""So many words of a topic, those that say most, are looked for by twos."""
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$")
 _WORDS: Final = 5
 """With fewer words, or without a mark at its end, it is a heading or a line of code."""
@@ -82,22 +86,24 @@ def _for_objective(
 
 
 def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
-    """What to search for: the topic; what of it is missing; it with words of what was found."""
-    yield objective.topic, "search"
-    found = index.search(objective.topic, _CITED)
-    by_term = {term: word for word in words(objective.topic) for term in terms(word)}
-    wanted = sorted(by_term, key=lambda term: -index.weight(term))
-    missing = index.missing(objective.topic, [each.passage for each in found])
-    if missing and len(missing) < len(wanted):
-        gap = dict.fromkeys(by_term[each] for each in missing if each in by_term)
+    """What to search for: the topic; then parts of it, as one odd word may push all else aside."""
+    topic = objective.topic
+    yield topic, "search"
+    weights = {word: max(map(index.weight, terms(word))) for word in words(topic) if terms(word)}
+    if len(weights) < 3:
+        return
+    if not index.passages:
+        for part in islice(combinations(weights, len(weights) - 1), _WITHOUT):
+            yield " ".join(part), "search without one of its words"
+        return
+    found = [each.passage for each in index.search(topic, _CITED)]
+    missing = set(index.missing(topic, found))
+    gap = [word for word in weights if missing.intersection(terms(word))]
+    if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
-    # As the topic has them, each once: several terms may be of one word, as of `asyncio.wait_for`.
-    rarest = list(dict.fromkeys(by_term[each] for each in by_term if each in wanted[:3]))
-    if len(wanted) > 2:
-        yield " ".join(rarest), "search for its rarest words"
-    for each in found[:3]:
-        title = [word for word in words(each.passage.title) if set(terms(word)) - by_term.keys()]
-        yield " ".join([*rarest, *title[:4]]), "search near what was found"
+    telling = sorted(weights, key=lambda word: -weights[word])[:_TELLING]
+    for pair in combinations(telling, 2):
+        yield " ".join(pair), "search for two of its words"
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
@@ -140,7 +146,7 @@ def narrate(researcher: Researcher) -> Narrative:
 
 
 def best(index: Index, topic: str) -> list[Found]:
-    """The passages that an objective is answered from, at most two of one resource."""
+    """The passages that an objective is answered from, at most four of one resource."""
     kept: list[Found] = []
     of: dict[str, int] = {}
     for found in index.search(topic):

@@ -213,9 +213,13 @@ def _is_for_robots(meta: Any) -> bool:
 def _tidy(tree: Any, main: Any) -> None:
     """Take away what misleads trafilatura about the text.
 
-    It leaves out elements with telling ids, such as a heading "How do I share …", and those with
-    many links: right where a menu may be, wrong in what the author marked as the main part.
+    It leaves out elements with telling ids and classes, such as a heading "How do I share …", and
+    those with many links: right where a menu is, wrong in what is marked as the main part. Code
+    with emphasis in it, such as `<code><em>NAME</em>.exe</code>`, it puts at the paragraph's end.
     """
+    for element in list(tree.iter("code")):
+        for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
+            inside.drop_tag()
     for element in list(tree.iter("a")):
         if _line(element) in ("¶", "#", "🔗"):
             element.drop_tree()
@@ -223,6 +227,8 @@ def _tidy(tree: Any, main: Any) -> None:
         for element in list(main.iter()):
             if element.tag in ("section", "dl", "dt", "dd", *_HEADINGS):
                 element.attrib.pop("id", None)
+            elif element.tag == "span":
+                element.attrib.clear()
             elif element.tag == "a" and element.get("href"):
                 element.drop_tag()
 

@@ -329,6 +329,10 @@ class DeadLetters:
                 yield channel
             finally:
                 if channel.is_open:
+                    # Closing a channel gives back what was got on it, but some time later: a look
+                    # right after it would miss that. The count waits for the nack before it.
+                    channel.basic_nack(0, multiple=True, requeue=True)
+                    self._count(channel)
                     channel.close()
         except ChannelClosedByBroker as error:
             if error.reply_code != _NOT_FOUND:
