@@ -1,0 +1,106 @@
+"""The mathematics of rules: the same bits for one citizen and for rows of citizens.
+
+A block's rule is written twice, for one citizen (`forward`) and for columns (`step_rows`), and both
+must give the same bits. So rules use + − × ÷, comparisons, and the functions of this module; never
+the standard library's `math`, whose last bit may differ from numpy's. Each function here is numpy's
+on contiguous float64: a scalar is a row of one, so both take the same path through the processor.
+
+A number gives a Python float, an array (or a sequence) a float64 array of its shape; two arguments
+are broadcast. Outside a function's domain the value is NaN or infinite, as IEEE 754 has it, and
+nothing is raised. `sqrt`, `clip`, `minimum`, `maximum`, `floor`, `ceil` and `absolute` are the same
+on every platform; the others are on the same platform and numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from civitas.society.arrays import numpy
+
+
+def exp(x: Any) -> Any:
+    """Return e to the power of x."""
+    return _apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """Return the natural logarithm of x."""
+    return _apply("log", x)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square root of x, correctly rounded."""
+    return _apply("sqrt", x)
+
+
+def sin(x: Any) -> Any:
+    """Return the sine of x, in radians."""
+    return _apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """Return the cosine of x, in radians."""
+    return _apply("cos", x)
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent of x."""
+    return _apply("tanh", x)
+
+
+def floor(x: Any) -> Any:
+    """Return the largest whole number not above x, as a float."""
+    return _apply("floor", x)
+
+
+def ceil(x: Any) -> Any:
+    """Return the smallest whole number not below x, as a float."""
+    return _apply("ceil", x)
+
+
+def absolute(x: Any) -> Any:
+    """Return x without its sign."""
+    return _apply("fabs", x)
+
+
+def hypot(x: Any, y: Any) -> Any:
+    """Return the length of (x, y)."""
+    return _apply("hypot", x, y)
+
+
+def power(x: Any, y: Any) -> Any:
+    """Return x to the power of y."""
+    return _apply("power", x, y)
+
+
+def minimum(x: Any, y: Any) -> Any:
+    """Return the smaller of x and y; NaN if one is."""
+    return _apply("minimum", x, y)
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """Return the larger of x and y; NaN if one is."""
+    return _apply("maximum", x, y)
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """Return x, but at least `low` and at most `high`; `high` where they cross; NaN stays NaN."""
+    return minimum(maximum(x, low), high)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Return x where the condition holds, otherwise y."""
+    np = numpy()
+    chosen = np.where(condition, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+    return chosen if chosen.ndim else float(chosen)
+
+
+def _apply(name: str, *arguments: Any) -> Any:
+    np = numpy()
+    given = [np.asarray(argument, dtype=np.float64) for argument in arguments]
+    shape = np.broadcast_shapes(*(argument.shape for argument in given))
+    # Strides and scalars of two ranks have loops of their own, whose last bit may differ.
+    rows = [np.ascontiguousarray(np.broadcast_to(argument, shape or (1,))) for argument in given]
+    with np.errstate(all="ignore"):
+        result = getattr(np, name)(*rows)
+    return result if shape else float(result[0])
