@@ -8,6 +8,7 @@ from typing import Any
 _HOME = {
     "AgentType": "citizen",
     "Answer": "wants",
+    "Books": "commit",
     "Buy": "wants",
     "Capacities": "places",
     "CitizenAgent": "citizen",
@@ -35,6 +36,7 @@ _HOME = {
     "Route": "routes",
     "Routes": "places",
     "Save": "wants",
+    "Service": "commit",
     "View": "perception",
     "Want": "wants",
     "Weather": "facts",
