@@ -290,7 +290,7 @@ class City:
         way = metres + self._access[start] + self._access_rows[targets]
         seconds = np.where(metres < 0, -1, self._mode(mode).time(way))
         seconds[targets == start] = 0
-        return seconds  # type: ignore[no-any-return]
+        return seconds
 
     def _find_near(self, start: int, kind: str | None, limit: int, mode: str) -> tuple[Near, ...]:
         np = numpy()
@@ -312,7 +312,7 @@ class City:
     def _of_kind(self, kind: str | None) -> NDArray[Any]:
         np = numpy()
         if kind is None:
-            return np.arange(len(self))  # type: ignore[no-any-return]
+            return np.arange(len(self))
         return self._kind_rows.get(kind, self._hang_rows[:0])
 
     # -- lookups -----------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class _Town:
         ]
 
     def _rows(self, count: int) -> NDArray[Any]:
-        return numpy().arange(count, dtype=numpy().uint64)  # type: ignore[no-any-return]
+        return numpy().arange(count, dtype=numpy().uint64)
 
     def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
