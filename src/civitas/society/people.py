@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society import math
+from civitas.society.blocks import all_blocks
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
 from civitas.society.firm import STAFF
@@ -103,14 +104,13 @@ def citizens(
         blocks: gives the blocks of one citizen; all of `civitas.society.blocks` if left out
         options: of `CitizenAgent`: `toolbox=`, `agent_params=`, …
     """
-    if blocks is None:
-        from civitas.society.blocks import all_blocks as blocks
+    make = all_blocks if blocks is None else blocks
     made = []
     for row in rows:
         status = {key: value for key, value in row.items() if key not in ("id", "name")}
         memory = CitizenMemory(status)
         made.append(
-            CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=blocks(), **options)
+            CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
         )
     return made
 
