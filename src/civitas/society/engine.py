@@ -44,10 +44,10 @@ class LocalEngine:
         """Run the turn of each agent; returns when all have ended."""
         most = self.concurrency
         for number, seat in enumerate(seats):
-            while office.under_way >= most:
+            while len(office.turns) >= most:
                 await office.fewer()
             office.begin(seat)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        while office.under_way:
+        while office.turns:
             await office.fewer()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.agent import CURRENT, Agent, overrides
-from civitas.errors import InvalidMessage, VirtualTimeError
+from civitas.errors import InvalidArguments, InvalidMessage, RequestError, VirtualTimeError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope, address, check_message
 from civitas.society.wants import id_order
@@ -93,7 +93,6 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "carried": lambda seat: set(),
     "held": lambda seat: {},
     "offers": Offer.all_of,
-    "wants": lambda seat: [],
 }
 """What few agents of a society need, made when one first does: a citizen is to take little room."""
 
@@ -130,8 +129,9 @@ class SocietySeat(Seat):
         self.open = True
         self.here = self.ready = self.outside = False
         self.arriving = self.leaving = None
-        self.mail: list[Sent] = []
-        self.answers: list[Answer] = []
+        self.mail: list[Sent] | tuple[()] = ()
+        self.wants: list[Want] | None = None
+        self.answers: list[Answer] | tuple[()] = ()
         self.begun: Coroutine[Any, Any, Any] | None = None
         # What cannot be described fails here; agents of the same make are looked at once.
         make = (type(agent), *(type(block) for block in agent.blocks))
@@ -147,6 +147,13 @@ class SocietySeat(Seat):
         setattr(self, name, value)
         return value
 
+    def want(self, want: Want) -> None:
+        """Keep a want for the commit stage."""
+        if self.wants is None:
+            self.wants = []
+            self.office.wanting.append(self)
+        self.wants.append(want)
+
     def accept(self, delivery: Delivery) -> None:
         """A message was permitted, and is handled in the same turn."""
         delivery.state = QUEUED
@@ -156,7 +163,7 @@ class SocietySeat(Seat):
         handling = [each.envelope.name for each in list(self.active)]
         return {"waiting": len(self.mail), "handling": handling, "asking": len(self.asking)}
 
-    async def take_turn(self, turn: Turn, mail: list[Sent]) -> None:
+    async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
         for sent in mail:
             if not self.open:
@@ -201,7 +208,8 @@ class VirtualOffice(PostOffice):
         sent: what was sent and is not yet delivered
         services: the ids of the services
         makes: the classes of agents and their blocks that were looked at
-        under_way: how many turns have begun and not ended
+        wanting: who wants something in this step
+        turns: those that have begun and not ended
         hold: takes a handler that the seat has found, to be awaited in the turn
     """
 
@@ -216,7 +224,8 @@ class VirtualOffice(PostOffice):
         self.sent: list[Sent] = []
         self.services = services
         self.makes: set[tuple[type, ...]] = set()
-        self.under_way = 0
+        self.wanting: list[SocietySeat] = []
+        self.turns: set[Turn] = set()
         self.hold: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
         self._over = over
         self._fewer: asyncio.Future[None] | None = None
@@ -304,7 +313,9 @@ class VirtualOffice(PostOffice):
             delivery.seat = seat
             self.refuse(delivery, self._full(seat))
             return 0
-        seat.mail.append(sent)
+        if not seat.mail:
+            seat.mail = []
+        seat.mail.append(sent)  # type: ignore[union-attr]
         return 1
 
     # -- turns -------------------------------------------------------------------------------------
@@ -314,8 +325,8 @@ class VirtualOffice(PostOffice):
         turn = Turn(Envelope(seat.id, seat.id, "step", {}), CALLBACK)
         turn.seat = seat
         turn.state = RUNNING
-        mail, seat.mail = seat.mail, []
-        self.under_way += 1
+        mail, seat.mail = seat.mail, ()
+        self.turns.add(turn)
         self.start(turn, seat.take_turn(turn, mail))
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
@@ -323,7 +334,7 @@ class VirtualOffice(PostOffice):
         if type(delivery) is not Turn:
             super().ended(delivery, value, error)
             return
-        self.under_way -= 1
+        self.turns.discard(delivery)
         delivery.answered = True
         self._over(delivery, error)
         fewer, self._fewer = self._fewer, None
@@ -335,6 +346,22 @@ class VirtualOffice(PostOffice):
         if self._fewer is None:
             self._fewer = self.loop.create_future()
         await asyncio.shield(self._fewer)
+
+    async def break_off(self) -> None:
+        """Cancel the turns that wait, and wait until they have ended."""
+        for turn in list(self.turns):
+            self.workers.cancel(turn)
+        while self.turns:
+            await self.fewer()
+
+    # -- services ----------------------------------------------------------------------------------
+
+    def answer(self, sent: Sent, answer: Answer | None, error: RequestError | None) -> None:
+        """Answer what was sent to a service: by a message, and to who holds the request."""
+        value = answer and {"done": answer.done, "reason": answer.reason, "value": answer.value}
+        if sent.request is not None:
+            self.settle(sent.request, value, error)
+        self._answer(Delivery(sent.envelope, SEND), value, error)
 
 
 def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
@@ -367,12 +394,12 @@ def wanted(sent: Sent, kinds: dict[str, type[Want]]) -> Want:
     """The want that a message to a service is.
 
     Raises:
-        InvalidMessage: it is none
+        InvalidArguments: it is none
     """
     name = sent.envelope.name
     kind = kinds.get(name)
     if kind is None:
-        raise InvalidMessage("action.name", f"must be one of {', '.join(kinds)}, got {name!r:.80}")
+        raise InvalidArguments(f"action.name must be one of {', '.join(kinds)}, got {name!r:.80}")
     with suppress(TypeError):
         return kind(**sent.envelope.args)
-    raise InvalidMessage("action.args", f"are not those of {name}: {sent.envelope.args!r:.200}")
+    raise InvalidArguments(f"action.args are not those of {name}: {sent.envelope.args!r:.200}")
