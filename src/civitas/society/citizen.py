@@ -180,7 +180,7 @@ class CitizenAgent(Agent):
         **options: Any,
     ) -> None:
         memory = CitizenMemory() if memory is None else memory
-        if type(getattr(memory, "status", None)) is not dict:
+        if not isinstance(getattr(memory, "status", None), dict):
             raise DefinitionError(
                 f"citizen {id!r}: memory= must be a CitizenMemory, got {memory!r}"
             )
