@@ -64,7 +64,7 @@ class Society(Steps):
         model: the model that citizens may ask who have none of their own
         engine: what runs the turns
         journal: where runs are recorded, so that they go on after a crash
-        budget: what all calls of `model` may spend together
+        budget: what all calls of models may spend, but for those of agents with a `budget`
         approver: as of every space
         services: firms, the bank, the government, a feed: what settles wants
         start: when step 0 begins
@@ -116,9 +116,9 @@ class Society(Steps):
             Clock(start),
             facts,
             _by_id(services),
-            _budgeted(model, budget),
+            model,
             LocalEngine() if engine is None else engine,
-            Asking(model_timeout_s, once=ask_once),
+            Asking(model_timeout_s, budget, once=ask_once),
             approver=approver,
             mailbox=mailbox,
         )
@@ -216,6 +216,7 @@ class Society(Steps):
                     restore(self, record, state)
                     self._broken = ""
                 self._asking.record = record
+                self._asking.recall(record, self._model)
                 try:
                     await self._go_on(record, state, count, every, progress)
                 finally:
@@ -354,11 +355,3 @@ def _by_id(services: Iterable[Service]) -> dict[str, Service]:
         if made.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
     return made
-
-
-def _budgeted(model: Any, budget: Budget | None) -> Any:
-    if model is None or budget is None:
-        return model
-    from civitas.models.wrappers.budgeted import BudgetedModel
-
-    return BudgetedModel(model, budget)

@@ -318,7 +318,7 @@ class Steps(Space):
     def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
         """An agent's model, or the society's, whose calls are limited in time and recorded."""
         model = self._model if own is None else own
-        return None if model is None else AskedModel(self._asking, str(agent.id), model)
+        return None if model is None else AskedModel(self._asking, agent, model)
 
     def new_books(self) -> Books:
         """Books with the services and without citizens."""
