@@ -32,7 +32,7 @@ errors: ActionError ActionNotFound AgentNotFound AgentStopped AskAgain BrokerErr
     MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile NoSuchRun NobodyToAsk
     NotAFile NotInSpace NotPermitted NotText OutsideFolder RemoteForbidden RequestCancelled
     RequestError RequestTimeout RunHeld RunMismatch SlashError SpaceClosed StateError
-    TooManyThreads UnknownPrice WeightsError
+    TooManyThreads UnknownPrice VirtualTimeError WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,16 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pydantic import Field
 
+from civitas.action import action
 from civitas.agent import Agent
-from civitas.dispatch import BlockDispatcher
-from civitas.errors import DefinitionError, StateError
+from civitas.dispatch import BlockDispatcher, named
+from civitas.errors import BudgetExceeded, DefinitionError, ModelError, StateError
 from civitas.memory.memory import Memory, last
 from civitas.params import AgentParams
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception, View
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.society.wants import Want
+
+logger = logging.getLogger("civitas.society")
 
 STREAM: Final = 50
 """How many events a citizen remembers."""
@@ -175,6 +180,10 @@ class CitizenAgent(Agent):
         **options: Any,
     ) -> None:
         memory = CitizenMemory() if memory is None else memory
+        if not isinstance(getattr(memory, "status", None), dict):
+            raise DefinitionError(
+                f"citizen {id!r}: memory= must be a CitizenMemory, got {memory!r}"
+            )
         if blocks is not None and agent_params is not None:
             blocks = [
                 block
@@ -213,10 +222,10 @@ class CitizenAgent(Agent):
         Raises:
             NotInSpace: it is in no society
         """
-        wants = getattr(self._seat, "wants", None)
-        if wants is None:
+        seat: Any = self._seat
+        if not hasattr(seat, "want"):
             raise self._homeless("want")
-        wants.append(want)
+        seat.want(want)
 
     @property
     def dispatcher(self) -> BlockDispatcher:
@@ -237,8 +246,47 @@ class CitizenAgent(Agent):
         Returns:
             what the block's `forward` gives; None where none was chosen
         """
-        block = await self.dispatcher.dispatch(self.perceived)
-        return None if block is None else await block.forward()
+        dispatcher = self.dispatcher
+        if dispatcher.llm is None:
+            block = dispatcher.by_rule(self.perceived)
+        else:
+            try:
+                block = await dispatcher.dispatch(self.perceived)
+            except (ModelError, BudgetExceeded) as error:
+                self.fell_back(f"its dispatcher: {error}")
+                block = dispatcher.by_rule(self.perceived)
+        if block is None:
+            return None
+        try:
+            return await block.forward()
+        except BaseException as error:
+            error.add_note(f"in agent {self.id!r}, block {named(block)!r}: forward")
+            raise
+
+    @action(idempotent=True)
+    async def say(self, content: str) -> None:
+        """Say something to it; it perceives it in this step.
+
+        Args:
+            content: what is said
+        """
+
+    def fell_back(self, why: str) -> None:
+        """Count that a model was of no use, and a rule has decided in its place."""
+        logger.info("agent %r goes by rule: %s", self.id, one_line(why, 300))
+        society = self.space
+        if hasattr(society, "fallbacks"):
+            society.fallbacks += 1
+
+    @property
+    def llm(self) -> Any:
+        """The model that it may ask: its toolbox's, else its society's; None for neither.
+
+        In a society each call is limited in time and recorded.
+        """
+        own = super().llm
+        asked = getattr(self.space, "asked_model", None)
+        return own if asked is None else asked(self, own)
 
 
 def number_of(id: str | int) -> int | str:
