@@ -7,8 +7,8 @@ on contiguous float64: a scalar is a row of one, so both take the same path thro
 
 A number gives a Python float, an array (or a sequence) a float64 array of its shape; two arguments
 are broadcast. Outside a function's domain the value is NaN or infinite, as IEEE 754 has it, and
-nothing is raised. `sqrt`, `clip`, `minimum`, `maximum`, `floor`, `ceil` and `absolute` are the same
-on every platform; the others are on the same platform and numpy.
+nothing is raised. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same on every platform,
+the others on the same platform with the same numpy.
 """
 
 from __future__ import annotations
@@ -41,26 +41,6 @@ def sin(x: Any) -> Any:
 def cos(x: Any) -> Any:
     """Return the cosine of x, in radians."""
     return _apply("cos", x)
-
-
-def tanh(x: Any) -> Any:
-    """Return the hyperbolic tangent of x."""
-    return _apply("tanh", x)
-
-
-def floor(x: Any) -> Any:
-    """Return the largest whole number not above x, as a float."""
-    return _apply("floor", x)
-
-
-def ceil(x: Any) -> Any:
-    """Return the smallest whole number not below x, as a float."""
-    return _apply("ceil", x)
-
-
-def absolute(x: Any) -> Any:
-    """Return x without its sign."""
-    return _apply("fabs", x)
 
 
 def hypot(x: Any, y: Any) -> Any:

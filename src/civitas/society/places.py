@@ -52,7 +52,7 @@ class Routes(Protocol):
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
-        """Return the nearest other places (of a kind) that can be reached, ties in order of id."""
+        """Return the nearest other places (of a kind) that can be reached, the nearest first."""
         ...
 
 
