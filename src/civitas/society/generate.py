@@ -67,7 +67,7 @@ def generated(
     town = _Town(seed, citizens)
     jobs = citizens * 45 // 100
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
-    hospitals = max(1, round_half_up(citizens, 55_000))
+    hospitals = max(1, _rounded(citizens, 55_000))
     beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
     places = [
         *town.places("home", town.households(), decline=4),
@@ -75,13 +75,13 @@ def generated(
         *town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
         *town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
         *town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
-        *town.places("park", [300] * max(1, round_half_up(citizens, 1400)), decline=0),
+        *town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
         *town.places("hospital", [beds] * hospitals, decline=4),
     ]
     return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
 
 
-def round_half_up(number: int, by: int) -> int:
+def _rounded(number: int, by: int) -> int:
     """Return a quotient as a whole number."""
     return (2 * number + by) // (2 * by)
 

@@ -24,6 +24,10 @@ class Near(NamedTuple):
 class Places(Protocol):
     """Where one can be. Ids are texts; an unknown id is a ConfigError everywhere."""
 
+    def __contains__(self, place: object) -> bool:
+        """Whether there is a place of that id."""
+        ...
+
     def ids(self) -> tuple[str, ...]:
         """Every place, in order of id."""
         ...

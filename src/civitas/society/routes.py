@@ -77,7 +77,10 @@ class Roads:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
         table = self._tables.get(source)
         if table is not None:
-            self._tables.move_to_end(source)
+            try:
+                self._tables.move_to_end(source)
+            except KeyError:
+                pass  # another thread has just dropped it
             return table
         np = numpy()
         # One source at a time: scipy takes as long for each of a hundred at once.
