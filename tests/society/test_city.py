@@ -33,14 +33,13 @@ def test_a_way_goes_over_the_roads_and_its_time_is_rounded_up_once() -> None:
     route = city.route("home", "office")
     assert route is not None
     assert route.nodes == ("home", "n1", "n2", "office")
+    assert [city.position(node)[0] for node in route.nodes] == [0, 500, 1000, 1000]
     assert route.metres == 500 + 600 + 20
     assert route.seconds == city.seconds("home", "office") == math.ceil(1120 / 1.4)
     assert city.seconds("home", "office", "drive") == 120 + 1120 // 7
     assert city.seconds("office", "home", "walk") == city.seconds("home", "office")
     assert city.seconds("home", "home", "drive") == 0
     assert city.route("home", "home") == (("home",), 0, 0)
-    assert city.position("n2") == (1000, 0)
-    assert city.position("office") == (1000, 20)
 
 
 def test_what_cannot_be_reached_has_no_way() -> None:

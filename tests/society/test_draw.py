@@ -127,7 +127,7 @@ def test_weights_that_are_none_are_refused(weights: list[float], text: str) -> N
         Draws(0, 0, 0).choice(weights, "p")
 
 
-@pytest.mark.parametrize("wrong", (np.array([0.5]), np.array([-1]), np.array(["a"])))
+@pytest.mark.parametrize("wrong", (np.array([0.5]), np.array([-1]), np.array(["a"]), np.uint64(3)))
 def test_citizens_of_rows_are_whole_numbers_from_0_up(wrong: np.ndarray) -> None:
     with pytest.raises(ConfigError, match="citizens must be an array of whole numbers"):
         uniforms(0, wrong, 0, "p")

@@ -135,7 +135,7 @@ def test_a_block_finds_what_it_needs() -> None:
             "M needs places of kind 'school', and City has only: 'home', 'park', 'shop'",
         ),
         (None, (), ("shop",), "M needs places of kind 'shop', and there is no city: pass as city="),
-        (object(), (Places,), (), "M needs places, and object has none: pass as city= a City"),
+        (7, (Places,), (), "M needs places, and int has none: pass as city= a City"),
     ),
 )
 def test_what_is_missing_is_said(

@@ -24,6 +24,10 @@ class Near(NamedTuple):
 class Places(Protocol):
     """Where one can be. Ids are texts; an unknown id is a ConfigError everywhere."""
 
+    def __contains__(self, place: object) -> bool:
+        """Whether there is a place of that id."""
+        ...
+
     def ids(self) -> tuple[str, ...]:
         """Every place, in order of id."""
         ...
@@ -52,7 +56,7 @@ class Routes(Protocol):
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
-        """Return the nearest other places (of a kind) that can be reached, ties in order of id."""
+        """Return the nearest other places (of a kind) that can be reached, the nearest first."""
         ...
 
 
