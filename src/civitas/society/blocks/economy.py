@@ -8,7 +8,7 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
 from civitas.society.wants import Buy, Save, Work
 
 _DAYS = 7
@@ -143,11 +143,19 @@ class EconomyBlock(CitizenBlock):
             most = self._left(meal)
             cents = most * await self._share(most) // 1000
             if cents == 0:
+                self._no_money(item, meal)
                 return None
             item["bought"] = True  # once in each visit
             self.want(Buy(place, "food" if meal else "goods", cents))
         self.act(done)
         return done
+
+    def _no_money(self, item: Item, meal: bool) -> None:
+        """Go home for a meal that it cannot pay, or just look around in the shop."""
+        self.act("idle" if meal else "leisure")
+        if meal:
+            item.pop("kind", None)
+            item["where"] = self.status.get("home")
 
     @property
     def budget(self) -> int:

@@ -14,16 +14,16 @@ from civitas.society.wants import Buy, Work
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 RATES: Final[dict[str, tuple[int, int, int, int]]] = {
     # what one does: hunger, energy, safety, social
-    "sleep": (-38, 125, 50, -25),
+    "sleep": (-30, 125, 20, -25),
     "eat": (1600, -50, 0, 0),
-    "work": (-150, -50, 50, 20),
-    "study": (-150, -50, 50, 20),
-    "shop": (-150, -50, -50, -100),
-    "social": (-150, -50, 0, 600),
-    "leisure": (-150, -40, 100, -50),
-    "browse": (-150, -40, 50, 50),
-    "travel": (-150, -50, -50, -100),
-    "idle": (-150, -40, -50, -100),
+    "work": (-120, -50, 20, 20),
+    "study": (-120, -50, 20, 20),
+    "shop": (-120, -50, -50, -100),
+    "social": (-120, -50, 0, 600),
+    "leisure": (-120, -40, 20, -50),
+    "browse": (-120, -40, 20, 50),
+    "travel": (-120, -50, -50, -100),
+    "idle": (-120, -40, -50, -100),
 }
 """By how much a need changes in an hour, in thousandths of full."""
 CONTACT: Final = 60
@@ -79,12 +79,13 @@ class NeedsBlock(CitizenBlock):
 
     They are four of the levels of Maslow 1943, "A theory of human motivation", in his order, which
     is their priority. AgentSociety (Piao et al. 2025, arXiv:2502.08691) has the same four, falling
-    by 0.15, 0.08, 0.05 and 0.10 of full an hour, and calls them urgent at 0.2, 0.2, 0.2 and 0.3;
-    these are the rates of hunger, safety and social here. Energy falls by 0.05 awake and rises by
-    0.125 asleep, so that 16 hours awake and 8 asleep balance, as sleep's homeostatic process does
-    (Borbély 1982, "A two process model of sleep regulation"). A quarter of hunger is felt asleep.
-    How much an act restores is assumed (`RATES`): half an hour's meal 0.8 of hunger, company 0.6 of
-    the social need an hour. The rule is the same with a model.
+    by 0.15, 0.08, 0.05 and 0.10 of full an hour, and calls them urgent at 0.2, 0.2, 0.2 and 0.3.
+    The thresholds are the same here, and so are safety and the social need abroad. Hunger falls by
+    0.12, a quarter of it asleep, so that three meals a day are enough; energy falls by 0.05 awake
+    and rises by 0.125 asleep, so that 16 hours and 8 balance, as sleep's homeostatic process does
+    (Borbély 1982, "A two process model of sleep regulation"). How much an act restores is assumed
+    (`RATES`): half an hour's meal 0.8 of hunger, company 0.6 of the social need an hour. The rule
+    is the same with a model.
 
     What a citizen did in the step before, `status["act"]`, counts at the start of the next; work
     and meals that were refused do not.

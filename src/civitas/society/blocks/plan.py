@@ -15,6 +15,8 @@ from civitas.society.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
+_LOOKED_AT: Final = 10
+"""At so many places of a kind it is looked whether they are open."""
 REMEDIES: Final = {
     "hunger": ("eat", 1800),
     "energy": ("sleep", 7200),
@@ -195,9 +197,8 @@ class PlanBlock(CitizenBlock):
         wake = min(vary(params.wake, "wake"), DAY_S - 2 * _HOUR)
         bed = max(vary(params.bed, "bed"), wake + _HOUR)
         dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
-        city, table = self.city, home
-        if city is not None and "restaurant" in city.kinds():
-            table = "restaurant" if draws.below(1000, "plan.dine") < params.dines else home
+        dines = draws.below(1000, "plan.dine") < params.dines
+        table = "restaurant" if dines and self._opens("restaurant", dinner) else home
         plan = fixed_items(self._duty(day), home, wake, bed, (dinner, table))
         for start, until in _gaps(plan):
             plan += self._free(start, until)
@@ -229,13 +230,12 @@ class PlanBlock(CitizenBlock):
 
     def _free(self, start: int, until: int) -> list[Item]:
         """Fill free time with drawn pieces."""
-        city, draws = self.city, self.draws
-        kinds = () if city is None else city.kinds()
+        draws = self.draws
         home = self.status.get("home")
-        choice = [each for each in LEISURE if each[1] == "home" or each[1] in kinds]
-        weights = [each[2] for each in choice]
         made: list[Item] = []
         while until - start >= 1800:
+            choice = [each for each in LEISURE if each[1] == "home" or self._opens(each[1], start)]
+            weights = [each[2] for each in choice]
             length = min(until - start, (2 + draws.below(7, "plan.length", start)) * _SLOT)
             do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
             if do == "shop":
@@ -245,6 +245,14 @@ class PlanBlock(CitizenBlock):
         if until > start:
             made.append(_item("leisure", home, start, until))
         return made
+
+    def _opens(self, kind: str, time: int) -> bool:
+        """Whether a place of a kind is open for half an hour from a time on."""
+        city = self.city
+        places = () if city is None else city.by_kind(kind)[:_LOOKED_AT]
+        if not hasattr(city, "is_open"):
+            return bool(places)
+        return any(city.is_open(each, time) and city.is_open(each, time + 1800) for each in places)
 
     async def _by_model(self) -> list[Item] | None:
         """The plan that the model makes; None where it has none, or its answer is of no use."""
