@@ -15,7 +15,8 @@ platform. What is there, for n citizens:
 * `school`: 18 seats for 100 citizens (16 of 100 are 5–17 years old, U.S. Census 2020, and staff),
   about 500 in a school.
 * `shop`: 3 for 1,000 citizens (retail establishments, U.S. County Business Patterns 2021: about a
-  million for 332 million people). `restaurant`: 24 for 10,000 (U.S. mean, National Restaurant Association 2003).
+  million for 332 million people). `restaurant`: 24 for 10,000 (U.S. mean, National
+  Restaurant Association 2003).
 * `park`: 1 for 1,400 citizens, who at this density live within 300 m of it (World Health
   Organization 2016, "Urban green spaces and health").
 * `hospital`: 1 for 55,000 (American Hospital Association, Fast Facts 2023: 6,129 in the U.S.), with
