@@ -10,6 +10,7 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -27,6 +28,8 @@ from civitas.society.wants import (
     Work,
     id_order,
 )
+
+logger = logging.getLogger("civitas.society")
 
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
 """The order in which the kinds of wants are settled: wages are paid before anything is bought."""
@@ -153,18 +156,18 @@ class Books:
         if going is not None:
             self._came(going[0])
 
-    def restore(self, id: str) -> str | None:
+    def restore(self, id: str) -> str:
         """Undo what a citizen did to its own money or place; gives which, if it did.
 
         These are the commit stage's alone, so that money only moves and nobody is in two places.
         """
-        status = self._status[id]
-        changed = None
-        if status.get("money") != self.balances[id]:
-            changed, status["money"] = "money", self.balances[id]
-        if status.get("place") != self.where[id]:
-            changed, status["place"] = "place", self.where[id]
-        return changed
+        status, money, place = self._status[id], self.balances[id], self.where[id]
+        if status.get("money") == money and status.get("place") == place:
+            return ""
+        right = {"money": money, "place": place}
+        changed = [key for key, value in right.items() if status.get(key) != value]
+        status.update(right)
+        return " and ".join(changed)
 
     # -- money -------------------------------------------------------------------------------------
 
@@ -259,7 +262,11 @@ class Books:
             return self._pay(sender, want)
         if type(want) not in service.takes:
             return Answer(want, False, f"{service.id} does not take {type(want).__name__}")
-        return service.settle(self, sender, want)
+        try:
+            return service.settle(self, sender, want)
+        except Exception as error:  # it costs who asked this answer, and nobody else
+            logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
+            return Answer(want, False, f"{service.id} failed: {type(error).__name__}: {error}")
 
     def _move(self, sender: str, want: Any) -> Answer:
         """Set out. Who is at the place or on the way to it has its room; then id order decides."""

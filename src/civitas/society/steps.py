@@ -98,7 +98,7 @@ class Steps(Space):
             delivered = office.deliver(early)
             seats = self._perceive()
             await self._engine.run(seats, office)
-            row = self._commit(delivered)
+            row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
         except asyncio.CancelledError:
             await office.break_off()
             raise
@@ -150,7 +150,7 @@ class Steps(Space):
 
     def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
         seat: Any = turn.seat
-        if error is None or not seat.open or self.office.ending:
+        if error is None or not seat.open or turn.cancelling or self.office.ending:
             return
         seat.wants = []  # it is among those who want already
         notes = "; ".join(getattr(error, "__notes__", ()))
@@ -159,7 +159,7 @@ class Steps(Space):
         logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
 
-    def _commit(self, delivered: int) -> dict[str, Any]:
+    def _commit(self, delivered: int, to_services: list[Sent]) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
         office, books = self.office, self.books
         self._come_and_go()
@@ -173,7 +173,7 @@ class Steps(Space):
             logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
         sent = office.collect(self._interceptors)
         services = self.services
-        to_services = [each for each in sent if each.envelope.to in services]
+        to_services += [each for each in sent if each.envelope.to in services]
         self._settle(to_services)
         books.end_step()
         books.check(total)
