@@ -13,7 +13,7 @@ from civitas.clock import Clock
 from civitas.errors import ConfigError, InvalidArguments, StateError
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
-from civitas.society.commit import Books, Service
+from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine
 from civitas.society.perception import Perception, View
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice, wanted
@@ -194,14 +194,14 @@ class Steps(Space):
         """Settle what citizens want, and what was asked of services."""
         office = self.office
         wanting, office.wanting = office.wanting, []
-        wants: list[tuple[Any, str, Want, Any]] = []
+        wants: list[Wanted] = []
         for seat in wanting:
             mine, seat.wants = seat.wants or (), None
             if mine and seat.open:
                 answers: list[Any] = [None] * len(mine)
                 seat.answers = answers
                 wants += [
-                    (seat.rank, seat.id, want, (answers, number))
+                    Wanted(seat.rank, seat.id, want, (answers, number))
                     for number, want in enumerate(mine)
                 ]
         for sent in to_services:
@@ -210,9 +210,10 @@ class Steps(Space):
             except InvalidArguments as error:
                 office.answer(sent, None, error)
                 continue
-            wants.append((sent.rank, sent.envelope.sender, want, sent))
-        wants.sort(key=lambda each: each[0])
-        for token, answer in self.books.settle([each[1:] for each in wants]):
+            service = self.services[sent.envelope.to]
+            wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
+        wants.sort(key=lambda each: each.rank)
+        for token, answer in self.books.settle(wants):
             if type(token) is Sent:
                 office.answer(token, answer, None)
             else:
