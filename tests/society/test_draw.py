@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,7 +127,23 @@ def test_weights_that_are_none_are_refused(weights: list[float], text: str) -> N
         Draws(0, 0, 0).choice(weights, "p")
 
 
-@pytest.mark.parametrize("wrong", (np.array([0.5]), np.array([-1]), np.array(["a"])))
+@pytest.mark.parametrize("wrong", (np.array([0.5]), np.array([-1]), np.array(["a"]), np.uint64(3)))
 def test_citizens_of_rows_are_whole_numbers_from_0_up(wrong: np.ndarray) -> None:
     with pytest.raises(ConfigError, match="citizens must be an array of whole numbers"):
         uniforms(0, wrong, 0, "p")
+
+
+def test_only_rows_need_the_extra() -> None:
+    program = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from civitas.society import City, Draws\n"
+        "print(Draws(7, 3, 11).integer('mobility.place'))\n"
+        "City.generate(seed=1, citizens=10)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "338586139748919883\n"
+    assert (
+        "civitas.society needs the extra 'society': pip install 'civitas[society]'" in done.stderr
+    )

@@ -264,11 +264,13 @@ class CitizenAgent(Agent):
             raise
 
     @action(idempotent=True)
-    async def say(self, content: str) -> None:
+    async def say(self, content: str, topic: str = "", opinion: int | None = None) -> None:
         """Say something to it; it perceives it in this step.
 
         Args:
             content: what is said
+            topic: what it is about
+            opinion: what is thought of the topic, -1000 to 1000
         """
 
     def fell_back(self, why: str) -> None:

@@ -88,8 +88,9 @@ class City:
         }
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        # What `near` found; a citizen asks for the same from the same places, day after day.
-        self._near = functools.lru_cache(maxsize=1 << 16)(self._find_near)
+        self._none = self._hang_rows[:0]
+        # By road node, so that neighbours share it; citizens ask for the same day after day.
+        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -146,7 +147,7 @@ class City:
         return place in self._places
 
     def __getitem__(self, place: str) -> Place:
-        return self._place(place)
+        return self._places[self._ids[self._number(place)]]
 
     def __repr__(self) -> str:
         return f"<City of {len(self)} places, {len(self._roads)} roads>"
@@ -181,7 +182,7 @@ class City:
 
     def kind(self, place: str) -> str:
         """Return a place's kind."""
-        return self._place(place).kind
+        return self[place].kind
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
         """Return the places of a kind in order of id; none where there is no such kind."""
@@ -189,18 +190,17 @@ class City:
 
     def capacity(self, place: str) -> int:
         """Return how many citizens a place holds at a time."""
-        return self._place(place).capacity
+        return self[place].capacity
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
-        return self._place(place).is_open(time)
+        return self[place].is_open(time)
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
         if place in self._nodes:
             return self._nodes[place]
-        found = self._place(place)
-        return found.x, found.y
+        return self[place].x, self[place].y
 
     # -- ways --------------------------------------------------------------------------------------
 
@@ -245,83 +245,58 @@ class City:
 
         Args:
             place: where from
-            kind: only places of this kind
+            kind: only places of this kind; a kind without places gives none
             limit: at most so many
             mode: how one travels
 
-        Ties are in order of id. A kind without places gives none.
+        The nearest is so in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
-        return self._near(self._number(place), kind, limit, self._mode(mode).name)
+        number, chosen = self._number(place), self._mode(mode)
+        found = self._near(self._graphs[chosen.name], self._hangs[number], kind, limit)
+        near = [
+            Near(each, int(chosen.time(metres + self._access[number])))
+            for each, metres in found
+            if each != place
+        ]
+        return tuple(near[:limit])
+
+    def _find_near(
+        self, graph: Roads, node: int, kind: str | None, limit: int
+    ) -> tuple[tuple[str, int], ...]:
+        """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
+        np = numpy()
+        targets = np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._none)
+        metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
+        targets, metres = targets[metres >= 0], metres[metres >= 0]
+        # Places are numbered in order of id, so this key has no ties.
+        keys = (metres + self._access_rows[targets]) * len(self) + targets
+        keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
+        far, found = np.divmod(keys, len(self))
+        return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
 
     def times(
         self, sources: Sequence[str], targets: Sequence[str], mode: str | None = None
     ) -> NDArray[Any]:
         """Return the seconds from many places to many: int64, (n_sources, n_targets); −1: no way.
 
-        The fewer searches the better: where no road is one-way they start from the shorter side.
+        Where no road is one-way the searches start from the side of fewer places.
         """
         np = numpy()
-        one = np.array([self._number(place) for place in sources], dtype=np.int64)
-        other = np.array([self._number(place) for place in targets], dtype=np.int64)
-        graph = self._graphs[self._mode(mode).name]
+        chosen = self._mode(mode)
+        graph = self._graphs[chosen.name]
         if graph.symmetric and len(set(targets)) < len(set(sources)):
-            return self._table(graph, other, one, mode).T
-        return self._table(graph, one, other, mode)
-
-    def _table(
-        self, graph: Roads, one: NDArray[Any], other: NDArray[Any], mode: str | None
-    ) -> NDArray[Any]:
-        np = numpy()
-        table = np.empty((len(one), len(other)), dtype=np.int64)
-        # Some rows at a time, so that memory is bounded by the answer and the cache.
-        for start in range(0, len(one), 256):
-            rows = one[start : start + 256]
-            tables = graph.warm(self._hang_rows[rows].tolist())
-            for number, (row, found) in enumerate(zip(rows, tables, strict=True), start):
-                table[number] = self._seconds_from(int(row), other, found, mode)
+            return self.times(targets, sources, mode).T
+        start, end = (np.array([self._number(p) for p in side], int) for side in (sources, targets))
+        table = np.empty((len(start), len(end)), dtype=np.int64)
+        for row, number in zip(table, start.tolist(), strict=True):
+            metres = graph.table(self._hangs[number])[self._hang_rows[end]].astype(np.int64)
+            way = metres + self._access[number] + self._access_rows[end]
+            row[:] = np.where(metres < 0, -1, chosen.time(way))
+            row[end == number] = 0
         return table
 
-    def _seconds_from(
-        self, start: int, targets: NDArray[Any], table: NDArray[Any], mode: str | None
-    ) -> NDArray[Any]:
-        np = numpy()
-        metres = table[self._hang_rows[targets]].astype(np.int64)
-        way = metres + self._access[start] + self._access_rows[targets]
-        seconds = np.where(metres < 0, -1, self._mode(mode).time(way))
-        seconds[targets == start] = 0
-        return seconds  # type: ignore[no-any-return]
-
-    def _find_near(self, start: int, kind: str | None, limit: int, mode: str) -> tuple[Near, ...]:
-        np = numpy()
-        targets = self._of_kind(kind)
-        targets = targets[targets != start]
-        table = self._graphs[mode].table(self._hangs[start])
-        seconds = self._seconds_from(start, targets, table, mode)
-        there = seconds >= 0
-        targets, seconds = targets[there], seconds[there]
-        # Places are numbered in order of id, so this key has no ties.
-        keys = seconds * len(self) + targets
-        if limit < len(keys):
-            chosen = np.argpartition(keys, limit)[:limit]
-            chosen = chosen[np.argsort(keys[chosen])]
-        else:
-            chosen = np.argsort(keys)
-        return tuple(Near(self._ids[int(targets[each])], int(seconds[each])) for each in chosen)
-
-    def _of_kind(self, kind: str | None) -> NDArray[Any]:
-        np = numpy()
-        if kind is None:
-            return np.arange(len(self))  # type: ignore[no-any-return]
-        return self._kind_rows.get(kind, self._hang_rows[:0])
-
     # -- lookups -----------------------------------------------------------------------------------
-
-    def _place(self, place: str) -> Place:
-        try:
-            return self._places[place]
-        except (KeyError, TypeError):
-            raise ConfigError(f"the city has no place {excerpt(place)}") from None
 
     def _number(self, place: str) -> int:
         try:

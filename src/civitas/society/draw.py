@@ -98,7 +98,8 @@ def integers(
     """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64)."""
     np = numpy()
     rows = np.asarray(citizens)
-    if rows.dtype.kind not in "ui" or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
+    whole = rows.ndim and rows.dtype.kind in "ui"
+    if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_word("seed", seed), _word("step", step), purpose)
     h = _mix_rows(rows.astype(np.uint64) ^ np.uint64(start))

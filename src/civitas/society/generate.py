@@ -14,12 +14,13 @@ platform. What is there, for n citizens:
   Science 293); none has more than a twentieth of the jobs, but for 5. Denser in the centre: e⁻⁴.
 * `school`: 18 seats for 100 citizens (16 of 100 are 5–17 years old, U.S. Census 2020, and staff),
   about 500 in a school.
-* `shop`: 3 for 1,000 citizens (retail, U.S. County Business Patterns 2021: 1.05 million for 332
-  million people). `restaurant`: 24 for 10,000 (U.S. mean, National Restaurant Association 2003).
+* `shop`: 3 for 1,000 citizens (retail establishments, U.S. County Business Patterns 2021: about a
+  million for 332 million people). `restaurant`: 24 for 10,000 (U.S. mean, National
+  Restaurant Association 2003).
 * `park`: 1 for 1,400 citizens, who at this density live within 300 m of it (World Health
   Organization 2016, "Urban green spaces and health").
-* `hospital`: 1 for 55,000 (American Hospital Association 2023: 6,120 in the U.S.), with twice the
-  OECD's 4.3 beds for 1,000 (Health at a Glance 2023), for staff and visitors.
+* `hospital`: 1 for 55,000 (American Hospital Association, Fast Facts 2023: 6,129 in the U.S.), with
+  twice the OECD's 4.3 beds for 1,000 (Health at a Glance 2023), for staff and visitors.
 
 There is at least one of each kind. The seats of shops (40), restaurants (50) and parks (300), and
 all opening hours, are assumed.
@@ -67,7 +68,7 @@ def generated(
     town = _Town(seed, citizens)
     jobs = citizens * 45 // 100
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
-    hospitals = max(1, round_half_up(citizens, 55_000))
+    hospitals = max(1, _rounded(citizens, 55_000))
     beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
     places = [
         *town.places("home", town.households(), decline=4),
@@ -75,13 +76,13 @@ def generated(
         *town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
         *town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
         *town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
-        *town.places("park", [300] * max(1, round_half_up(citizens, 1400)), decline=0),
+        *town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
         *town.places("hospital", [beds] * hospitals, decline=4),
     ]
     return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
 
 
-def round_half_up(number: int, by: int) -> int:
+def _rounded(number: int, by: int) -> int:
     """Return a quotient as a whole number."""
     return (2 * number + by) // (2 * by)
 
@@ -101,7 +102,7 @@ class _Town:
         ]
 
     def _rows(self, count: int) -> NDArray[Any]:
-        return numpy().arange(count, dtype=numpy().uint64)  # type: ignore[no-any-return]
+        return numpy().arange(count, dtype=numpy().uint64)
 
     def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")

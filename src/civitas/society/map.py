@@ -67,12 +67,9 @@ class Place:
         check_integer(where + "closes", self.closes, 0, DAY_S)
         if self.opens == self.closes:
             raise ConfigError(f"{where}closes must differ from opens, got {self.closes} for both")
-        if self.name:
-            check_text(where + "name", self.name)
-        elif self.name != "":
-            raise ConfigError(f"{where}name must be a text, got {excerpt(self.name)}")
-        else:
+        if self.name == "":
             object.__setattr__(self, "name", self.id)
+        check_text(where + "name", self.name)
         if self.node is not None:
             check_text(where + "node", self.node)
 

@@ -7,8 +7,8 @@ on contiguous float64: a scalar is a row of one, so both take the same path thro
 
 A number gives a Python float, an array (or a sequence) a float64 array of its shape; two arguments
 are broadcast. Outside a function's domain the value is NaN or infinite, as IEEE 754 has it, and
-nothing is raised. `sqrt`, `clip`, `minimum`, `maximum`, `floor`, `ceil` and `absolute` are the same
-on every platform; the others are on the same platform and numpy.
+nothing is raised. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same on every platform,
+the others on the same platform with the same numpy.
 """
 
 from __future__ import annotations
@@ -43,26 +43,6 @@ def cos(x: Any) -> Any:
     return _apply("cos", x)
 
 
-def tanh(x: Any) -> Any:
-    """Return the hyperbolic tangent of x."""
-    return _apply("tanh", x)
-
-
-def floor(x: Any) -> Any:
-    """Return the largest whole number not above x, as a float."""
-    return _apply("floor", x)
-
-
-def ceil(x: Any) -> Any:
-    """Return the smallest whole number not below x, as a float."""
-    return _apply("ceil", x)
-
-
-def absolute(x: Any) -> Any:
-    """Return x without its sign."""
-    return _apply("fabs", x)
-
-
 def hypot(x: Any, y: Any) -> Any:
     """Return the length of (x, y)."""
     return _apply("hypot", x, y)
@@ -74,13 +54,15 @@ def power(x: Any, y: Any) -> Any:
 
 
 def minimum(x: Any, y: Any) -> Any:
-    """Return the smaller of x and y; NaN if one is."""
-    return _apply("minimum", x, y)
+    """Return the smaller of x and y; NaN if one is; y if they are equal."""
+    x, y = _given(x), _given(y)
+    return where((x < y) | (x != x), x, y)
 
 
 def maximum(x: Any, y: Any) -> Any:
-    """Return the larger of x and y; NaN if one is."""
-    return _apply("maximum", x, y)
+    """Return the larger of x and y; NaN if one is; y if they are equal."""
+    x, y = _given(x), _given(y)
+    return where((x > y) | (x != x), x, y)
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
@@ -90,17 +72,30 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Return x where the condition holds, otherwise y."""
-    np = numpy()
-    chosen = np.where(condition, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+    x, y = _given(x), _given(y)
+    if type(condition) is bool and type(x) is type(y) is float:
+        return x if condition else y
+    chosen = numpy().where(condition, x, y)
     return chosen if chosen.ndim else float(chosen)
+
+
+def _given(x: Any) -> Any:
+    """Return a number as a Python float, all else as a float64 array."""
+    if type(x) is float:
+        return x
+    array = numpy().asarray(x, dtype="float64")
+    return array if array.ndim else float(array)
 
 
 def _apply(name: str, *arguments: Any) -> Any:
     np = numpy()
-    given = [np.asarray(argument, dtype=np.float64) for argument in arguments]
-    shape = np.broadcast_shapes(*(argument.shape for argument in given))
-    # Strides and scalars of two ranks have loops of their own, whose last bit may differ.
-    rows = [np.ascontiguousarray(np.broadcast_to(argument, shape or (1,))) for argument in given]
+    given = [_given(argument) for argument in arguments]
+    scalar = all(type(argument) is float for argument in given)
+    if scalar:
+        rows = [np.array([argument]) for argument in given]
+    else:
+        # Strides and scalars beside rows have loops of their own, whose last bit may differ.
+        rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*given)]
     with np.errstate(all="ignore"):
         result = getattr(np, name)(*rows)
-    return result if shape else float(result[0])
+    return float(result[0]) if scalar else result

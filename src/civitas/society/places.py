@@ -24,6 +24,10 @@ class Near(NamedTuple):
 class Places(Protocol):
     """Where one can be. Ids are texts; an unknown id is a ConfigError everywhere."""
 
+    def __contains__(self, place: object) -> bool:
+        """Whether there is a place of that id."""
+        ...
+
     def ids(self) -> tuple[str, ...]:
         """Every place, in order of id."""
         ...
@@ -52,7 +56,7 @@ class Routes(Protocol):
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
-        """Return the nearest other places (of a kind) that can be reached, ties in order of id."""
+        """Return the nearest other places (of a kind) that can be reached, the nearest first."""
         ...
 
 
@@ -92,21 +96,21 @@ class Positions(Protocol):
         ...
 
 
-_OFFER = {
+_OFFER: dict[Any, str] = {
     Places: "places",
-    Routes: "travel times (seconds, near)",
-    Neighbours: "neighbours",
-    Capacities: "capacities",
-    Hours: "opening hours",
-    Positions: "positions",
+    Routes: "travel times to places",
+    Neighbours: "neighbours of places",
+    Capacities: "capacities of places",
+    Hours: "opening hours of places",
+    Positions: "positions of places",
 }
-_WHO_HAS = {
-    Places: "City, Network and Grid",
-    Routes: "City, Network and Grid",
-    Neighbours: "Network and Grid",
-    Capacities: "City and Grid",
-    Hours: "City",
-    Positions: "City and Grid",
+_WHO_HAS: dict[Any, str] = {
+    Places: "a City, Network or Grid",
+    Routes: "a City, Network or Grid",
+    Neighbours: "a Network or Grid",
+    Capacities: "a City or Grid",
+    Hours: "a City",
+    Positions: "a City or Grid",
 }
 
 
@@ -122,16 +126,15 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
     Raises:
         ConfigError: something is missing; the text says who needs what, and what has it.
     """
-    missing = [protocol for protocol in protocols if not isinstance(places, protocol)]
     kinds = tuple(kinds)
+    wanted = dict.fromkeys((*protocols, Places) if kinds else protocols)
+    missing = [protocol for protocol in wanted if not isinstance(places, protocol)]
     if missing:
-        wanted = ", ".join(_OFFER.get(protocol, protocol.__name__) for protocol in missing)
-        of = f" of places of kind {_listed(kinds)}" if kinds else ""
-        holder = _WHO_HAS.get(missing[0], "a place that implements it")
+        what = ", ".join(_OFFER.get(protocol, protocol.__name__) for protocol in missing)
+        of = f" of kind {_listed(kinds)}" if kinds else ""
         found = "there is no city" if places is None else f"{type(places).__name__} has none"
-        raise ConfigError(
-            f"{who} needs {wanted}{of}, and {found}: pass city= what has it ({holder})"
-        )
+        holders = _WHO_HAS.get(missing[0], "what implements it")
+        raise ConfigError(f"{who} needs {what}{of}, and {found}: pass as city= {holders}")
     absent = [kind for kind in kinds if not places.by_kind(kind)]
     if absent:
         raise ConfigError(

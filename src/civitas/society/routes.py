@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from civitas.errors import ConfigError
@@ -12,7 +11,6 @@ from civitas.society.arrays import csgraph, numpy, sparse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CACHE_BYTES = 256 * 1024 * 1024
 _FARTHEST = 2**31 - 1
 
 
@@ -48,11 +46,7 @@ class Roads:
     """
 
     def __init__(
-        self,
-        count: int,
-        edges: NDArray[Any],
-        oneway: NDArray[Any],
-        cache_bytes: int = _CACHE_BYTES,
+        self, count: int, edges: NDArray[Any], oneway: NDArray[Any], cache_bytes: int
     ) -> None:
         np = numpy()
         if int(edges[:, 2].sum()) > _FARTHEST:
@@ -75,8 +69,7 @@ class Roads:
 
     def metres(self, source: int, target: int) -> int:
         """Return the metres from one node to another; −1 if there is no way."""
-        table = self._tables.get(source)
-        if table is None and self.symmetric and target in self._tables:
+        if self.symmetric and source not in self._tables and target in self._tables:
             source, target = target, source
         return int(self.table(source)[target])
 
@@ -84,25 +77,18 @@ class Roads:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
         table = self._tables.get(source)
         if table is not None:
-            self._tables.move_to_end(source)
+            try:
+                self._tables.move_to_end(source)
+            except KeyError:
+                pass  # another thread has just dropped it
             return table
-        return self.warm([source])[0]
-
-    def warm(self, sources: Sequence[int]) -> list[NDArray[Any]]:
-        """Return the tables of many sources; they are cached."""
         np = numpy()
-        found = {source: self._tables[source] for source in sources if source in self._tables}
-        new = list(dict.fromkeys(source for source in sources if source not in found))
-        for start in range(0, len(new), 256):
-            some = new[start : start + 256]
-            rows = csgraph().dijkstra(self._graph, indices=some)
-            rows = np.where(np.isinf(rows), -1, rows).astype(np.int32)
-            for source, row in zip(some, rows, strict=True):
-                # A copy, so that one table that stays does not keep its whole batch.
-                found[source] = self._tables[source] = row.copy()
-        while len(self._tables) > self._most:
+        # One source at a time: scipy takes as long for each of a hundred at once.
+        found = csgraph().dijkstra(self._graph, indices=source)
+        table = self._tables[source] = np.where(np.isinf(found), -1, found).astype(np.int32)
+        if len(self._tables) > self._most:
             self._tables.popitem(last=False)
-        return [found[source] for source in sources]
+        return table
 
     def way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest way, both ends included; None if there is none.
