@@ -149,6 +149,7 @@ NAMES = (
     "Usage",
     "User",
     "Utterance",
+    "VirtualTimeError",
     "WeightsError",
     "__version__",
     "action",

@@ -115,7 +115,7 @@ def busy(count: int, kind: type[CitizenAgent] = Busy) -> list[CitizenAgent]:
 
 
 def town() -> Places:
-    return Places(a=4, b=None, c=9)
+    return Places(a=8, b=None, c=9)
 
 
 def state_of(society: Society) -> bytes:

@@ -10,8 +10,9 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.wants import (
@@ -28,8 +29,28 @@ from civitas.society.wants import (
     id_order,
 )
 
+logger = logging.getLogger("civitas.society")
+
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
 """The order in which the kinds of wants are settled: wages are paid before anything is bought."""
+
+
+class Wanted(NamedTuple):
+    """A want on its way through the commit stage.
+
+    Attributes:
+        rank: where who wants it stands in id order
+        sender: its id
+        want: what it wants
+        token: by what its answer is known
+        service: to which service it was addressed, if to one
+    """
+
+    rank: tuple[int, int, str]
+    sender: str
+    want: Want
+    token: Any
+    service: Service | None = None
 
 
 class Service:
@@ -153,18 +174,18 @@ class Books:
         if going is not None:
             self._came(going[0])
 
-    def restore(self, id: str) -> str | None:
+    def restore(self, id: str) -> str:
         """Undo what a citizen did to its own money or place; gives which, if it did.
 
         These are the commit stage's alone, so that money only moves and nobody is in two places.
         """
-        status = self._status[id]
-        changed = None
-        if status.get("money") != self.balances[id]:
-            changed, status["money"] = "money", self.balances[id]
-        if status.get("place") != self.where[id]:
-            changed, status["place"] = "place", self.where[id]
-        return changed
+        status, money, place = self._status[id], self.balances[id], self.where[id]
+        if status.get("money") == money and status.get("place") == place:
+            return ""
+        right = {"money": money, "place": place}
+        changed = [key for key, value in right.items() if status.get(key) != value]
+        status.update(right)
+        return " and ".join(changed)
 
     # -- money -------------------------------------------------------------------------------------
 
@@ -203,23 +224,44 @@ class Books:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(self, wanted: Iterable[tuple[str, Want, Any]]) -> list[tuple[Any, Answer]]:
+    def settle(self, wanted: Iterable[Wanted]) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step.
 
         Args:
-            wanted: (sender, want, token), by sender in id order
+            wanted: by sender in id order
 
         Returns:
             (token, answer) in the order in which they were settled
         """
-        by_kind: dict[type[Want], list[tuple[str, Want, Any]]] = {kind: [] for kind in ORDER}
+        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
-            by_kind.setdefault(type(each[1]), []).append(each)
-        settled: list[tuple[Any, Answer]] = []
-        for kind, all_of in by_kind.items():
-            one = self._pay if kind is Pay else self._move if kind is Move else self._serve
-            settled += [(token, one(sender, want)) for sender, want, token in all_of]
-        return settled
+            by_kind.setdefault(type(each.want), []).append(each)
+        return [(each.token, self._one(each)) for all_of in by_kind.values() for each in all_of]
+
+    def _one(self, wanted: Wanted) -> Answer:
+        _, sender, want, _, service = wanted
+        kind = type(want)
+        if kind is Pay:
+            return self._pay(sender, want)
+        if kind is Move:
+            return self._move(sender, want)
+        place = getattr(want, "place", None)
+        if service is not None:
+            missing = f"{service.id} does not take {kind.__name__}"
+            service = service if kind in service.takes else None
+        elif place is not None:
+            service = self._by_place.get((place, kind))
+            missing = f"no service at {place} takes {kind.__name__}"
+        else:
+            service = self._by_kind.get(kind)
+            missing = f"no service takes {kind.__name__}"
+        if service is None:
+            return Answer(want, False, missing)
+        try:
+            return service.settle(self, sender, want)
+        except Exception as error:  # it costs who asked this answer, and nobody else
+            logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
+            return Answer(want, False, f"{service.id} failed: {type(error).__name__}: {error}")
 
     def end_step(self) -> None:
         """Let the services do theirs, and those arrive who are there when the next step begins."""
@@ -239,27 +281,6 @@ class Books:
     def _pay(self, sender: str, want: Any) -> Answer:
         reason = self.pay(sender, want.to, want.cents)
         return Answer(want, not reason, reason)
-
-    def _serve(self, sender: str, want: Any) -> Answer:
-        place = getattr(want, "place", None)
-        kind = type(want)
-        if place is not None:
-            service = self._by_place.get((place, kind))
-            missing = f"no service at {place} takes {kind.__name__}"
-        else:
-            service = self._by_kind.get(kind)
-            missing = f"no service takes {kind.__name__}"
-        return self.serve(service, sender, want) if service else Answer(want, False, missing)
-
-    def serve(self, service: Service, sender: str, want: Want) -> Answer:
-        """Have a service settle a want; where it fails, nothing else does."""
-        if type(want) is Move:
-            return self._move(sender, want)
-        if type(want) is Pay:
-            return self._pay(sender, want)
-        if type(want) not in service.takes:
-            return Answer(want, False, f"{service.id} does not take {type(want).__name__}")
-        return service.settle(self, sender, want)
 
     def _move(self, sender: str, want: Any) -> Answer:
         """Set out. Who is at the place or on the way to it has its room; then id order decides."""

@@ -350,6 +350,7 @@ class VirtualOffice(PostOffice):
     async def break_off(self) -> None:
         """Cancel the turns that wait, and wait until they have ended."""
         for turn in list(self.turns):
+            turn.cancelling = True
             self.workers.cancel(turn)
         while self.turns:
             await self.fewer()

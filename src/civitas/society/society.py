@@ -7,13 +7,14 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
 from civitas.clock import DAY_S, Clock, seconds_of
-from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
+from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, SpaceClosed, StateError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
@@ -123,7 +124,7 @@ class Society(Steps):
             mailbox=mailbox,
         )
         self._journal = journal
-        self._running = False
+        self._running: asyncio.Task[Any] | None = None
         try:
             for agent in _agents(citizens):
                 self.add(agent)
@@ -173,7 +174,12 @@ class Society(Steps):
         every = save_every or max(1, DAY_S // clock.step_s)
         self._start()
         running = self._thread.run(self._run, clock, count, run_id, every, progress)
-        return await asyncio.wrap_future(running)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # the step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(self._stopped))
+            raise
 
     async def step(self) -> dict[str, Any]:
         """Live for one step, of the length of the last ones; gives its row of metrics."""
@@ -187,9 +193,9 @@ class Society(Steps):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
     ) -> list[dict[str, Any]]:
-        if self._running:
+        if self._running is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
-        self._running = True
+        self._running = asyncio.current_task()
         try:
             if self._journal is None:
                 self.clock = clock
@@ -225,7 +231,11 @@ class Society(Steps):
                     await record.end("done")
                 return state.rows
         finally:
-            self._running = False
+            self._running = None
+
+    async def _stopped(self) -> None:
+        if self._running is not None:
+            await asyncio.wait((self._running,))
 
     async def _go_on(
         self,

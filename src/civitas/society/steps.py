@@ -13,7 +13,7 @@ from civitas.clock import Clock
 from civitas.errors import ConfigError, InvalidArguments, StateError
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
-from civitas.society.commit import Books, Service
+from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine
 from civitas.society.perception import Perception, View
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice, wanted
@@ -98,7 +98,7 @@ class Steps(Space):
             delivered = office.deliver(early)
             seats = self._perceive()
             await self._engine.run(seats, office)
-            row = self._commit(delivered)
+            row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
         except asyncio.CancelledError:
             await office.break_off()
             raise
@@ -150,7 +150,7 @@ class Steps(Space):
 
     def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
         seat: Any = turn.seat
-        if error is None or not seat.open or self.office.ending:
+        if error is None or not seat.open or turn.cancelling or self.office.ending:
             return
         seat.wants = []  # it is among those who want already
         notes = "; ".join(getattr(error, "__notes__", ()))
@@ -159,7 +159,7 @@ class Steps(Space):
         logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
 
-    def _commit(self, delivered: int) -> dict[str, Any]:
+    def _commit(self, delivered: int, to_services: list[Sent]) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
         office, books = self.office, self.books
         self._come_and_go()
@@ -173,7 +173,7 @@ class Steps(Space):
             logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
         sent = office.collect(self._interceptors)
         services = self.services
-        to_services = [each for each in sent if each.envelope.to in services]
+        to_services += [each for each in sent if each.envelope.to in services]
         self._settle(to_services)
         books.end_step()
         books.check(total)
@@ -194,14 +194,14 @@ class Steps(Space):
         """Settle what citizens want, and what was asked of services."""
         office = self.office
         wanting, office.wanting = office.wanting, []
-        wants: list[tuple[Any, str, Want, Any]] = []
+        wants: list[Wanted] = []
         for seat in wanting:
             mine, seat.wants = seat.wants or (), None
             if mine and seat.open:
                 answers: list[Any] = [None] * len(mine)
                 seat.answers = answers
                 wants += [
-                    (seat.rank, seat.id, want, (answers, number))
+                    Wanted(seat.rank, seat.id, want, (answers, number))
                     for number, want in enumerate(mine)
                 ]
         for sent in to_services:
@@ -210,9 +210,10 @@ class Steps(Space):
             except InvalidArguments as error:
                 office.answer(sent, None, error)
                 continue
-            wants.append((sent.rank, sent.envelope.sender, want, sent))
-        wants.sort(key=lambda each: each[0])
-        for token, answer in self.books.settle([each[1:] for each in wants]):
+            service = self.services[sent.envelope.to]
+            wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
+        wants.sort(key=lambda each: each.rank)
+        for token, answer in self.books.settle(wants):
             if type(token) is Sent:
                 office.answer(token, answer, None)
             else:
