@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from civitas import ConfigError
 from civitas.clock import Clock
 from civitas.society.city import City
-from civitas.society.commit import Books
+from civitas.society.commit import Books, Wanted
 from civitas.society.economy import (
     BRACKETS,
     Bank,
@@ -23,7 +23,7 @@ from civitas.society.economy import (
 )
 from civitas.society.firm import Firm, wage_for
 from civitas.society.grid import Grid
-from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work
+from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 
 
 def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str, Any]) -> Books:
@@ -38,7 +38,9 @@ def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str
 
 def settled(made: Books, *wanted: tuple[str, Want]) -> list[Answer]:
     """The answers in the order of what was wanted."""
-    by_token = dict(made.settle([(id, want, n) for n, (id, want) in enumerate(wanted)]))
+    by_token = dict(
+        made.settle([Wanted(id_order(id), id, want, n) for n, (id, want) in enumerate(wanted)])
+    )
     return [by_token[number] for number in range(len(wanted))]
 
 
@@ -172,7 +174,7 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
 def test_the_day_ends_with_inputs_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)
-    state = Government(money=0, most_price=1000)
+    state = Government(most_price=1000, month=1)
     made = books(shop, works, state, hour=23, c1={"work": "work-1"}, c2={"money": 10_000})
     total = made.total
     settled(made, ("c1", Work("work-1", 900)), ("c2", Buy("shop-1", "goods", 9000)))
@@ -220,6 +222,8 @@ def test_an_economy_is_made_for_a_city() -> None:
         lambda: Firm("f", "p", price=0),
         lambda: Firm("f", "p", wage=-1),
         lambda: Bank(interest=-1),
+        lambda: Government(month=0),
+        lambda: Government(inputs=1001),
         lambda: Government(brackets=()),
         lambda: Government(brackets=((5, 100),)),
         lambda: Government(brackets=((0, 100), (0, 200))),

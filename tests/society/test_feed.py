@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from civitas import ConfigError
-from civitas.society.commit import Books
+from civitas.society.commit import Books, Wanted
 from civitas.society.feed import DECADE_S, Feed, heat, shown_rank
-from civitas.society.wants import Answer, Follow, Like, Post, Want
+from civitas.society.wants import Answer, Follow, Like, Post, Want, id_order
 
 
 def town(feed: Feed, citizens: int = 20) -> Books:
@@ -20,7 +20,7 @@ def town(feed: Feed, citizens: int = 20) -> Books:
 
 
 def do(made: Books, sender: str, want: Want) -> Answer:
-    ((_, answer),) = made.settle([(sender, want, None)])
+    ((_, answer),) = made.settle([Wanted(id_order(sender), sender, want, None)])
     return answer
 
 
