@@ -113,6 +113,7 @@ class Books:
         at: who is at each place
         coming: how many are on the way to each place, for whom a place there is kept
         moving: where each citizen on its way goes, and in which step it arrives
+        travelled: how many were on their way in the last step
     """
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
@@ -126,6 +127,7 @@ class Books:
         self.at: dict[str, dict[str, None]] = {}
         self.coming: dict[str, int] = {}
         self.moving: dict[str, tuple[str, int]] = {}
+        self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
         self._by_place: dict[tuple[str, type[Want]], Service] = {}
         self._by_kind: dict[type[Want], Service] = {}
@@ -267,8 +269,7 @@ class Books:
         """Let the services do theirs, and those arrive who are there when the next step begins."""
         for service in self.services.values():
             service.after_step(self)
-        if not self.moving:
-            return
+        self.travelled = len(self.moving)
         now = self.step + 1
         for id in sorted([id for id, (_, due) in self.moving.items() if due <= now], key=id_order):
             place, _ = self.moving.pop(id)

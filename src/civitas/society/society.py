@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
@@ -28,7 +30,6 @@ from civitas.society.checkpoint import (
     restore,
     save,
 )
-from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.router import Interceptor
@@ -59,7 +60,8 @@ class Society(Steps):
     counted and kept in `failures`, and everything else goes on. What it has sent stays sent.
 
     Args:
-        citizens: the agents, or how many `CitizenAgent`s without blocks there are
+        citizens: the agents; or how many are drawn by the seed (`make_people`), or the file of a
+            table of them (`read_people`), with all blocks
         city: the places: a `City`, a `Network`, a `Grid`, or None
         seed: what all random numbers are made from
         model: the model that citizens may ask who have none of their own
@@ -89,7 +91,7 @@ class Society(Steps):
 
     def __init__(
         self,
-        citizens: int | Iterable[Agent] = (),
+        citizens: int | str | PathLike[str] | Iterable[Agent] = (),
         city: Any = None,
         *,
         seed: int = 0,
@@ -126,7 +128,7 @@ class Society(Steps):
         self._journal = journal
         self._running: asyncio.Task[Any] | None = None
         try:
-            for agent in _agents(citizens):
+            for agent in _agents(citizens, city, seed):
                 self.add(agent)
         except BaseException:
             self.close()
@@ -349,12 +351,20 @@ def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
     return int(count)
 
 
-def _agents(citizens: Any) -> Iterable[Agent]:
-    """The citizens as agents."""
+def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
+    """The citizens as agents: those given, or drawn ones with all blocks."""
+    from civitas.society import people
+
     if type(citizens) is int and citizens >= 0:
-        return [CitizenAgent(number) for number in range(citizens)]
-    if isinstance(citizens, str | bytes | dict) or not isinstance(citizens, Iterable):
-        raise ConfigError(f"citizens must be agents or a number of them, got {citizens!r:.80}")
+        rows = people.make_people(city, citizens, seed=seed) if citizens else []
+        return people.citizens(rows)
+    if isinstance(citizens, str | PathLike):
+        from civitas.society.table import read_people
+
+        rows = people.completed(read_people(Path(citizens), city), city, seed=seed)
+        return people.citizens(rows)
+    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
+        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
     return citizens
 
 

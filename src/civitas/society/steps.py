@@ -232,7 +232,7 @@ class Steps(Space):
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
-            "moving": len(self.books.moving),
+            "moving": self.books.travelled,
             "home": home,
             "work": work,
             "money": self.books.total,
