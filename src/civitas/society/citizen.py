@@ -207,6 +207,7 @@ class CitizenAgent(Agent):
     @perceived.setter
     def perceived(self, perceived: Perception) -> None:
         self._perceived = perceived
+        self._draws = None  # another step has other random numbers
 
     @property
     def draws(self) -> Draws:

@@ -19,7 +19,7 @@ inputs        each firm that sells pays a share of the day's takings to the firm
               sellers in proportion to what they were asked for.
 interest      the bank credits interest, as far as its own capital goes.
 transfers     the government shares out what it has above its reserve, equally among the citizens.
-adaptation    sellers change their price, all private firms their wage (`adapted`).
+adaptation    every 30 days sellers change their price, private firms their wage (`adapted`).
 ============  ======================================================================================
 
 One good, wages before purchases, and firms that adapt to excess demand are the baseline of
@@ -91,7 +91,7 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
-    """Return a price or wage after a day, at least 1.
+    """Return a price or wage after a month, at least 1; the change is rounded towards 0.
 
     It changes by the share of excess demand, (demand − supply) / max(demand, supply), times `most`
     thousandths, times `share` thousandths, a random share of it (EconAgent, section 3).
@@ -99,8 +99,8 @@ def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
     larger = max(demand, supply)
     if larger == 0:
         return value
-    change = value * (demand - supply) * most * share // (larger * 1_000_000)
-    return max(1, value + change)
+    change = value * abs(demand - supply) * most * share // (larger * 1_000_000)
+    return max(1, value + change if demand > supply else value - change)
 
 
 # -- the services ----------------------------------------------------------------------------------
@@ -171,11 +171,13 @@ class Government(Service):
         reserve: the cents that it does not share out
         seed: of the random shares of adaptation
         inputs: thousandths of takings that sellers pay to producers
-        most_price: thousandths by which a price changes a day at most
-        most_wage: thousandths by which a wage changes a day at most
+        most_price: thousandths by which a price changes a month at most
+        most_wage: thousandths by which a wage changes a month at most
+        month: after how many days prices and wages change
 
     Attributes:
         taxed: the income of the day and the tax withheld from it, of each citizen
+        days: how many days were closed
     """
 
     def __init__(
@@ -189,13 +191,26 @@ class Government(Service):
         inputs: int = 700,
         most_price: int = 50,
         most_wage: int = 50,
+        month: int = 30,
     ) -> None:
         super().__init__(id, None, money)
+        for name, value, least in (
+            ("reserve", money if reserve is None else reserve, 0),
+            ("inputs", inputs, 0),
+            ("most_price", most_price, 0),
+            ("most_wage", most_wage, 0),
+            ("month", month, 1),
+        ):
+            most = 1000 if name in ("inputs", "most_price", "most_wage") else None
+            if type(value) is not int or value < least or (most is not None and value > most):
+                bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+                raise ConfigError(f"{id}: {name} must be {bounds}, got {value!r:.40}")
         self.brackets = _checked(brackets)
         self.reserve = money if reserve is None else reserve
         self.seed, self.inputs = seed, inputs
         self.most_price, self.most_wage = most_price, most_wage
         self.taxed: dict[str, list[int]] = {}
+        self.month, self.days = month, 0
 
     def due(self, id: str, gross: int) -> int:
         """Return the tax to withhold from a wage; never more than the wage."""
@@ -214,11 +229,12 @@ class Government(Service):
             close_day(books, self)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was taxed today."""
-        return {"taxed": {id: list(each) for id, each in self.taxed.items()}}
+        """How many days were closed, and what was taxed today."""
+        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
+        self.days = given["days"]
         self.taxed = {id: list(each) for id, each in given["taxed"].items()}
 
 
@@ -230,7 +246,6 @@ def close_day(books: Books, government: Government) -> None:
     makers = [firm for firm in firms if not firm.sells and not firm.public]
     worked = [firm.worked for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    demand, sold = sum(firm.asked for firm in sellers), sum(firm.sold for firm in sellers)
     for seller, units in zip(
         sellers, shares(product, [each.asked for each in sellers]), strict=True
     ):
@@ -247,15 +262,25 @@ def close_day(books: Books, government: Government) -> None:
     for id in citizens if each > 0 else ():
         books.pay(government.id, id, each)
     for firm in firms:
-        share = Draws(government.seed, firm.id, books.step).below(1001, "economy.adapt")
-        if firm.sells:
-            firm.price = adapted(
-                firm.price, firm.asked, firm.sold + firm.stock, government.most_price, share
-            )
-        if not firm.public:
-            firm.wage = adapted(firm.wage, demand, max(sold, product), government.most_wage, share)
-        firm.asked = firm.sold = firm.took = firm.worked = 0
+        firm.end_day()
+    government.days += 1
+    if government.days % government.month == 0:
+        _adapt(firms, government, books.step)
     government.taxed = {}
+
+
+def _adapt(firms: list[Firm], government: Government, step: int) -> None:
+    """Have firms change prices, by their own sales, and wages, by those of all."""
+    asked = sum(firm.month_asked for firm in firms)
+    offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
+    for firm in firms:
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt")
+        supply = firm.month_sold + firm.stock
+        if firm.sells:
+            firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)
+        if not firm.public:
+            firm.wage = adapted(firm.wage, asked, offered, government.most_wage, share)
+        firm.month_asked = firm.month_sold = 0
 
 
 def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) -> list[Service]:

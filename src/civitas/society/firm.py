@@ -36,11 +36,13 @@ class Firm(Service):
         sold: units that were sold today
         took: cents that were taken today
         worked: seconds worked here today
+        month_asked: units that were asked for since wages and prices were adapted
+        month_sold: units that were sold since
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
     _KEPT: ClassVar[tuple[str, ...]] = (
-        "wage", "price", "stock", "asked", "sold", "took", "worked",
+        "wage", "price", "stock", "asked", "sold", "took", "worked", "month_asked", "month_sold",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +70,7 @@ class Firm(Service):
         self.wage, self.price, self.stock = wage, price, stock
         self.sells, self.public, self.output = sells, public, output
         self.asked = self.sold = self.took = self.worked = 0
+        self.month_asked = self.month_sold = 0
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Pay for work, or sell."""
@@ -138,6 +141,12 @@ class Firm(Service):
         if not hasattr(books.city, "is_open") or books.clock is None:
             return ""
         return "" if books.city.is_open(self.place, books.clock.time) else f"{self.place} is closed"
+
+    def end_day(self) -> None:
+        """Begin to count anew what a day brings."""
+        self.month_asked += self.asked
+        self.month_sold += self.sold
+        self.asked = self.sold = self.took = self.worked = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Its price, wage and stock, and what the day has brought."""

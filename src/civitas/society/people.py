@@ -22,6 +22,7 @@ arguments give the same citizens. What is drawn, and after whom:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ def completed(
     Raises:
         ConfigError: the city has no homes, or not room for all
     """
-    made = [dict(row) for row in rows]
+    made = [copy.deepcopy(row) for row in rows]
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
         _house(made, city)

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from civitas.block import Block
-from civitas.clock import DAY_S
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
@@ -96,10 +95,13 @@ class CitizenBlock(Block):
     @property
     def now(self) -> int:
         """Seconds since the first midnight before the run, at the beginning of the step."""
-        clock = self.perceived.clock
-        if hasattr(clock, "day"):
-            return int(clock.day * DAY_S + clock.time)
-        return self.perceived.step * self.perceived.seconds
+        perceived = self.perceived
+        clock = perceived.clock
+        if clock is None:
+            return perceived.step * perceived.seconds
+        start = clock.start  # `clock.day` and `clock.time` would each compute the same
+        seconds = start.hour * 3600 + start.minute * 60 + start.second
+        return int(seconds + clock.index * clock.step_s)
 
     @property
     def item(self) -> Item | None:

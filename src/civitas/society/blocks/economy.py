@@ -170,7 +170,7 @@ class EconomyBlock(CitizenBlock):
         left = int(self.status.get("purse", 0))
         if meal:
             left = min(left, self.budget * self.params.meal // 1000)
-        return max(0, min(left, self.status.get("money", 0)))
+        return max(0, min(left, int(self.status.get("money", 0))))
 
     async def _share(self, most: int) -> int:
         if self.llm is None or most == 0:

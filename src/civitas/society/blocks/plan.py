@@ -25,12 +25,12 @@ REMEDIES: Final = {
 }
 """What a need that is too low puts into the plan, and for how many seconds."""
 LEISURE: Final = (
-    ("leisure", "home", 45),
-    ("browse", "home", 15),
-    ("social", "restaurant", 10),
-    ("social", "park", 5),
+    ("leisure", "home", 50),
+    ("browse", "home", 18),
+    ("social", "restaurant", 5),
+    ("social", "park", 12),
     ("leisure", "park", 10),
-    ("shop", "shop", 15),
+    ("shop", "shop", 5),
 )
 """What free time is filled with: what, where, and how often of a hundred."""
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
@@ -239,7 +239,7 @@ class PlanBlock(CitizenBlock):
             length = min(until - start, (2 + draws.below(7, "plan.length", start)) * _SLOT)
             do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
             if do == "shop":
-                length = min(length, _HOUR)
+                length = 1800
             made.append(_item(do, home if where == "home" else where, start, start + length))
             start += length
         if until > start:

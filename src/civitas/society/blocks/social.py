@@ -168,7 +168,7 @@ class SocialBlock(CitizenBlock):
         """Somebody here, or a friend; None for nobody."""
         draws = self.draws
         present, me = self.perceived.present, str(self.agent.id)
-        relations = self.status.get("relations", {})
+        relations: dict[str, int] = self.status.get("relations", {})
         friends = [(id, relation) for id, relation in relations.items() if relation > 0]
         others = len(present) - (me in present)
         if others and (not friends or draws.below(1000, "social.here") < self.params.here):
