@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -100,7 +101,7 @@ class Clock:
             raise ConfigError(f"{seconds} s are not a whole number of steps of {self.step_s} s")
         return seconds // self.step_s
 
-    @property
+    @functools.cached_property
     def elapsed(self) -> int:
         """Seconds since the start."""
         return self.index * self.step_s
@@ -110,13 +111,13 @@ class Clock:
         """The date and time."""
         return self.start + timedelta(seconds=self.elapsed)
 
-    @property
+    @functools.cached_property
     def time(self) -> int:
         """Seconds since midnight: 0 … 86,399."""
         start = self.start
         return (start.hour * 3600 + start.minute * 60 + start.second + self.elapsed) % DAY_S
 
-    @property
+    @functools.cached_property
     def day(self) -> int:
         """How many midnights have passed since the start: 0 on the first day."""
         start = self.start

@@ -218,7 +218,8 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
     ("arguments", "told"),
     (
         ({"citizens": -1}, "citizens must be"),
-        ({"citizens": "many"}, "citizens must be"),
+        ({"citizens": b"many"}, "citizens must be"),
+        ({"citizens": {}}, "citizens must be"),
         ({"seed": -1}, "seed must be"),
         ({"seed": 1.0}, "seed must be"),
         ({"model_timeout_s": 0}, "model_timeout_s must be"),

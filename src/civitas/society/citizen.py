@@ -119,7 +119,7 @@ class CitizenMemory(Memory):
         """
         return [
             {"role": "user", "content": f"Step {each[0]}: {each[1]}"}
-            if type(each) is tuple
+            if isinstance(each, tuple)
             else each
             for each in last(self.stream, limit)
         ]

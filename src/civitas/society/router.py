@@ -111,8 +111,6 @@ class SocietySeat(Seat):
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
 
-    office: VirtualOffice
-
     def __init__(self, agent: Agent, space: Any, office: VirtualOffice) -> None:
         self.agent = agent
         self.space = space
@@ -151,7 +149,8 @@ class SocietySeat(Seat):
         """Keep a want for the commit stage."""
         if self.wants is None:
             self.wants = []
-            self.office.wanting.append(self)
+            office: Any = self.office
+            office.wanting.append(self)
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
@@ -196,7 +195,8 @@ class SocietySeat(Seat):
             value = await handler
         except BaseException as error:  # whatever an action raises is its outcome
             failure = error
-        Outcomes.ended(self.office, delivery, value, failure)
+        office: Any = self.office
+        Outcomes.ended(office, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
@@ -268,7 +268,7 @@ class VirtualOffice(PostOffice):
 
     def _rank(self, sender: str) -> tuple[int, int, str]:
         seat: Any = self.seats.get(sender)
-        return id_order(sender) if seat is None else seat.rank  # type: ignore[no-any-return]
+        return id_order(sender) if seat is None else seat.rank
 
     # -- what is delivered -------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class VirtualOffice(PostOffice):
             return 0
         if not seat.mail:
             seat.mail = []
-        seat.mail.append(sent)  # type: ignore[union-attr]
+        seat.mail.append(sent)
         return 1
 
     # -- turns -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
 from civitas.clock import Clock
@@ -266,7 +266,7 @@ class Steps(Space):
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         if str(agent.id) in self.services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
-        seat: Any = super()._add(agent, office)
+        seat = cast(SocietySeat, super()._add(agent, office))
         self._order = None
         if self._in_step:
             self._come.append(seat)
@@ -276,7 +276,7 @@ class Steps(Space):
         except ConfigError:
             self._vacate(seat)
             raise
-        return seat  # type: ignore[no-any-return]
+        return seat
 
     def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
         super()._vacate(seat, *spared)
