@@ -61,7 +61,7 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         (lambda state: state.update(kind="Space"), "no state of a Society"),
         (lambda state: state.update(version=9), "version 9"),
         (lambda state: state.update(seed=4), "seed 4"),
-        (lambda state: state["agents"].pop(), "agents are not"),
+        (lambda state: state["agents"][0].update(id="9"), "the society has not: 9"),
         (lambda state: state["services"].clear(), "services are not"),
         (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
         (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
@@ -304,6 +304,51 @@ async def test_a_run_that_is_cancelled_is_broken_off_and_goes_on_from_a_state() 
         assert len(await society.run(steps=3)) == 3
     with pytest.raises(SpaceClosed):
         await society.step()
+
+
+async def test_closing_ends_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def wait(me: CitizenAgent) -> None:
+        loop.call_soon_threadsafe(began.set)
+        await asyncio.Event().wait()
+
+    society = Society([living(wait)])
+    running = asyncio.create_task(society.run(steps=3))
+    await began.wait()
+    await asyncio.to_thread(society.close)
+    with pytest.raises(SpaceClosed):
+        await running
+    assert not [line for line in caplog.messages if "lost its turn" in line]
+
+
+async def test_who_has_left_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(row: Any) -> None:
+        if row["step"] == 2:
+            raise Stop
+
+    def leave(me: CitizenAgent) -> None:
+        if me.perceived.step == 1:
+            me.space.remove(me)
+
+    def make() -> list[CitizenAgent]:
+        return [living(leave, id=1, money=5), living(print, id=2, money=6)]
+
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(make(), journal=journal) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=4, run_id="R", save_every=1, progress=stop)
+            rows = list(society.metrics)
+        async with Society(make(), journal=journal) as society:
+            assert (await society.run(steps=4, run_id="R", save_every=1))[:3] == rows
+            assert society.ids() == ["2"]
+            assert [row["money"] for row in society.metrics] == [11, 6, 6, 6]
+        found = journal.replay("R")
+        assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
 
 
 async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:

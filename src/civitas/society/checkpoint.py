@@ -107,7 +107,8 @@ def load(society: Steps, given: Any) -> None:
     """Put a society where another was.
 
     Raises:
-        StateError: it is no state of a society with the same seed, agents and services
+        StateError: it is no state of a society with the same seed and services, whose agents are
+            all here
     """
     if not isinstance(given, dict) or given.get("kind") != KIND:
         raise StateError("this is no state of a Society")
@@ -129,9 +130,12 @@ def _load(society: Steps, given: dict[str, Any]) -> None:
         raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
     seats = {seat.id: seat for seat in society.seats}
     ids = [str(each["id"]) for each in given["agents"]]
-    strange = sorted(set(ids) ^ set(seats), key=id_order)
+    strange = sorted(set(ids) - set(seats), key=id_order)
     if strange:
-        raise StateError(f"the state's agents are not the society's: {', '.join(strange[:5])}")
+        raise StateError(f"the state has agents that the society has not: {', '.join(strange[:5])}")
+    for id in set(seats) - set(ids):
+        society._vacate(seats[id])  # it had left
+    society._broken = "a state was loaded in part"
     start, step_s, index = given["clock"]
     society.clock = Clock(start, step_s, index)
     society.number = given["step"]
@@ -148,6 +152,7 @@ def _load(society: Steps, given: dict[str, Any]) -> None:
         society.enter_books(seat)
     office.wanting.clear()
     society.books.load_state_dict(given["services"])
+    society._broken = ""
 
 
 def _agent_json(seat: SocietySeat) -> dict[str, Any]:

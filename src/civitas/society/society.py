@@ -222,7 +222,8 @@ class Society(Steps):
                 else:
                     state = record.state
                     restore(self, record, state)
-                    self._broken = ""
+                    before = (row for row in self.metrics if row["step"] < state.first)
+                    self.metrics = [*before, *state.rows]
                 self._asking.record = record
                 self._asking.recall(record, self._model)
                 try:
@@ -314,14 +315,15 @@ class Society(Steps):
         return made | {"agents": json.loads(agents_as_bytes(self.seats))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be where another society with the same seed, agents and services was.
+        """Be where another society with the same seed and services was.
+
+        Agents that are not in the state leave.
 
         Raises:
-            StateError: it is no such state, or a step is under way
+            StateError: it is no such state, it has agents that are not here, or a step is under way
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
-        self._broken = ""
 
     def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
         self._start()
