@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from typing import Any
 
@@ -205,3 +206,19 @@ def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
     assert all(agent.status["plan"] for agent in people)
     assert all(agent.status["fallbacks"]["PlanBlock"] == 1 for agent in people)
     society.close()
+
+
+def test_a_day_goes_on_from_its_state_as_json() -> None:
+    def town_of_20() -> Society:
+        city = City.generate(seed=3, citizens=20)
+        people = citizens(make_people(city, 20, seed=3))
+        return Society(people, city, seed=3, services=[*make_economy(city, seed=3), Feed()])
+
+    whole, begun, goes_on = town_of_20(), town_of_20(), town_of_20()
+    asyncio.run(whole.run(steps=60))
+    asyncio.run(begun.run(steps=40))
+    goes_on.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    asyncio.run(goes_on.run(steps=20))
+    assert json.dumps(goes_on.state_dict()) == json.dumps(whole.state_dict())
+    for society in (whole, begun, goes_on):
+        society.close()

@@ -31,11 +31,7 @@ Item = dict[str, Any]
 
 
 class CitizenBlockParams(BlockParams):
-    """The parameters of a citizen's block; they do not change.
-
-    Attributes:
-        by_model: whether the citizen's model decides, where it has one
-    """
+    """The parameters of a citizen's block; they do not change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -38,15 +38,7 @@ def to_save(money: int, savings: int, budget: int, cash_days: int) -> int:
 
 
 class EconomyBlockParams(CitizenBlockParams):
-    """How a citizen spends and saves.
-
-    Attributes:
-        of_income: thousandths of its income that it spends
-        of_wealth: thousandths of its money and savings that it spends a day
-        meal: thousandths of the day's budget that a meal in a restaurant may cost
-        least: cents below which it buys nothing
-        cash_days: for how many days of spending it keeps money at hand
-    """
+    """How a citizen spends and saves."""
 
     of_income: int = Field(default=900, ge=0, le=1000, description="thousandths of income spent")
     of_wealth: int = Field(

@@ -25,14 +25,7 @@ def likes(interest: int, relation: int, likes_of_1000: int) -> int:
 
 
 class FeedBlockParams(CitizenBlockParams):
-    """How a citizen uses the feed.
-
-    Attributes:
-        shown: how many posts it reads at a time
-        posts: how often of a thousand it posts when it reads the feed
-        likes: how often of a thousand it likes a post of full interest
-        follows: how often of a thousand it follows the author of a post that it likes
-    """
+    """How a citizen uses the feed."""
 
     shown: int = Field(default=5, ge=1, le=100, description="posts read at a time")
     posts: int = Field(default=100, ge=0, le=1000, description="posts itself, of a thousand")

@@ -42,15 +42,7 @@ def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
 
 
 class MobilityBlockParams(CitizenBlockParams):
-    """How places are chosen.
-
-    Attributes:
-        candidates: how many of the nearest places are looked at
-        wait: seconds that every trip costs besides its way, in the choice
-        rho: rho of the probability of exploring, in thousandths
-        gamma: gamma of it, in thousandths
-        mode: how one travels; None for the fastest there is
-    """
+    """How places are chosen."""
 
     candidates: int = Field(default=10, ge=1, le=1000, description="how many places are looked at")
     wait: int = Field(

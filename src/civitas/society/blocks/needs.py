@@ -55,15 +55,7 @@ def most_urgent(needs: Sequence[int], thresholds: Sequence[int]) -> int:
 
 
 class NeedsBlockParams(CitizenBlockParams):
-    """When a need breaks a plan, and how fast needs fall.
-
-    Attributes:
-        hunger: the threshold of this need: at or below it the plan breaks; 0 … 1000
-        energy: as hunger
-        safety: as hunger
-        social: as hunger
-        speed: how fast needs fall, in thousandths of the common rates
-    """
+    """When a need breaks a plan, and how fast needs fall."""
 
     hunger: int = Field(default=200, ge=0, le=1000, description="the threshold of hunger")
     energy: int = Field(default=200, ge=0, le=1000, description="the threshold of energy")

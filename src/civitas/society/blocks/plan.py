@@ -111,17 +111,7 @@ def _item(do: str, where: str | None, start: int, until: int) -> Item:
 
 
 class PlanBlockParams(CitizenBlockParams):
-    """The times of a day, in seconds after midnight.
-
-    Attributes:
-        wake: when one gets up
-        bed: when one goes to bed
-        spread: by how much these vary from citizen to citizen and day to day, either way
-        begins: when work begins, where its place is open then
-        hours: for how many seconds one works
-        weekend: whether one works at weekends
-        dines: how often of a thousand one has dinner in a restaurant
-    """
+    """The times of a day, in seconds after midnight."""
 
     wake: int = Field(default=6 * _HOUR + 1800, ge=0, le=DAY_S, description="when it gets up")
     bed: int = Field(default=22 * _HOUR + 1800, ge=0, le=DAY_S, description="when it goes to bed")

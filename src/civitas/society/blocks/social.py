@@ -65,16 +65,7 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
 
 
 class SocialBlockParams(CitizenBlockParams):
-    """Whom a citizen meets, and how relations and opinions change.
-
-    Attributes:
-        here: how often of a thousand it writes to somebody at its place rather than to a friend
-        contact: by how many thousandths of what is missing a contact makes a relation closer
-        fading: how many thousandths of a relation a day without contact takes
-        friends: how many relations it has at most
-        bound: how far an opinion may be from its own to move it
-        pull: how many thousandths of the distance an opinion moves
-    """
+    """Whom a citizen meets, and how relations and opinions change."""
 
     here: int = Field(default=600, ge=0, le=1000, description="meets who is there, of a thousand")
     contact: int = Field(default=50, ge=0, le=1000, description="closer by a contact, thousandths")
