@@ -12,6 +12,7 @@ from civitas import ScriptedModel
 from civitas.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
+    faded,
     message_text,
     opinion_after,
     relation_after,
@@ -22,9 +23,12 @@ MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
 
 
 def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
-    first = relation_after(0, 50)
-    second = relation_after(first, 50)
-    assert 0 < second - first < first
+    assert [relation_after(each, 50) for each in (0, 50, 999, 1000)] == [50, 98, 1000, 1000]
+    assert [faded(each, 5) for each in (0, 1, 800)] == [0, 0, 796]
+    relation = hours = 0
+    while relation < 500:
+        relation, hours = relation_after(relation, 2), hours + 0.25
+    assert 50 < hours < 90  # Hall 2019: between a casual friend and a friend
     agent = citizen([SocialBlock()])
     seen = []
     for step in range(5):
@@ -55,9 +59,9 @@ def test_opinions_approach_within_the_bound_and_only_there() -> None:
     assert opinion_after(0, 500, 400, 200) == 0
     agent = citizen([SocialBlock()])
     live(agent, messages=[said("2", topic="music", opinion=700)])
-    assert agent.status["opinions"]["music"] == 540
+    assert agent.status["opinions"]["music"] == 520
     live(agent, messages=[said("2", topic="music", opinion=-700), said("2", topic="x", opinion=9)])
-    assert agent.status["opinions"] == {"music": 540}
+    assert agent.status["opinions"] == {"music": 520}
 
 
 def test_who_is_not_to_change_does_not() -> None:
@@ -114,7 +118,7 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     block = SocialBlock(llm=ScriptedModel([answer]))
     agent = citizen([block], plan=MEET)
     live(agent, others=("2",))
-    assert agent.status["relations"] == {"2": 50}
+    assert agent.status["relations"] == {"2": 2}
     assert block.fallbacks == 1
 
 

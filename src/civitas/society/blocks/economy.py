@@ -135,8 +135,9 @@ class EconomyBlock(CitizenBlock):
         done = "eat" if meal else "shop"
         if not item.get("bought"):
             most = self._left(meal)
-            cents = most * await self._share(most) // 1000
-            if cents < self.params.least:
+            least = self.params.least
+            cents = most if most < least else most * await self._share(most) // 1000
+            if cents < least:
                 self._no_money(item, meal)
                 return None
             item["bought"] = True  # once in each visit
@@ -167,7 +168,7 @@ class EconomyBlock(CitizenBlock):
         return max(0, min(left, int(self.status.get("money", 0))))
 
     async def _share(self, most: int) -> int:
-        if self.llm is None or most == 0:
+        if self.llm is None:
             return 1000
         answer = await self.decide(
             "Decide how much of what you could spend here you spend, in thousandths.",

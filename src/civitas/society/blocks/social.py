@@ -32,13 +32,13 @@ VIEWS: Final = (
 
 
 def relation_after(relation: int, contact: int) -> int:
-    """Return a relation, 0 … 1000, closer by so many thousandths of what is missing to 1000."""
-    return relation + (1000 - relation) * contact // 1000
+    """Return a relation, 0 … 1000, closer by so many thousandths of what is missing, rounded up."""
+    return relation - (relation - 1000) * contact // 1000
 
 
 def faded(relation: int, fading: int) -> int:
-    """Return a relation after a day: so many thousandths of it less."""
-    return relation - relation * fading // 1000
+    """Return a relation after a day: so many thousandths of it less, rounded up."""
+    return relation + -relation * fading // 1000
 
 
 def opinion_after(mine: int, other: int, bound: int, pull: int) -> int:
@@ -68,11 +68,13 @@ class SocialBlockParams(CitizenBlockParams):
     """Whom a citizen meets, and how relations and opinions change."""
 
     here: int = Field(default=600, ge=0, le=1000, description="meets who is there, of a thousand")
-    contact: int = Field(default=50, ge=0, le=1000, description="closer by a contact, thousandths")
+    contact: int = Field(
+        default=2, ge=1, le=1000, description="closer by a quarter of an hour, thousandths"
+    )
     fading: int = Field(default=5, ge=0, le=1000, description="less by a day, thousandths")
     friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
     bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
-    pull: int = Field(default=200, ge=0, le=1000, description="pull of an opinion, thousandths")
+    pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
 
 
 class SocialBlock(CitizenBlock):
@@ -80,12 +82,15 @@ class SocialBlock(CitizenBlock):
 
     Whom: somebody at the same place, each as likely as the others, or a friend in proportion to the
     relation, as AgentSociety's citizens choose their friend (Piao et al. 2025, arXiv:2502.08691).
-    What: a greeting and what one thinks of the topic that interests one most. A contact makes a
-    relation closer by a share of what is missing, for who writes and who hears, and a day without
-    one takes a share, for ties decay that are not kept up (Burt 2000, "Decay functions", Social
-    Networks 22); of more than 150 relations the weakest goes (Dunbar 1992, Journal of Human
-    Evolution 22). An opinion that is heard moves one's own by bounded confidence
-    (`opinion_after`). With a model, whom and what are its answer.
+    What: a greeting and what one thinks of the topic that interests one most. A quarter of an hour
+    of contact makes a relation closer by 2 thousandths of what is missing, for who writes and who
+    hears: half way after some 60 hours, to the closest after some 190, as a casual friendship takes
+    about 50 hours and a close one more than 200 (Hall 2019, "How many hours does it take to make a
+    friend?", Journal of Social and Personal Relationships 36). A day without takes 5 thousandths,
+    for ties decay that are not kept up (Burt 2000, "Decay functions", Social Networks 22); of more
+    than 150 relations the weakest goes (Dunbar 1992, Journal of Human Evolution 22). An opinion
+    that is heard moves one's own by bounded confidence (`opinion_after`). With a model, whom and
+    what are its answer.
     """
 
     name = "SocialBlock"
@@ -132,7 +137,8 @@ class SocialBlock(CitizenBlock):
 
     def _closer(self, id: str) -> None:
         relations = self.status.setdefault("relations", {})
-        relations[id] = relation_after(relations.get(id, 0), self.params.contact)
+        contact = max(1, self.params.contact * self.perceived.seconds // 900)
+        relations[id] = relation_after(relations.get(id, 0), min(1000, contact))
         if len(relations) > self.params.friends:
             del relations[
                 min((each for each in relations if each != id), key=relations.__getitem__)
