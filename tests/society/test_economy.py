@@ -171,23 +171,27 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     assert made.total == 100_030
 
 
-def test_the_day_ends_with_inputs_transfers_and_new_prices() -> None:
+def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)
     state = Government(most_price=1000, month=1)
     made = books(shop, works, state, hour=23, c1={"work": "work-1"}, c2={"money": 10_000})
     total = made.total
     settled(made, ("c1", Work("work-1", 900)), ("c2", Buy("shop-1", "goods", 9000)))
+    assert made.balances["firm-1"] == 15_000
     tax = made.balances["government"]
     made.step = 95
     made.clock = Clock().at(95)
     made.end_step()
     assert made.total == total
     assert shop.stock == 25 * 900 // 3600  # what was made in a quarter of an hour
-    assert made.balances["firm-2"] == 100_000 - 1000 + 5000 * 700 // 1000
+    # The shop paid 50.00 to the works, which had paid a wage of 10.00 and so has 40.00 of profit.
+    assert made.balances["firm-1"] == 10_000
+    assert made.balances["firm-2"] == 100_000
+    assert made.balances["c1"] == 1000 - tax + 2000 + tax // 2
     assert made.balances["government"] == tax % 2
     assert shop.price > 100
-    assert (shop.asked, shop.took, works.worked, state.taxed) == (0, 0, 0, {})
+    assert (shop.asked, works.paid, works.worked, state.taxed) == (0, 0, 0, {})
 
 
 def test_services_go_on_from_their_state() -> None:
@@ -223,7 +227,7 @@ def test_an_economy_is_made_for_a_city() -> None:
         lambda: Firm("f", "p", wage=-1),
         lambda: Bank(interest=-1),
         lambda: Government(month=0),
-        lambda: Government(inputs=1001),
+        lambda: Government(most_wage=1001),
         lambda: Government(brackets=()),
         lambda: Government(brackets=((5, 100),)),
         lambda: Government(brackets=((0, 100), (0, 200))),

@@ -14,19 +14,21 @@ nothing. Who is paid first, within a step (the order of kinds is that of `societ
 and at the end of each day, in this order (`close_day`):
 
 ============  ======================================================================================
-inputs        each firm that sells pays a share of the day's takings to the firms that only produce,
-              in proportion to the hours worked there, and the day's product is shared out among the
-              sellers in proportion to what they were asked for.
+inputs        what a seller has above its buffer, the money that it began with, goes to the firms
+              that only produce, in proportion to the wages paid there; the day's product is shared
+              out among the sellers in proportion to what they were asked for.
+profits       what a producer has above its buffer goes to the citizens, in equal parts.
 interest      the bank credits interest, as far as its own capital goes.
 transfers     the government shares out what it has above its reserve, equally among the citizens.
 adaptation    every 30 days sellers change their price, private firms their wage (`adapted`).
 ============  ======================================================================================
 
-One good, wages before purchases, and firms that adapt to excess demand are the baseline of
-agent-based economics: Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86;
+One good, wages before purchases, firms that keep a buffer and pay out what is above it, and that
+adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013, "Agent-based
+macroeconomics: a baseline model", JEBO 86;
 Delli Gatti et al. 2011, "Macroeconomics from the Bottom-up". The rule of adaptation and equal
 redistribution are those of EconAgent (Li et al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao
-et al. 2025, arXiv:2502.08691). Suppliers paid by hours are an input-output table of one row
+et al. 2025, arXiv:2502.08691). Suppliers paid by payroll are an input-output table of one row
 (Leontief 1936, "Quantitative input and output relations", Review of Economics and Statistics 18).
 """
 
@@ -170,7 +172,6 @@ class Government(Service):
         brackets: (from cents of a day's income, thousandths of what is above), from (0, …) up
         reserve: the cents that it does not share out
         seed: of the random shares of adaptation
-        inputs: thousandths of takings that sellers pay to producers
         most_price: thousandths by which a price changes a month at most
         most_wage: thousandths by which a wage changes a month at most
         month: after how many days prices and wages change
@@ -188,7 +189,6 @@ class Government(Service):
         brackets: Iterable[tuple[int, int]] = BRACKETS,
         reserve: int | None = None,
         seed: int = 0,
-        inputs: int = 700,
         most_price: int = 50,
         most_wage: int = 50,
         month: int = 30,
@@ -196,18 +196,17 @@ class Government(Service):
         super().__init__(id, None, money)
         for name, value, least in (
             ("reserve", money if reserve is None else reserve, 0),
-            ("inputs", inputs, 0),
             ("most_price", most_price, 0),
             ("most_wage", most_wage, 0),
             ("month", month, 1),
         ):
-            most = 1000 if name in ("inputs", "most_price", "most_wage") else None
+            most = 1000 if name in ("most_price", "most_wage") else None
             if type(value) is not int or value < least or (most is not None and value > most):
                 bounds = f"{least} or more" if most is None else f"from {least} to {most}"
                 raise ConfigError(f"{id}: {name} must be {bounds}, got {value!r:.40}")
         self.brackets = _checked(brackets)
         self.reserve = money if reserve is None else reserve
-        self.seed, self.inputs = seed, inputs
+        self.seed = seed
         self.most_price, self.most_wage = most_price, most_wage
         self.taxed: dict[str, list[int]] = {}
         self.month, self.days = month, 0
@@ -244,29 +243,35 @@ def close_day(books: Books, government: Government) -> None:
     firms.sort(key=lambda each: id_order(each.id))
     sellers = [firm for firm in firms if firm.sells]
     makers = [firm for firm in firms if not firm.sells and not firm.public]
-    worked = [firm.worked for firm in makers]
+    paid = [firm.paid for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    for seller, units in zip(
-        sellers, shares(product, [each.asked for each in sellers]), strict=True
-    ):
-        cents = min(seller.took * government.inputs // 1000, books.balances[seller.id])
-        for maker, part in zip(makers, shares(cents, worked), strict=True):
+    made = shares(product, [seller.asked for seller in sellers])
+    for seller, units in zip(sellers, made, strict=True):
+        spare = max(0, books.balances[seller.id] - seller.money)
+        for maker, part in zip(makers, shares(spare, paid), strict=True):
             if part:
                 books.pay(seller.id, maker.id, part)
         seller.stock += units
+    citizens = sorted(books.where, key=id_order)
+    for maker in makers:
+        _share_out(books, maker.id, maker.money, citizens)
     for service in books.services.values():
         if isinstance(service, Bank):
             service.credit(books)
-    citizens = sorted(books.where, key=id_order)
-    each = (books.balances[government.id] - government.reserve) // max(1, len(citizens))
-    for id in citizens if each > 0 else ():
-        books.pay(government.id, id, each)
+    _share_out(books, government.id, government.reserve, citizens)
     for firm in firms:
         firm.end_day()
     government.days += 1
     if government.days % government.month == 0:
         _adapt(firms, government, books.step)
     government.taxed = {}
+
+
+def _share_out(books: Books, payer: str, buffer: int, citizens: Sequence[str]) -> None:
+    """Pay what one has above a buffer to the citizens, in equal parts; the rest stays."""
+    each = (books.balances[payer] - buffer) // max(1, len(citizens))
+    for id in citizens if each > 0 else ():
+        books.pay(payer, id, each)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:

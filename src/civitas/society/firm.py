@@ -23,7 +23,7 @@ class Firm(Service):
     Args:
         id: its id, such as `firm-3`
         place: where it is
-        money: its cents at the start
+        money: its cents at the start, which are also the buffer that it keeps
         wage: cents an hour at a skill of 1000
         price: cents a unit of what it sells
         stock: units at the start
@@ -34,7 +34,7 @@ class Firm(Service):
     Attributes:
         asked: units that were asked for today
         sold: units that were sold today
-        took: cents that were taken today
+        paid: wages that it paid today, in cents
         worked: seconds worked here today
         month_asked: units that were asked for since wages and prices were adapted
         month_sold: units that were sold since
@@ -42,7 +42,7 @@ class Firm(Service):
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
     _KEPT: ClassVar[tuple[str, ...]] = (
-        "wage", "price", "stock", "asked", "sold", "took", "worked", "month_asked", "month_sold",
+        "wage", "price", "stock", "asked", "sold", "paid", "worked", "month_asked", "month_sold",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +69,7 @@ class Firm(Service):
                 raise ConfigError(f"{id}: {name} must be {least} or more, got {value!r:.40}")
         self.wage, self.price, self.stock = wage, price, stock
         self.sells, self.public, self.output = sells, public, output
-        self.asked = self.sold = self.took = self.worked = 0
+        self.asked = self.sold = self.paid = self.worked = 0
         self.month_asked = self.month_sold = 0
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
@@ -106,6 +106,7 @@ class Firm(Service):
         if hasattr(government, "due"):
             government.collected(sender, gross, tax)
         self.worked += seconds
+        self.paid += gross
         return Answer(want, True, value=gross - tax)
 
     def _sell(self, books: Books, sender: str, want: Buy) -> Answer:
@@ -128,7 +129,6 @@ class Firm(Service):
             return Answer(want, False, reason)
         self.stock -= units
         self.sold += units
-        self.took += cents
         return Answer(want, True, value=cents)
 
     def _away(self, books: Books, sender: str) -> str:
@@ -146,7 +146,7 @@ class Firm(Service):
         """Begin to count anew what a day brings."""
         self.month_asked += self.asked
         self.month_sold += self.sold
-        self.asked = self.sold = self.took = self.worked = 0
+        self.asked = self.sold = self.paid = self.worked = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Its price, wage and stock, and what the day has brought."""

@@ -68,9 +68,9 @@ def live(
     at = {place: ["1", *perceived.pop("others", ())]} if place else {}
     view = View(index, clock, None, city, 900, clock.time, (), at)
     agent.perceived = Perception(view, str(agent.id), agent.status, place, **perceived)
-    agent.status.pop("wants", None)
+    before = len(getattr(agent, "wants", ()))
     asyncio.run(agent.run())
-    return list(agent.status.get("wants", ()))
+    return list(getattr(agent, "wants", ())[before:])
 
 
 def said(sender: str, content: str = "hello", **args: Any) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def test_the_example_of_seed_000_runs_as_printed() -> None:
     asyncio.run(agent.run())
 
     assert agent.dispatcher.decisions[-1].block == "MobilityBlock"
-    assert agent.status["wants"] == [Move("park-1")]
+    assert agent.wants == [Move("park-1")]
 
 
 def test_a_citizen_with_nothing_but_blocks_lives_a_step() -> None:
@@ -192,3 +192,16 @@ def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:
     assert again.status == day.status
     assert again.acts == day.acts
     assert Day(seed=4).acts != day.acts
+
+
+def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
+    city = City.generate(seed=3, citizens=10)
+    model = ScriptedModel(["I am a teapot."] * 1000)
+    people = citizens(make_people(city, 10, seed=3))
+    society = Society(people, city, seed=3, model=model)
+    (row,) = asyncio.run(society.run(steps=1))
+    assert row["failures"] == 0
+    assert row["fallbacks"] >= 10
+    assert all(agent.status["plan"] for agent in people)
+    assert all(agent.status["fallbacks"]["PlanBlock"] == 1 for agent in people)
+    society.close()

@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.society.blocks.living import HOUR, citizen, live, said, town
 
 from civitas import ScriptedModel
@@ -42,6 +44,29 @@ def test_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
     assert 6 * HOUR <= spent["work"] <= 9 * HOUR
 
 
+@given(
+    st.integers(0, DAY_S),
+    st.integers(0, DAY_S),
+    st.integers(0, 6 * HOUR),
+    st.integers(0, DAY_S),
+    st.integers(0, DAY_S),
+    st.integers(0, 95),
+)
+def test_any_parameters_give_a_day_without_gap_or_overlap(
+    wake: int, bed: int, spread: int, begins: int, hours: int, step: int
+) -> None:
+    params = PlanBlockParams(wake=wake, bed=bed, spread=spread, begins=begins, hours=hours)
+    agent = citizen([PlanBlock(block_params=params)], work="work-1", id=wake)
+    live(agent, step=step, city=town(work_1=(6, 22), shop_1=(8, 20), restaurant_1=(17, 2)))
+    plan = agent.status["plan"]
+    assert plan[0]["from"] == 0
+    assert plan[-1]["until"] == DAY_S
+    assert all(one["until"] == other["from"] for one, other in itertools.pairwise(plan))
+    assert all(each["from"] < each["until"] for each in plan)
+    on = plan[agent.status["now"]]
+    assert on["from"] <= step * 900 < on["until"]
+
+
 def test_work_is_within_the_hours_of_its_place_and_not_at_weekends() -> None:
     agent = citizen([PlanBlock()], work="work-1")
     live(agent, 0, city=town(work_1=(10, 15)))
@@ -72,6 +97,14 @@ def test_a_closed_place_breaks_the_plan_and_the_citizen_stays_at_home() -> None:
     assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
     assert agent.status["mended"] == 1
     assert "work-1 is closed" in agent.memory.stream[-1][1]
+
+
+def test_a_place_that_does_not_exist_breaks_the_plan_and_not_the_run() -> None:
+    agent = citizen(blocks(), plan=[item("leisure", "atlantis", 0, 24)], day=0)
+    assert live(agent, 8, city=town()) == []
+    live(agent, 8.25, city=town())
+    assert "no place atlantis" in agent.memory.stream[0][1]
+    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
 
 
 def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:

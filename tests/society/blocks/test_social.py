@@ -116,3 +116,11 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     live(agent, others=("2",))
     assert agent.status["relations"] == {"2": 50}
     assert block.fallbacks == 1
+
+
+def test_what_is_said_in_no_known_form_moves_nothing() -> None:
+    agent = citizen([SocialBlock()])
+    for args in ({"topic": ["music"], "opinion": 1}, {"topic": "music", "opinion": "high"}):
+        live(agent, messages=[said("2", **args)])
+    live(agent, messages=[said("2", topic="music", opinion=10**9)])  # as far as an opinion goes
+    assert agent.status["opinions"] == {"music": 500}

@@ -121,11 +121,12 @@ class CitizenBlock(Block):
     # -- what it does ------------------------------------------------------------------------------
 
     def want(self, want: Want) -> None:
-        """Ask something of the world; outside of a society it is kept in the status, in `wants`."""
-        if self.agent.space is None:
-            self.status.setdefault("wants", []).append(want)
+        """Ask something of the world; outside of a society it is kept in the agent's `wants`."""
+        agent = self.agent
+        if agent.space is None:
+            vars(agent).setdefault("wants", []).append(want)
         else:
-            self.agent.want(want)
+            agent.want(want)
 
     def act(self, act: str) -> None:
         """Note what the citizen does in this step; its needs change by it."""

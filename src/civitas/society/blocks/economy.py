@@ -44,6 +44,7 @@ class EconomyBlockParams(CitizenBlockParams):
         of_income: thousandths of its income that it spends
         of_wealth: thousandths of its money and savings that it spends a day
         meal: thousandths of the day's budget that a meal in a restaurant may cost
+        least: cents below which it buys nothing
         cash_days: for how many days of spending it keeps money at hand
     """
 
@@ -54,6 +55,7 @@ class EconomyBlockParams(CitizenBlockParams):
     meal: int = Field(
         default=250, ge=0, le=1000, description="thousandths of the day's budget for a meal out"
     )
+    least: int = Field(default=500, ge=1, description="cents below which it buys nothing")
     cash_days: int = Field(default=14, ge=0, le=3650, description="days of spending kept at hand")
 
 
@@ -142,7 +144,7 @@ class EconomyBlock(CitizenBlock):
         if not item.get("bought"):
             most = self._left(meal)
             cents = most * await self._share(most) // 1000
-            if cents == 0:
+            if cents < self.params.least:
                 self._no_money(item, meal)
                 return None
             item["bought"] = True  # once in each visit

@@ -118,6 +118,9 @@ class MobilityBlock(CitizenBlock):
                 return None
             item["kind"], item["where"] = where, place
             where = place
+        elif where not in city:
+            self._stuck(f"there is no place {where}")
+            return None
         if where == self.perceived.place:
             self.act("idle")
             return str(where)

@@ -100,7 +100,9 @@ class NeedsBlock(CitizenBlock):
     async def before_forward(self) -> None:
         """Change the needs by what was done in the step before."""
         status = self.status
-        needs = status.setdefault("needs", dict.fromkeys(NEEDS, 1000))
+        needs = status.setdefault("needs", {})
+        for need in NEEDS:
+            needs.setdefault(need, 1000)
         perceived = self.perceived
         if perceived.step > 0 and "act" in status:
             act = status["act"]

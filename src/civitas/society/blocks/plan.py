@@ -41,6 +41,8 @@ DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "br
 
 def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
     """Return a plan with an item put in: what was planned in its time is cut or left out."""
+    if item["from"] >= item["until"]:
+        return list(plan)
     made: list[Item] = []
     for each in plan:
         if each["from"] < item["from"]:

@@ -134,7 +134,7 @@ class SocialBlock(CitizenBlock):
         self._closer(sender)
         topic, opinion = args.get("topic"), args.get("opinion")
         opinions = self.status.setdefault("opinions", {})
-        if topic in opinions and type(opinion) is int:
+        if isinstance(topic, str) and topic in opinions and type(opinion) is int:
             params = self.params
             opinion = max(-1000, min(1000, opinion))
             opinions[topic] = opinion_after(opinions[topic], opinion, params.bound, params.pull)
