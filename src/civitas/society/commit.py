@@ -56,9 +56,8 @@ class Wanted(NamedTuple):
 class Service:
     """What settles wants of one kind or several in the commit stage: a firm, the bank, a feed.
 
-    `Work` and `Buy` are settled by the service at their place, all others by the first that takes
-    them, in id order. A message to a service is a want too: its action is the want's name in lower
-    case, its arguments are the want's.
+    `Work` and `Buy` are settled by the service at their place, others by the first that takes them,
+    in id order. A message to a service is a want too: its action is the want's name in lower case.
 
     Args:
         id: the id by which messages reach it
@@ -346,7 +345,7 @@ class Books:
     # -- what is checked each step -----------------------------------------------------------------
 
     def check(self, total: int) -> None:
-        """Check that money only moved and that no place holds more than it can.
+        """Check that money only moved, that each is in one place, and that none holds too many.
 
         Raises:
             StateError: it did not
@@ -359,6 +358,9 @@ class Books:
         negative = next((id for id, cents in self.balances.items() if cents < 0), None)
         if negative is not None:
             raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
+        somewhere = len(self.where) - list(self.where.values()).count(None)
+        if sum(map(len, self.at.values())) != somewhere:
+            raise StateError(f"step {self.step}: somebody is in two places, or in none")
         if self._has_capacity:
             for place, here in self.at.items():
                 capacity = self.city.capacity(place)

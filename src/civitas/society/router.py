@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.agent import CURRENT, Agent, overrides
-from civitas.errors import InvalidArguments, InvalidMessage, RequestError, VirtualTimeError
+from civitas.errors import InvalidMessage, RequestError, VirtualTimeError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope, address, check_message
 from civitas.society.wants import id_order
@@ -389,18 +388,3 @@ def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent
         sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
         message = envelope.to_dict()
     return [sent]
-
-
-def wanted(sent: Sent, kinds: dict[str, type[Want]]) -> Want:
-    """The want that a message to a service is.
-
-    Raises:
-        InvalidArguments: it is none
-    """
-    name = sent.envelope.name
-    kind = kinds.get(name)
-    if kind is None:
-        raise InvalidArguments(f"action.name must be one of {', '.join(kinds)}, got {name!r:.80}")
-    with suppress(TypeError):
-        return kind(**sent.envelope.args)
-    raise InvalidArguments(f"action.args are not those of {name}: {sent.envelope.args!r:.200}")

@@ -355,16 +355,17 @@ def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
 
 def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
     """The citizens as agents: those given, or drawn ones with all blocks."""
-    from civitas.society import people
-
     if type(citizens) is int and citizens >= 0:
-        rows = people.make_people(city, citizens, seed=seed) if citizens else []
-        return people.citizens(rows)
+        from civitas.society.people import citizens as agents_of
+        from civitas.society.people import make_people
+
+        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
     if isinstance(citizens, str | PathLike):
+        from civitas.society.people import citizens as agents_of
+        from civitas.society.people import completed
         from civitas.society.table import read_people
 
-        rows = people.completed(read_people(Path(citizens), city), city, seed=seed)
-        return people.citizens(rows)
+        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
     return citizens

@@ -16,8 +16,8 @@ from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine
 from civitas.society.perception import Perception, View
-from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice, wanted
-from civitas.society.wants import KINDS, Want
+from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
+from civitas.society.wants import want_of
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
 from civitas.text import one_line
@@ -32,7 +32,6 @@ logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
 """So many failures are kept in words; all are counted."""
-_BY_NAME: Final[dict[str, type[Want]]] = {name.lower(): kind for name, kind in KINDS.items()}
 
 
 class Steps(Space):
@@ -206,7 +205,7 @@ class Steps(Space):
                 ]
         for sent in to_services:
             try:
-                want = wanted(sent, _BY_NAME)
+                want = want_of(sent.envelope.name, sent.envelope.args)
             except InvalidArguments as error:
                 office.answer(sent, None, error)
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from civitas.errors import StateError
+from civitas.errors import InvalidArguments, StateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,7 @@ KINDS: Final[dict[str, type[Want]]] = {
     kind.__name__: kind for kind in (Move, Pay, Work, Buy, Save, Post, Follow, Like)
 }
 """The wants by name."""
+_BY_NAME: Final = {name.lower(): kind for name, kind in KINDS.items()}
 
 
 def answer_json(answer: Answer) -> list[Any]:
@@ -162,6 +163,27 @@ def answer_of_json(given: Any) -> Answer:
         return Answer(KINDS[name](*values), done, reason, value)
     except (TypeError, ValueError, KeyError) as error:
         raise StateError(f"an answer to a want is damaged: {given!r:.200}") from error
+
+
+def want_of(name: str, args: dict[str, Any]) -> Want:
+    """The want that a message to a service is.
+
+    Args:
+        name: the name of its action, a want's in lower case
+        args: its arguments, the want's
+
+    Raises:
+        InvalidArguments: it is none
+    """
+    kind = _BY_NAME.get(name)
+    if kind is None:
+        known = ", ".join(_BY_NAME)
+        raise InvalidArguments(f"action.name must be one of {known}, got {name!r:.80}")
+    try:
+        return kind(**args)
+    except TypeError:
+        text = f"action.args are not those of {name}: {args!r:.200}"
+        raise InvalidArguments(text) from None
 
 
 def id_order(id: str) -> tuple[int, int, str]:
