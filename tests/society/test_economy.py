@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from civitas import ConfigError
 from civitas.clock import Clock
+from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.city import City
 from civitas.society.commit import Books, Wanted
 from civitas.society.economy import (
@@ -23,6 +25,7 @@ from civitas.society.economy import (
 )
 from civitas.society.firm import Firm, wage_for
 from civitas.society.grid import Grid
+from civitas.society.society import Society
 from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 
 
@@ -238,3 +241,22 @@ def test_wrong_numbers_are_refused(make: Any) -> None:
     with pytest.raises(ConfigError):
         make()
     assert BRACKETS[0][0] == 0
+
+
+def test_a_service_is_asked_by_messages_too() -> None:
+    heard: list[Any] = []
+
+    class Saver(CitizenAgent):
+        async def response(self, data: Any, original_message_id: str | None = None) -> None:
+            heard.append((self.perceived.step, data))
+
+        async def forward(self) -> None:
+            if self.perceived.step == 0:
+                self.send({"to": "bank", "action": {"name": "save", "args": {"cents": 300}}})
+
+    saver = Saver(1, memory=CitizenMemory({"money": 1000}))
+    society = Society([saver], services=[Bank()])
+    asyncio.run(society.run(steps=2))
+    assert heard == [(1, {"done": True, "reason": "", "value": 300})]
+    assert (saver.status["money"], society.books.balances["bank"]) == (700, 300)
+    society.close()

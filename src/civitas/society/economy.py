@@ -23,13 +23,14 @@ transfers     the government shares out what it has above its reserve, equally a
 adaptation    every 30 days sellers change their price, private firms their wage (`adapted`).
 ============  ======================================================================================
 
-One good, wages before purchases, firms that keep a buffer and pay out what is above it, and that
-adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013, "Agent-based
-macroeconomics: a baseline model", JEBO 86;
-Delli Gatti et al. 2011, "Macroeconomics from the Bottom-up". The rule of adaptation and equal
-redistribution are those of EconAgent (Li et al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao
-et al. 2025, arXiv:2502.08691). Suppliers paid by payroll are an input-output table of one row
-(Leontief 1936, "Quantitative input and output relations", Review of Economics and Statistics 18).
+Who works where is what the citizens' states say: hiring and dismissal are not simulated, and nor
+are loans. One good, wages before purchases, firms that keep a buffer and pay out what is above it,
+and that adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013,
+"Agent-based macroeconomics: a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics
+from the Bottom-up". The rule of adaptation and equal redistribution are those of EconAgent (Li et
+al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers
+paid by payroll are an input-output table of one row (Leontief 1936, "Quantitative input and output
+relations", Review of Economics and Statistics 18).
 """
 
 from __future__ import annotations

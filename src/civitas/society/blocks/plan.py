@@ -148,7 +148,8 @@ class PlanBlock(CitizenBlock):
     =====================================  =========================================================
 
     Thresholds are those of the citizen's `NeedsBlock`; asleep none breaks the plan. With a model,
-    the day's plan is its answer; what it leaves free is spent at home.
+    the day's plan is its answer; what it leaves free is spent at home. What is on at the beginning
+    of a step is done in it: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
     """
 
     name = "PlanBlock"
