@@ -10,8 +10,9 @@ arguments give the same citizens. What is drawn, and after whom:
   Census Bureau 2021, Educational Attainment). Skill, in thousandths of the common hourly wage, by
   it: 592, 765, 880, 1262, 1550 (Bureau of Labor Statistics 2021, median weekly earnings).
 * Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
-  jobs; those aged 5–17 go to the nearest school. Work is found by the gravity model among the 20
-  nearest places of each kind: staff ÷ (seconds + 300)² (Zipf 1946, "The P1 P2/D hypothesis").
+  jobs; those aged 5–17 go to the nearest school that has a seat. Work is found by the gravity
+  model among the 20 nearest places of each kind: free jobs ÷ (seconds + 300)² (Zipf 1946, "The
+  P1 P2/D hypothesis").
 * Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
   accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
 * Relations: 800 in the household; beside it a small world of four neighbours by number, one of
@@ -203,10 +204,13 @@ def _house(made: list[dict[str, Any]], city: Any) -> None:
 def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
     """Find work for adults and a school for children, in order."""
     jobs: dict[str, int] = {}
+    seats: dict[str, int] = {}
     for kind, staff in STAFF.items():
         for place in city.by_kind(kind):
             holds = city.capacity(place) if hasattr(city, "capacity") else None
             jobs[place] = 10 if holds is None else max(1, holds * staff // 1000)
+            if kind == "school":
+                seats[place] = len(made) if holds is None else holds - jobs[place]
     kinds = [kind for kind in STAFF if city.by_kind(kind)]
     near = city.near if hasattr(city, "near") else None
     for person in made:
@@ -215,9 +219,11 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
             jobs[place] = jobs.get(place, 0) - 1
     for person in made:
         age, draws = person["profile"]["age"], Draws(seed, person["id"], 0)
-        if 5 <= age < 18 and near and "school" in kinds and "school" not in person:
-            found = near(person["home"], "school", 1)
-            person["school"] = found[0].id if found else None
+        if 5 <= age < 18 and near and seats and "school" not in person:
+            found = [each.id for each in near(person["home"], "school", 20) if seats[each.id] > 0]
+            person["school"] = found[0] if found else None
+            if found:
+                seats[found[0]] -= 1
         if not 18 <= age < 67 or person["work"] is not None or not near:
             continue
         if draws.below(100, "people.employed") >= 75:
