@@ -223,6 +223,7 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"seed": -1}, "seed must be"),
         ({"seed": 1.0}, "seed must be"),
         ({"model_timeout_s": 0}, "model_timeout_s must be"),
+        ({"turn_timeout_s": float("nan")}, "turn_timeout_s must be"),
         ({"mailbox": 0}, "mailbox"),
         ({"start": "soon"}, "start must be"),
         ({"services": [Bank("x"), Bank("x")]}, "two services"),
@@ -304,6 +305,26 @@ async def test_a_run_that_is_cancelled_is_broken_off_and_goes_on_from_a_state() 
         assert len(await society.run(steps=3)) == 3
     with pytest.raises(SpaceClosed):
         await society.step()
+
+
+async def test_a_turn_that_waits_for_ever_is_ended() -> None:
+    async def wait(me: CitizenAgent) -> None:
+        await asyncio.Event().wait()
+
+    calm = living(lambda me: me.memory.note(0, "calm"), id=2)
+    async with Society([living(wait), calm], turn_timeout_s=0.05) as society:
+        assert (await society.step())["failures"] == 1
+        assert "its turn waited longer than 0.05 s" in society.failures[0][2]
+    assert calm.memory.stream == [(0, "calm")]
+
+
+async def test_an_agent_cannot_have_its_society_take_a_step() -> None:
+    async def step(me: CitizenAgent) -> None:
+        await me.space.step()
+
+    async with Society([living(step)]) as society:
+        await society.step()
+        assert "run from outside" in society.failures[0][2]
 
 
 async def test_closing_ends_a_run(caplog: pytest.LogCaptureFixture) -> None:

@@ -104,23 +104,23 @@ class Asking:
             except Exception as error:  # it costs this citizen its answer, and nobody else
                 return {"failed": _said(error)}
 
-        key, name = f"model/{key}", getattr(asked.model, "name", None)
-        outcome = await self.record.step(key, call, beside=True, model=name)
+        outcome = await self.record.step(key, call, beside=True, model=asked.name)
         await self.record.commit()
         return outcome
 
     async def _within_budget(self, asked: AskedModel, prompt: Prompt, step: Step) -> Any:
         """The answer, asked for once it is recorded what that may spend at most."""
         model, budget = asked.model, asked.agent.budget or self.budget
+        shown = {"messages": prompt[0]}
         if budget is None:
-            await step.begins()
+            await step.begins(shown)
             return await model.complete(*prompt)
         from civitas.budget.bill import Bill
         from civitas.models.wrappers.budgeted import BudgetedModel
 
         model, bill = BudgetedModel(model, budget), Bill(budget)
         step.charge(bill.json)
-        await step.begins(None, most_json(model, *prompt))
+        await step.begins(shown, most_json(model, *prompt))
         with bill.opened():
             return await model.complete(*prompt)
 

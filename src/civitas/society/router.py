@@ -63,9 +63,15 @@ class Sent(NamedTuple):
 
 
 class Turn(Delivery):
-    """An agent's part in one step: it handles its messages, then does its own step."""
+    """An agent's part in one step: it handles its messages, then does its own step.
+
+    When it has waited too long, its `limit` ends it, and it is `late`.
+    """
 
     __slots__ = ()
+
+    limit: asyncio.TimerHandle | None = None
+    late: bool = False
 
 
 class VirtualRequest(Request):
@@ -96,6 +102,11 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
 """What few agents of a society need, made when one first does: a citizen is to take little room."""
 
 
+def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
+    seat: Any = delivery.seat
+    seat.begun = handler
+
+
 class SocietySeat(Seat):
     """An agent's place in a society.
 
@@ -116,7 +127,7 @@ class SocietySeat(Seat):
         self.office = office
         self.id = address(agent.id)
         self.rank = id_order(self.id)
-        self.start = office.hold
+        self.start = _hold  # a handler is awaited in the turn
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
@@ -209,7 +220,6 @@ class VirtualOffice(PostOffice):
         makes: the classes of agents and their blocks that were looked at
         wanting: who wants something in this step
         turns: those that have begun and not ended
-        hold: takes a handler that the seat has found, to be awaited in the turn
     """
 
     def __init__(
@@ -217,6 +227,7 @@ class VirtualOffice(PostOffice):
         thread: LoopThread,
         mailbox: int,
         services: dict[str, Any],
+        turn_timeout_s: float,
         over: Callable[[Turn, BaseException | None], None],
     ) -> None:
         super().__init__(thread, mailbox)
@@ -225,7 +236,7 @@ class VirtualOffice(PostOffice):
         self.makes: set[tuple[type, ...]] = set()
         self.wanting: list[SocietySeat] = []
         self.turns: set[Turn] = set()
-        self.hold: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = _hold
+        self._turn_timeout_s = turn_timeout_s
         self._over = over
         self._fewer: asyncio.Future[None] | None = None
 
@@ -288,10 +299,7 @@ class VirtualOffice(PostOffice):
         return sent
 
     def deliver(self, sent: list[Sent]) -> int:
-        """Put messages before their receivers; gives how many were delivered.
-
-        Whose mailbox is full is sent no more: the sender is told in the next step but one.
-        """
+        """Put messages before their receivers; gives how many were delivered."""
         seats: dict[str, Any] = self.seats
         count = 0
         for each in sent:
@@ -327,6 +335,12 @@ class VirtualOffice(PostOffice):
         mail, seat.mail = seat.mail, ()
         self.turns.add(turn)
         self.start(turn, seat.take_turn(turn, mail))
+        if turn in self.turns:
+            turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
+
+    def _late(self, turn: Turn) -> None:
+        turn.late = True
+        self.workers.cancel(turn)
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """A turn has ended, or one of the callbacks that all spaces have."""
@@ -334,6 +348,8 @@ class VirtualOffice(PostOffice):
             super().ended(delivery, value, error)
             return
         self.turns.discard(delivery)
+        if delivery.limit is not None:
+            delivery.limit.cancel()
         delivery.answered = True
         self._over(delivery, error)
         fewer, self._fewer = self._fewer, None
@@ -364,16 +380,8 @@ class VirtualOffice(PostOffice):
         self._answer(Delivery(sent.envelope, SEND), value, error)
 
 
-def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
-    seat: Any = delivery.seat
-    seat.begun = handler
-
-
 def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-    """A message as the interceptors let it through: one, or none.
-
-    An interceptor that fails stops nothing.
-    """
+    """A message as the interceptors let it through: one, or none. One that fails stops nothing."""
     message: Any = sent.envelope.to_dict()
     for each in interceptors:
         try:

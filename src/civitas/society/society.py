@@ -35,6 +35,7 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.router import Interceptor
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
+from civitas.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -73,6 +74,7 @@ class Society(Steps):
         start: when step 0 begins
         facts: what holds everywhere: facts by name, or a function of the `Clock`
         model_timeout_s: how long one call of a model may take, in seconds
+        turn_timeout_s: how long one turn may wait, for whatever it is
         ask_once: whether citizens with the same prompt in the same step share one answer
         mailbox: how many messages one agent may get in a step
 
@@ -104,15 +106,16 @@ class Society(Steps):
         start: str | datetime = "2026-01-05T00:00",
         facts: Any = None,
         model_timeout_s: float = 60,
+        turn_timeout_s: float = 600,
         ask_once: bool = False,
         mailbox: int = MAILBOX,
     ) -> None:
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
-        if isinstance(model_timeout_s, bool) or not (
-            isinstance(model_timeout_s, int | float) and model_timeout_s > 0
-        ):
-            raise ConfigError(f"model_timeout_s must be above 0, got {model_timeout_s!r:.80}")
+        limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
+        for name, limit in limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+                raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
         super().__init__(
             city,
             seed,
@@ -122,6 +125,7 @@ class Society(Steps):
             model,
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
+            turn_timeout_s,
             approver=approver,
             mailbox=mailbox,
         )
@@ -175,6 +179,8 @@ class Society(Steps):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
         every = save_every or max(1, DAY_S // clock.step_s)
         self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent awaits no step")
         running = self._thread.run(self._run, clock, count, run_id, every, progress)
         try:
             return await asyncio.wrap_future(running)

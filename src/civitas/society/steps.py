@@ -49,6 +49,7 @@ class Steps(Space):
         model: Any,
         engine: Engine,
         asking: Asking,
+        turn_timeout_s: float,
         *,
         approver: Approver | None,
         mailbox: int,
@@ -68,6 +69,7 @@ class Steps(Space):
         self._model = model
         self._engine = engine
         self._asking = asking
+        self._turn_timeout_s = turn_timeout_s
         self._interceptors: tuple[Interceptor, ...] = ()
         self._in_step = False
         self._broken = ""
@@ -152,6 +154,8 @@ class Steps(Space):
         if error is None or not seat.open or turn.cancelling or self.office.ending:
             return
         seat.wants = []  # it is among those who want already
+        if turn.late:
+            error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
         self._failed.append((seat, what))
@@ -260,7 +264,9 @@ class Steps(Space):
         return self._order
 
     def _post_office(self) -> PostOffice:
-        return VirtualOffice(self._thread, self._mailbox, self.services, self._turn_over)
+        return VirtualOffice(
+            self._thread, self._mailbox, self.services, self._turn_timeout_s, self._turn_over
+        )
 
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         if str(agent.id) in self.services:
