@@ -173,6 +173,7 @@ NAMES = (
     "Usage",
     "User",
     "Utterance",
+    "VirtualTimeError",
     "WeightsError",
     "__version__",
     "action",

@@ -35,7 +35,7 @@ errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped Ask
     NoSuchRun NobodyToAsk NotAFile NotInSpace NotPermitted NotText OutsideFolder PageError
     RemoteForbidden RequestCancelled RequestError RequestTimeout RunHeld RunMismatch SearchError
     SlashError SpaceClosed StateError TooManyThreads UnknownPrice UnreadableDocument
-    WeightsError
+    VirtualTimeError WeightsError
 goal: Goal
 journal: Journal
 memory.bounded: TokenBoundedMemory

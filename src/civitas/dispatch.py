@@ -110,6 +110,13 @@ class BlockDispatcher:
             made = self._by_rule(context)
         else:
             made = await self._by_model(context)
+        return self._decided(made)
+
+    def by_rule(self, context: Any) -> Any:
+        """The block that fits a situation by rule, or None, whether there is a model or not."""
+        return self._decided(self._by_rule(context))
+
+    def _decided(self, made: Dispatch) -> Any:
         self.decisions.append(made)
         return None if made.block is None else self.blocks[made.block]
 

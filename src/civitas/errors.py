@@ -68,6 +68,10 @@ class NotInSpace(CivitasError, RuntimeError):
     """An agent that is in no space was told to send or to request."""
 
 
+class VirtualTimeError(CivitasError, RuntimeError):
+    """A society was asked for an answer within a step; there, answers come in the next step."""
+
+
 # -- the caller: the outcomes of a request other than its value ------------------------------------
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from civitas.action import ActionOptions, actions_of
+from civitas.block import Block
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
 
 
@@ -119,17 +121,23 @@ class Workflow:
         """
         result = None
         failure: BaseException | None = None
+        step = "before_forward"
         try:
-            await self._noted("before_forward", self.before_forward)
+            await self.before_forward()
+            step = ""
             await self.before_blocks()
-            result = await self._noted("forward", self.forward)
+            step = "forward"
+            result = await self.forward()
         except BaseException as error:
-            failure = error
-        for name, cleanup in (("after_blocks", None), ("after_forward", self.after_forward)):
-            try:
-                await (self.after_blocks() if cleanup is None else self._noted(name, cleanup))
-            except BaseException as error:
-                failure = _first(failure, error)
+            failure = self._noted(error, step)
+        try:
+            await self.after_blocks()
+        except BaseException as error:
+            failure = _first(failure, error)
+        try:
+            await self.after_forward()
+        except BaseException as error:
+            failure = _first(failure, self._noted(error, "after_forward"))
         if failure is not None:
             raise failure
         return result
@@ -140,7 +148,13 @@ class Workflow:
     async def before_blocks(self) -> None:
         """Have every block prepare for the step."""
         for block in self.blocks:
-            await self._noted("before_forward", block.before_forward, block)
+            if type(block).before_forward is Block.before_forward:
+                continue  # nothing: most blocks of a city's citizens have none
+            try:
+                await block.before_forward()
+            except BaseException as error:
+                self._noted(error, "before_forward", block)
+                raise
 
     async def forward(self) -> Any:
         """What the agent does in a step."""
@@ -152,24 +166,24 @@ class Workflow:
         """Have every block clean up; one that fails keeps no other from it."""
         failure: BaseException | None = None
         for block in self.blocks:
+            if type(block).after_forward is Block.after_forward:
+                continue
             try:
-                await self._noted("after_forward", block.after_forward, block)
+                await block.after_forward()
             except BaseException as error:
-                failure = _first(failure, error)
+                failure = _first(failure, self._noted(error, "after_forward", block))
         if failure is not None:
             raise failure
 
     async def after_forward(self) -> None:
         """Clean up after the step."""
 
-    async def _noted(self, step: str, call: Callable[[], Awaitable[Any]], block: Any = None) -> Any:
-        """Call a step; what it raises says where."""
-        try:
-            return await call()
-        except BaseException as error:
+    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+        """What a step raised, with a note that says where."""
+        if step:
             of = "" if block is None else f", block {named(block)!r}"
             error.add_note(f"in agent {self.id!r}{of}: {step}")
-            raise
+        return error
 
 
 def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
@@ -186,8 +200,14 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], 
     return {
         f"{named(block)}.{name}": (getattr(block, attribute), options)
         for block in blocks
-        for name, (attribute, options) in actions_of(type(block)).items()
+        for name, (attribute, options) in _marked(type(block)).items()
     }
+
+
+@functools.lru_cache(maxsize=1024)
+def _marked(kind: type) -> dict[str, tuple[str, ActionOptions]]:
+    """The `@action` methods of a class of blocks; a city's citizens have few classes of them."""
+    return actions_of(kind)
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

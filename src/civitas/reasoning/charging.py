@@ -147,14 +147,15 @@ def charge(
             continue
         marks.set(account, key, count)  # it counts, also if it is too much
         try:
-            _charge(alone, model, spent_since(before))
+            charge_spent(alone, model, spent_since(before))
         except DeadlineExceeded as error:
             late = late or error
     if late is not None:
         raise late
 
 
-def _charge(budget: Budget, model: Any, spent: Spending) -> None:
+def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
+    """Have a budget count what was spent, also where that is more than it allows."""
     usd = spent.usd
     if spent.untold or spent.unpriced != Usage():
         usd += _price(budget, model, spent.unpriced, spent.untold)

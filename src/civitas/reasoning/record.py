@@ -227,6 +227,10 @@ class Record(ReadRecord[S]):
         """Store a value once, by its sha256; 1 MiB or more becomes a file beside the journal."""
         return self._part.keep(data)
 
+    def kept(self, hash: str) -> bytes:
+        """A value that was stored; a JournalError where it is missing or damaged."""
+        return self._part.kept(hash)
+
     async def end(self, reason: str, **about: Any) -> None:
         """Write down why it ended.
 

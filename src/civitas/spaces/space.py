@@ -52,6 +52,8 @@ class Space:
         mailbox: how many messages may wait for one agent
     """
 
+    _Seat: type[Seat] | None = None  # what agents sit in here, if all in the same
+
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         if type(mailbox) is not int or mailbox < 1:
             raise DefinitionError(f"mailbox= is 1 or more, not {mailbox!r}")
@@ -222,7 +224,8 @@ class Space:
 
     def _add(self, agent: Agent, office: PostOffice) -> Seat:
         id = address(agent.id)
-        seat = (LanedSeat if overrides(agent, "_lane") else Seat)(agent, self, office)
+        kind = self._Seat or (LanedSeat if overrides(agent, "_lane") else Seat)
+        seat = kind(agent, self, office)
         with self._members:
             if self._closed or office.ending:
                 raise SpaceClosed("the space is closed; make another")

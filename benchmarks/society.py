@@ -1,0 +1,119 @@
+"""What a citizen's step costs: rules only, all blocks, one process; and what a citizen takes.
+
+    python -m benchmarks.society [--quick]
+
+A town of 10,000 citizens (`--quick`: 1,000) lives hours of its first day in steps of 15 minutes,
+from 7:00 on, when people set out; then with a model behind a pause of 50 ms, where the limit is the
+pause times the calls over the allowed concurrency. `ratio` of the last is limit over time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import time
+import tracemalloc
+from typing import Any
+
+from benchmarks.measure import emit
+from civitas.models.protocol import ModelReply
+from civitas.society import CitizenAgent, CitizenMemory, City, LocalEngine, Society
+from civitas.society.economy import make_economy
+from civitas.society.feed import Feed
+
+PAUSE_S = 0.05
+
+
+def town(count: int) -> Society:
+    """A town by seed, with firms, a bank, a government and a feed."""
+    city = City.generate(seed=1, citizens=count)
+    services = [*make_economy(city, seed=1), Feed()]
+    return Society(count, city, seed=1, services=services, start="2026-01-05T07:00")
+
+
+async def steps(count: int, number: int) -> None:
+    """Agent-steps a second; of CPU time, since other work comes and goes."""
+    async with town(count) as society:
+        await society.run(steps=1)  # builds what is built once
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        rows = await society.run(steps=number)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        assert not any(row["failures"] for row in rows), society.failures
+        moving = max(row["moving"] for row in rows)
+        messages = sum(row["messages"] for row in rows)
+    emit(
+        "agent-steps",
+        f"{count} citizens",
+        count * number / cpu,
+        "1/s",
+        target=20_000.0,
+        wall=count * number / wall,
+        moving=moving,
+        messages=messages,
+    )
+
+
+async def room(count: int) -> None:
+    """What a citizen takes before its first step, and after a day."""
+    city = City.generate(seed=1, citizens=count)
+    services = [*make_economy(city, seed=1), Feed()]
+    tracemalloc.start()
+    society = Society(count, city, seed=1, services=services)
+    async with society:
+        gc.collect()
+        emit(
+            "room", "a citizen", tracemalloc.get_traced_memory()[0] / count / 1024, "KB", target=12
+        )
+        await society.run(days=1)
+        gc.collect()
+        emit("room", "after a day", tracemalloc.get_traced_memory()[0] / count / 1024, "KB")
+    tracemalloc.stop()
+
+
+class Pausing:
+    """A model that answers after a pause."""
+
+    name = "pausing"
+    context_tokens = None
+
+    async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
+        await asyncio.sleep(PAUSE_S)
+        return ModelReply(json.dumps({"block": None, "reason": "none"}))
+
+
+class Asks(CitizenAgent):
+    """Asks its model once a step."""
+
+    async def forward(self) -> None:
+        await self.llm.complete([{"role": "user", "content": f"{self.id}"}])
+
+
+async def models(count: int, concurrency: int) -> None:
+    """A step of citizens that each ask a model once."""
+    citizens = [Asks(number, memory=CitizenMemory()) for number in range(count)]
+    engine = LocalEngine(concurrency=concurrency)
+    async with Society(citizens, model=Pausing(), engine=engine) as society:
+        await society.step()
+        start = time.perf_counter()
+        await society.step()
+        taken = time.perf_counter() - start
+    limit = PAUSE_S * count / concurrency
+    emit("step with a model", f"{count} calls", taken, "s", limit=limit, ratio=limit / taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer citizens and steps")
+    quick = parser.parse_args().quick
+    asyncio.run(steps(1_000 if quick else 10_000, 8))
+    if not quick:
+        asyncio.run(steps(50_000, 4))
+    asyncio.run(room(500 if quick else 2_000))
+    asyncio.run(models(1_000, 64))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""numpy and scipy, which are in the extra `society`, loaded when they are first used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from civitas.errors import MissingExtra
+
+
+@functools.cache
+def numpy() -> Any:
+    """Return the package numpy. Raises MissingExtra without it."""
+    return _load("numpy")
+
+
+@functools.cache
+def csgraph() -> Any:
+    """Return the package scipy.sparse.csgraph. Raises MissingExtra without it."""
+    return _load("scipy.sparse.csgraph")
+
+
+@functools.cache
+def sparse() -> Any:
+    """Return the package scipy.sparse. Raises MissingExtra without it."""
+    return _load("scipy.sparse")
+
+
+def _load(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra("civitas.society", "society") from error

@@ -1,0 +1,162 @@
+"""A society's calls of models: limited in time, recorded, and asked once where prompts agree."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from civitas.errors import CivitasError, JournalError, ModelError
+from civitas.models.protocol import ModelReply
+from civitas.reasoning.charging import charge_spent, most_json, spending
+from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.state import answer_json, answer_of_json
+from civitas.reasoning.step import Step
+from civitas.text import one_line
+
+if TYPE_CHECKING:
+    from civitas.agent import Agent
+    from civitas.budget import Budget
+
+Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
+"""The messages, the actions and the schema that a model is given."""
+
+
+class Asking:
+    """Asks models on behalf of citizens.
+
+    What becomes of a call, its answer, its failure or its time limit, is a step of the run's
+    record, so that a run that goes on takes the same turn.
+
+    Args:
+        timeout_s: how long one call may take, in seconds
+        budget: what all calls may spend of agents that have no budget of their own
+        once: whether citizens with the same prompt in the same step share one answer
+
+    Attributes:
+        step: the number of the society's step
+        record: what records the calls
+        calls: how many answers were asked for in this step
+    """
+
+    def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
+        self.timeout_s = timeout_s
+        self.budget = budget
+        self.once = once
+        self._known: set[str] = set()
+        self.record: Record[Any] = NULL_RECORD
+        self.step = 0
+        self.calls = 0
+        self._numbers: dict[str, int] = {}
+        self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    def begin(self, step: int) -> None:
+        """A step begins."""
+        self.step = step
+        self.calls = 0
+        self._numbers.clear()
+        self._shared.clear()
+
+    async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
+        """What a model answers a citizen.
+
+        Raises:
+            ModelError: it failed, or took too long; the same where that was recorded
+        """
+        messages, actions, schema = prompt
+        id = str(asked.agent.id)
+        self.calls += 1
+        if self.once and not actions:
+            text = json.dumps([asked.name, messages, schema], sort_keys=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+            outcome = await self._together(f"{self.step}/{digest}", asked, prompt)
+        else:
+            number = self._numbers[id] = self._numbers.get(id, 0) + 1
+            outcome = await self._ask(f"{self.step}/{id}/{number}", asked, prompt)
+        if "failed" in outcome:
+            raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
+        return answer_of_json(outcome["answer"])
+
+    async def _together(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+        shared = self._shared.get(key)
+        if shared is not None:
+            return await asyncio.shield(shared)
+        shared = self._shared[key] = asyncio.get_running_loop().create_future()
+        try:
+            outcome = await self._ask(key, asked, prompt)
+        except BaseException as error:
+            shared.set_result({"failed": _said(error)})
+            raise
+        shared.set_result(outcome)
+        return outcome
+
+    async def _ask(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+        async def call(step: Step) -> dict[str, Any]:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    return {"answer": answer_json(await self._within_budget(asked, prompt, step))}
+            except JournalError:
+                raise
+            except TimeoutError as error:
+                late = f"it took longer than {self.timeout_s} s"
+                return {"failed": _said(error) if isinstance(error, CivitasError) else late}
+            except Exception as error:  # it costs this citizen its answer, and nobody else
+                return {"failed": _said(error)}
+
+        outcome = await self.record.step(key, call, beside=True, model=asked.name)
+        await self.record.commit()
+        return outcome
+
+    async def _within_budget(self, asked: AskedModel, prompt: Prompt, step: Step) -> Any:
+        """The answer, asked for once it is recorded what that may spend at most."""
+        model, budget = asked.model, asked.agent.budget or self.budget
+        shown = {"messages": prompt[0]}
+        if budget is None:
+            await step.begins(shown)
+            return await model.complete(*prompt)
+        from civitas.budget.bill import Bill
+        from civitas.models.wrappers.budgeted import BudgetedModel
+
+        model, bill = BudgetedModel(model, budget), Bill(budget)
+        step.charge(bill.json)
+        await step.begins(shown, most_json(model, *prompt))
+        with bill.opened():
+            return await model.complete(*prompt)
+
+    def recall(self, record: Record[Any], model: Any) -> None:
+        """Have the budget know what another process has spent on the run, once."""
+        if self.budget is not None and record.run_id not in self._known:
+            charge_spent(self.budget, model, spending(record.entries()))
+        self._known.add(record.run_id)
+
+
+class AskedModel:
+    """A model as one citizen asks it.
+
+    Attributes:
+        agent: the citizen
+        model: the model
+        name: the model's
+        context_tokens: the model's
+    """
+
+    def __init__(self, asking: Asking, agent: Agent, model: Any) -> None:
+        self._asking = asking
+        self.agent = agent
+        self.model = model
+        self.name = str(getattr(model, "name", type(model).__name__))
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def complete(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Any] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> ModelReply:
+        """Answer a conversation; see `Asking.complete`."""
+        return await self._asking.complete(self, (messages, actions, schema))
+
+
+def _said(error: BaseException) -> str:
+    return one_line(f"{type(error).__name__}: {error}", 500)

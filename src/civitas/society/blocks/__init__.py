@@ -1,0 +1,26 @@
+"""The blocks of citizens: needs, a plan, mobility, social life, the economy, the rest, the feed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
+_HOME = {f"{name}Block{what}": name.lower() for name in _NAMES for what in ("", "Params")}
+_HOME |= {"CitizenBlock": "block", "CitizenBlockParams": "block"}
+
+__all__ = ["all_blocks", *sorted(_HOME)]
+
+
+def all_blocks() -> list[Any]:
+    """Return one of each block with its default parameters, for one citizen."""
+    return [__getattr__(f"{name}Block")() for name in _NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'civitas.society.blocks' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"civitas.society.blocks.{home}"), name)
+    globals()[name] = value
+    return value

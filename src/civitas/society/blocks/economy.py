@@ -1,0 +1,203 @@
+"""Work, purchases and savings of a citizen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.clock import DAY_S
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.wants import Buy, Save, Work
+
+_DAYS = 7
+
+
+def budget_of(income: int, wealth: int, of_income: int, of_wealth: int) -> int:
+    """Return the cents to spend in a day, never more than there is.
+
+    Args:
+        income: net income of a usual day, in cents
+        wealth: money and savings, in cents
+        of_income: thousandths of income that are spent
+        of_wealth: thousandths of wealth that are spent
+    """
+    return min(wealth, (income * of_income + wealth * of_wealth) // 1000)
+
+
+def income_after(income: int, earned: int, days: int = _DAYS) -> int:
+    """Return the usual income after one more day: an average that forgets in `days` days."""
+    return (income * (days - 1) + earned) // days
+
+
+def to_save(money: int, savings: int, budget: int, cash_days: int) -> int:
+    """Return the cents to bring to the bank, or, below 0, to take back, so that cash lasts."""
+    spare = money - budget * cash_days
+    return spare if spare >= 0 else -min(savings, -spare)
+
+
+class EconomyBlockParams(CitizenBlockParams):
+    """How a citizen spends and saves."""
+
+    of_income: int = Field(default=900, ge=0, le=1000, description="thousandths of income spent")
+    of_wealth: int = Field(
+        default=2, ge=0, le=1000, description="thousandths of wealth spent in a day"
+    )
+    meal: int = Field(
+        default=250, ge=0, le=1000, description="thousandths of the day's budget for a meal out"
+    )
+    least: int = Field(default=500, ge=1, description="cents below which it buys nothing")
+    cash_days: int = Field(default=14, ge=0, le=3650, description="days of spending kept at hand")
+
+
+class EconomyBlock(CitizenBlock):
+    """Works where the plan says so, buys at shops and restaurants, and saves what it can spare.
+
+    A day's budget is a share of usual income and a small share of wealth, 0.9 and 0.002 a day: the
+    linear consumption function of agent-based macroeconomics (Delli Gatti et al. 2011,
+    "Macroeconomics from the Bottom-up"; Godley, Lavoie 2007, "Monetary Economics"), whose effect is
+    that of a buffer stock (Carroll 1997, QJE 112). Usual income is an average over a week; what a
+    day leaves of its budget stays to be spent for a week. In a shop the citizen spends what there
+    is of it, in a restaurant at most a quarter of a day's. At the start of a day it brings to the
+    bank what is more than two weeks' spending, and takes back what is missing. A model chooses how
+    much of it to spend, in thousandths, as EconAgent's chooses its propensity to consume (Li et al.
+    2024, arXiv:2310.10436). Wages, taxes and who is paid first: `civitas.society.economy`.
+    """
+
+    name = "EconomyBlock"
+    description = "Works, earns, buys, and saves"
+    actions: dict[str, str] = {  # noqa: RUF012 - as seed 000 declares it
+        "work": "Work and be paid",
+        "shop": "Buy what a shop sells",
+        "dine": "Have a meal in a restaurant",
+    }
+    ParamsType = EconomyBlockParams
+    params: EconomyBlockParams
+    does = ("work", "shop")
+    enabled_by = "enable_economy"
+
+    def fits(self, context: Any) -> float:
+        """1.5 for work, shopping, and a meal or company in a restaurant; else 0."""
+        if isinstance(context, str):
+            dines = context.startswith("eat at") and "restaurant" in context
+            return 1.5 if dines or super().fits(context) else 0.0
+        return 1.5 if super().fits(context) or self._dines() else 0.0
+
+    def _dines(self) -> bool:
+        item, city = self.item, self.city
+        if item is None or item["do"] != "eat" or city is None:
+            return False
+        place = self.perceived.place
+        return place is not None and place == item["where"] and city.kind(place) == "restaurant"
+
+    async def before_forward(self) -> None:
+        """Take note of wages and purchases; at the start of a day, bring money to the bank."""
+        status = self.status
+        for answer in self.perceived.answers:
+            want = answer.want
+            if isinstance(want, Work) and answer.done:
+                status["earned"] = status.get("earned", 0) + answer.value
+            elif isinstance(want, Buy) and answer.done:
+                status["purse"] = max(0, status.get("purse", 0) - answer.value)
+            elif isinstance(want, Buy) and self.item is not None:
+                self.item.pop("bought", None)  # it may try once more
+            elif isinstance(want, Save) and answer.done:
+                status["savings"] = answer.value
+        day = self.now // DAY_S
+        if status.get("paid_day") == day:
+            return
+        if "paid_day" in status:
+            status["income"] = income_after(status.get("income", 0), status.get("earned", 0))
+            status["earned"] = 0
+        budget = self.budget
+        status["purse"] = min(status.get("purse", 0) + budget, _DAYS * budget)
+        money, savings = status.get("money", 0), status.get("savings", 0)
+        cents = to_save(money, savings, budget, self.params.cash_days)
+        if cents and "paid_day" in status:
+            self.want(Save(cents))
+        status["paid_day"] = day
+
+    async def forward(self) -> str | None:
+        """Work, or buy; gives what was done."""
+        item, place = self.item, self.perceived.place
+        if item is not None and self.city is None:
+            place = item["where"]
+        if item is None or place is None:
+            return None
+        if item["do"] == "work":
+            left = item["until"] - self.now % DAY_S
+            seconds = max(1, min(self.perceived.seconds, left))
+            self.want(Work(place, seconds))
+            self.act("work")
+            return "work"
+        meal = item["do"] == "eat"
+        done = "eat" if meal else "shop"
+        if not item.get("bought"):
+            most = self._left(meal)
+            least = self.params.least
+            cents = most if most < least else most * await self._share(most) // 1000
+            if cents < least:
+                self._no_money(item, meal)
+                return None
+            item["bought"] = True  # once in each visit
+            self.want(Buy(place, "food" if meal else "goods", cents))
+        self.act(done)
+        return done
+
+    def _no_money(self, item: Item, meal: bool) -> None:
+        """Go home for a meal that it cannot pay, or just look around in the shop."""
+        self.act("idle" if meal else "leisure")
+        if meal:
+            item.pop("kind", None)
+            item["where"] = self.status.get("home")
+
+    @property
+    def budget(self) -> int:
+        """The cents to spend in a day."""
+        status = self.status
+        wealth = status.get("money", 0) + status.get("savings", 0)
+        income = max(status.get("income", 0), status.get("earned", 0))
+        return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)
+
+    def _left(self, meal: bool) -> int:
+        """What may be spent now: what budgets have left, and at most the money at hand."""
+        left = int(self.status.get("purse", 0))
+        if meal:
+            left = min(left, self.budget * self.params.meal // 1000)
+        return max(0, min(left, int(self.status.get("money", 0))))
+
+    async def _share(self, most: int) -> int:
+        if self.llm is None:
+            return 1000
+        answer = await self.decide(
+            "Decide how much of what you could spend here you spend, in thousandths.",
+            answer_schema(thousandths={"type": "integer", "minimum": 0, "maximum": 1000}),
+            could_spend_cents=most,
+        )
+        return 1000 if answer is None else int(answer["thousandths"])
+
+    @action
+    async def save(self, cents: int) -> None:
+        """Bring money to the bank, or take it back.
+
+        Args:
+            cents: how much; below 0 takes it back
+        """
+        self.want(Save(cents))
+
+    @action
+    async def buy(self, kind: str, cents: int) -> bool:
+        """Buy at the place where the citizen is.
+
+        Args:
+            kind: what, such as `food`
+            cents: for how much at most
+
+        Returns:
+            whether it is anywhere
+        """
+        place = self.perceived.place
+        if place is not None:
+            self.want(Buy(place, kind, cents))
+        return place is not None

@@ -1,0 +1,147 @@
+"""The feed, as a citizen uses it: it reads what is shown, posts, likes and follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
+from civitas.society.blocks.social import message_text
+from civitas.society.feed import LONGEST
+from civitas.society.wants import Follow, Like, Post
+
+
+def likes(interest: int, relation: int, likes_of_1000: int) -> int:
+    """Return how likely, in thousandths, a post is liked: more so for its topic and its author.
+
+    Args:
+        interest: in the topic, 0 … 1000
+        relation: to the author, 0 … 1000
+        likes_of_1000: what it is at full interest, without a relation
+    """
+    return min(1000, likes_of_1000 * (interest + relation) // 1000)
+
+
+class FeedBlockParams(CitizenBlockParams):
+    """How a citizen uses the feed."""
+
+    shown: int = Field(default=5, ge=1, le=100, description="posts read at a time")
+    posts: int = Field(default=100, ge=0, le=1000, description="posts itself, of a thousand")
+    likes: int = Field(default=500, ge=0, le=1000, description="likes, of a thousand")
+    follows: int = Field(default=200, ge=0, le=1000, description="follows, of a thousand")
+
+
+class FeedBlock(CitizenBlock):
+    """Reads the feed, posts, likes, and follows those whose posts it likes.
+
+    These are the acts of OASIS's users (Yang et al. 2024, arXiv:2411.11581), and the feed is ranked
+    by heat and interest as there (`civitas.society.feed`). By rule a post is liked the likelier the
+    more its topic interests the citizen and the closer its author is (homophily: McPherson,
+    Smith-Lovin, Cook 2001, "Birds of a feather"), and some of the liked authors are followed. The
+    frequencies are assumed. With a model, what it posts, likes and follows is its answer. Where
+    there is no feed, it rests.
+    """
+
+    name = "FeedBlock"
+    description = "Reads the feed, posts, likes and follows"
+    actions: dict[str, str] = {"browse": "Read the feed, and react to it"}  # noqa: RUF012
+    ParamsType = FeedBlockParams
+    params: FeedBlockParams
+    does = ("browse",)
+    enabled_by = "enable_social"
+
+    def shown(self) -> list[Any]:
+        """The posts that the feed shows the citizen, the best first."""
+        shown = list(self.perceived.feed)
+        services = getattr(self.agent.space, "services", None) or {}
+        feed = services.get("feed")
+        if not shown and feed is not None:
+            shown = feed.shown(str(self.agent.id), self._interests, self.params.shown)
+        return shown[: self.params.shown]
+
+    @property
+    def _interests(self) -> dict[str, int]:
+        return (self.status.get("profile") or {}).get("interests") or {}
+
+    async def forward(self) -> int:
+        """Read the feed once; gives how many posts were shown."""
+        self.act("browse")
+        shown = self.shown()
+        if await self._by_model(shown):
+            return len(shown)
+        draws, params = self.draws, self.params
+        interests, relations = self._interests, self.status.get("relations", {})
+        me = str(self.agent.id)
+        for each in shown:
+            chance = likes(
+                interests.get(each.topic, 0), relations.get(each.author, 0), params.likes
+            )
+            if me in each.liked or draws.below(1000, "feed.like", each.number) >= chance:
+                continue
+            self.want(Like(each.number))
+            if draws.below(1000, "feed.follow", each.number) < params.follows:
+                self.want(Follow(each.author))
+        if draws.below(1000, "feed.post") < params.posts and interests:
+            topics = list(interests)
+            topic = topics[draws.choice([interests[each] + 1 for each in topics], "feed.topic")]
+            opinion = self.status.get("opinions", {}).get(topic, 0)
+            greeting = draws.below(4, "feed.greeting")
+            self.want(Post(message_text(greeting, topic, opinion), topic))
+        return len(shown)
+
+    async def _by_model(self, shown: list[Any]) -> bool:
+        """Whether the model has decided."""
+        if self.llm is None:
+            return False
+        numbers = {"type": "array", "items": {"enum": [each.number for each in shown] or [0]}}
+        authors = sorted({each.author for each in shown})
+        answer = await self.decide(
+            "You read the feed. Say which posts you like, whom you follow, and what you post "
+            "yourself (an empty text for nothing).",
+            answer_schema(
+                like=numbers,
+                follow={"type": "array", "items": {"enum": authors or [""]}},
+                post={"type": "string", "maxLength": LONGEST},
+                topic={"type": "string", "maxLength": 80},
+            ),
+            posts=[str(each) for each in shown],
+        )
+        if answer is None:
+            return False
+        for number in dict.fromkeys(answer["like"] if shown else ()):
+            self.want(Like(number))
+        for author in dict.fromkeys(answer["follow"] if shown else ()):
+            self.want(Follow(author))
+        if answer["post"]:
+            self.want(Post(answer["post"], answer["topic"]))
+        return True
+
+    @action
+    async def post(self, text: str, topic: str = "") -> None:
+        """Publish a post.
+
+        Args:
+            text: what it says, at most 280 characters
+            topic: what it is about
+        """
+        self.want(Post(text, topic))
+
+    @action
+    async def like(self, post: int) -> None:
+        """Like a post.
+
+        Args:
+            post: the post's number
+        """
+        self.want(Like(post))
+
+    @action
+    async def follow(self, id: str) -> None:
+        """Follow a citizen.
+
+        Args:
+            id: the citizen's id
+        """
+        self.want(Follow(id))

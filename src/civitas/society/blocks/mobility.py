@@ -1,0 +1,249 @@
+"""Mobility: which place a citizen goes to, how, and the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.society import math
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.places import Near, Places, Routes, needs
+from civitas.society.wants import Move
+
+_VISITED: Final = 8
+"""So many places of a kind a citizen remembers."""
+_SCALE: Final = 10**9
+_LARGEST: Final = 2**24
+
+
+def gravity(attraction: int, seconds: int, wait: int = 300) -> int:
+    """Return the weight of a place: attraction ÷ (seconds + wait)², in whole numbers, 1 or more.
+
+    Args:
+        attraction: how many the place holds
+        seconds: how long it takes to get there
+        wait: seconds that every trip costs besides, so that next door is not everything
+    """
+    return max(1, min(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
+
+
+def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
+    """Return by which probability, in thousandths, one goes to a new place: rho · known^(−gamma).
+
+    Args:
+        known: how many places of the kind one has been to
+        rho: the first, in thousandths
+        gamma: the second, in thousandths
+    """
+    return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
+
+
+class MobilityBlockParams(CitizenBlockParams):
+    """How places are chosen."""
+
+    candidates: int = Field(default=10, ge=1, le=1000, description="how many places are looked at")
+    wait: int = Field(
+        default=300, ge=1, le=86_400, description="seconds that every trip costs besides, 1 or more"
+    )
+    rho: int = Field(default=600, ge=0, le=1000, description="exploring: rho, in thousandths")
+    gamma: int = Field(default=210, ge=0, le=5000, description="exploring: gamma, in thousandths")
+    mode: str | None = Field(
+        default=None, min_length=1, max_length=255, description="how it travels; None: the fastest"
+    )
+
+
+class MobilityBlock(CitizenBlock):
+    """Goes where the plan wants, by the time that the way takes.
+
+    A kind of place (`shop`) becomes a place in two choices, as in the model of exploration and
+    preferential return (Song, Koren, Wang, Barabási 2010, "Modelling the scaling properties of
+    human mobility", Nature Physics 6): with probability rho · S^(−gamma), S the number of places of
+    that kind that it knows, rho = 0.6, gamma = 0.21, it explores, else it returns to one in
+    proportion to its visits. It explores by gravity (Zipf 1946; in this place d-EPR: Pappalardo,
+    Rinzivillo, Simini 2016): in proportion to what the place holds and to the inverse square of the
+    time to get there, as AgentSociety does by metres (Piao et al. 2025, arXiv:2502.08691). Only
+    places that will be open on arrival count, and none that turned it away in this item of the
+    plan. Where none is left it says why in `status["stuck"]`, and the plan is mended. A model
+    chooses among the same candidates.
+
+    It travels by the fastest mode; who is under 18 does not drive.
+    """
+
+    name = "MobilityBlock"
+    description = "Chooses places and moves the citizen through the city"
+    actions: dict[str, str] = {"travel": "Travel to where the plan wants to be"}  # noqa: RUF012
+    ParamsType = MobilityBlockParams
+    params: MobilityBlockParams
+    enabled_by = "enable_mobility"
+
+    def fits(self, context: Any) -> float:
+        """2 where the citizen is on its way, or not yet where its plan wants; else 0."""
+        if isinstance(context, str):
+            return 2.0 if context.partition(" ")[0].lower() in ("go", "move", "travel") else 0.0
+        status = self.status
+        if status.get("moving"):
+            return 2.0
+        item = self.item
+        if item is None or item["where"] is None or status.get("stuck") or self.city is None:
+            return 0.0
+        return 0.0 if item["where"] == self.perceived.place else 2.0
+
+    async def forward(self) -> str | None:
+        """Set out, or go on; gives the place where it goes to."""
+        status = self.status
+        moving = status.get("moving")
+        self.act("travel")
+        if moving:
+            return str(moving["to"])
+        item = self.item
+        if item is None or item["where"] is None:
+            return None
+        where = item["where"]
+        city = self.city
+        needs(city, Places, Routes, who=self.name)
+        if where in city.kinds():
+            place = await self._place_of(where, item)
+            if place is None:
+                return None
+            item["kind"], item["where"] = where, place
+            where = place
+        elif where not in city:
+            self._stuck(f"there is no place {where}")
+            return None
+        if where == self.perceived.place:
+            self.act("idle")
+            return str(where)
+        return where if self._set_out(where) else None
+
+    def _set_out(self, place: str) -> bool:
+        """Want to go to a place, unless it cannot be reached or is closed on arrival."""
+        here = self.perceived.place
+        mode, seconds = (None, 0) if here is None else self._mode(here, place)
+        if seconds is None:
+            self._stuck(f"there is no way to {place}")
+        elif not self._open(place, seconds):
+            self._stuck(f"{place} is closed")
+        else:
+            self.want(Move(place, mode))
+            return True
+        return False
+
+    def _stuck(self, why: str) -> None:
+        self.status["stuck"] = why
+        self.act("idle")
+
+    def _open(self, place: str, seconds: int) -> bool:
+        """Whether a place is open when one gets there, which is when a step begins."""
+        city = self.city
+        if not hasattr(city, "is_open"):
+            return True
+        step = self.perceived.seconds
+        steps = max(1, -(-seconds // step))
+        return bool(city.is_open(place, (self.now + steps * step) % 86_400))
+
+    def _mode(self, here: str, place: str) -> tuple[str | None, int | None]:
+        """The mode to travel by, and the seconds that it takes; None for no way."""
+        city, mode = self.city, self.params.mode
+        if mode is not None or not hasattr(city, "modes"):
+            return mode, city.seconds(here, place, mode)
+        child = (self.status.get("profile") or {}).get("age", 18) < 18
+        names = [each.name for each in city.modes if not (child and each.name == "drive")]
+        times = [(city.seconds(here, place, name), name) for name in names]
+        ways = [(time, index) for index, (time, _) in enumerate(times) if time is not None]
+        if not ways:
+            return None, None
+        time, index = min(ways)
+        return times[index][1], time
+
+    # -- which place -------------------------------------------------------------------------------
+
+    async def _place_of(self, kind: str, item: Item) -> str | None:
+        """The place of a kind that it goes to; None, and stuck, where there is none."""
+        here = self.perceived.place
+        city = self.city
+        avoid = item.get("avoid", ())
+        if (
+            here is not None
+            and city.kind(here) == kind
+            and here not in avoid
+            and self._open(here, 0)
+        ):
+            return here
+        found = self._candidates(kind, avoid)
+        if not found:
+            self._stuck(f"no {kind} within reach is open and has room")
+            return None
+        place = await self._by_model(kind, found)
+        if place is None:
+            place = self._by_rule(kind, found)
+        self._remember(kind, place)
+        return place
+
+    def _candidates(self, kind: str, avoid: Sequence[str]) -> list[Near]:
+        here = self.perceived.place or self.status.get("home")
+        if here is None:
+            return []
+        near = self.city.near(here, kind, self.params.candidates, self.params.mode)
+        return [each for each in near if each.id not in avoid and self._open(each.id, each.seconds)]
+
+    def _by_rule(self, kind: str, found: Sequence[Near]) -> str:
+        draws, params = self.draws, self.params
+        visits: dict[str, int] = self.status.get("visits", {}).get(kind, {})
+        known = [each for each in found if each.id in visits]
+        if known and draws.below(1000, "mobility.explore") >= explores(
+            len(visits), params.rho, params.gamma
+        ):
+            weights = [visits[each.id] for each in known]
+            return known[draws.choice(weights, "mobility.return")].id
+        new = [each for each in found if each.id not in visits] or list(found)
+        weights = [gravity(self._holds(each.id), each.seconds, params.wait) for each in new]
+        return new[draws.choice(weights, "mobility.place")].id
+
+    def _holds(self, place: str) -> int:
+        city = self.city
+        holds = city.capacity(place) if hasattr(city, "capacity") else None
+        return 1 if holds is None else int(holds)
+
+    async def _by_model(self, kind: str, found: Sequence[Near]) -> str | None:
+        if self.llm is None:
+            return None
+        names = [each.id for each in found]
+        answer = await self.decide(
+            f"Choose the {kind} to go to.",
+            answer_schema(place={"enum": names}),
+            places=[{"place": each.id, "seconds": each.seconds} for each in found],
+        )
+        return None if answer is None else str(answer["place"])
+
+    def _remember(self, kind: str, place: str) -> None:
+        """Count a visit; of too many places the least visited is forgotten."""
+        visits = self.status.setdefault("visits", {}).setdefault(kind, {})
+        visits[place] = visits.get(place, 0) + 1
+        if len(visits) > _VISITED:
+            del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
+
+    @action
+    async def go(self, place: str) -> bool:
+        """Go to a place.
+
+        Args:
+            place: the id of the place
+
+        Returns:
+            whether it sets out: the place can be reached, and is open on arrival
+        """
+        needs(self.city, Places, Routes, who=self.name)
+        return self._set_out(place)
+
+    @action(idempotent=True)
+    async def places(self, kind: str) -> list[str]:
+        """Say which places of a kind are near and open, the nearest first.
+
+        Args:
+            kind: the kind of place, such as `shop`
+        """
+        needs(self.city, Places, Routes, who=self.name)
+        return [each.id for each in self._candidates(kind, ())]

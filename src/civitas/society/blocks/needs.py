@@ -1,0 +1,135 @@
+"""Needs: they fall with time and rise by what a citizen does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
+from civitas.society.wants import Buy, Work
+
+NEEDS: Final = ("hunger", "energy", "safety", "social")
+RATES: Final[dict[str, tuple[int, int, int, int]]] = {
+    # what one does: hunger, energy, safety, social
+    "sleep": (-30, 125, 20, -25),
+    "eat": (1600, -50, 0, 0),
+    "work": (-120, -50, 20, 20),
+    "study": (-120, -50, 20, 20),
+    "shop": (-120, -50, -50, -100),
+    "social": (-120, -50, 0, 600),
+    "leisure": (-120, -40, 20, -50),
+    "browse": (-120, -40, 20, 50),
+    "travel": (-120, -50, -50, -100),
+    "idle": (-120, -40, -50, -100),
+}
+"""By how much a need changes in an hour, in thousandths of full."""
+CONTACT: Final = 60
+"""A message from another raises the social need by this, at most four of them in a step."""
+
+
+def need_after(need: int, rate: int, start: int, seconds: int) -> int:
+    """Return a need, 0 … 1000, after some seconds.
+
+    Whole numbers without a rest to carry: the change is the difference of what the rate has made
+    by the end and by the start, both rounded down, so many short steps make what one long one does.
+
+    Args:
+        need: before
+        rate: thousandths an hour
+        start: seconds since any fixed moment
+        seconds: how long
+    """
+    change = rate * (start + seconds) // 3600 - rate * start // 3600
+    return max(0, min(1000, need + change))
+
+
+def most_urgent(needs: Sequence[int], thresholds: Sequence[int]) -> int:
+    """Return which need, in the order of `NEEDS`, is first at or below its threshold; −1: none."""
+    for index, (need, threshold) in enumerate(zip(needs, thresholds, strict=True)):
+        if need <= threshold:
+            return index
+    return -1
+
+
+class NeedsBlockParams(CitizenBlockParams):
+    """When a need breaks a plan, and how fast needs fall."""
+
+    hunger: int = Field(default=200, ge=0, le=1000, description="the threshold of hunger")
+    energy: int = Field(default=200, ge=0, le=1000, description="the threshold of energy")
+    safety: int = Field(default=200, ge=0, le=1000, description="the threshold of safety")
+    social: int = Field(default=300, ge=0, le=1000, description="the threshold of social needs")
+    speed: int = Field(
+        default=1000, ge=0, le=10_000, description="how fast needs fall, in thousandths"
+    )
+
+
+class NeedsBlock(CitizenBlock):
+    """A citizen's needs: hunger, energy, safety and social, 0 … 1000, where 1000 is satisfied.
+
+    They are four of the levels of Maslow 1943, "A theory of human motivation", in his order, which
+    is their priority. AgentSociety (Piao et al. 2025, arXiv:2502.08691) has the same four, falling
+    by 0.15, 0.08, 0.05 and 0.10 of full an hour, and calls them urgent at 0.2, 0.2, 0.2 and 0.3.
+    The thresholds are the same here, and so are safety and the social need abroad. Hunger falls by
+    0.12, a quarter of it asleep, so that three meals a day are enough; energy falls by 0.05 awake
+    and rises by 0.125 asleep, so that 16 hours and 8 balance, as sleep's homeostatic process does
+    (Borbély 1982, "A two process model of sleep regulation"). How much an act restores is assumed
+    (`RATES`): half an hour's meal 0.8 of hunger, company 0.6 of the social need an hour. The rule
+    is the same with a model.
+
+    What a citizen did in the step before, `status["act"]`, counts at the start of the next; work
+    and meals that were refused do not.
+    """
+
+    name = "NeedsBlock"
+    description = "Keeps hunger, energy, safety and social needs"
+    actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
+    ParamsType = NeedsBlockParams
+    params: NeedsBlockParams
+
+    async def before_forward(self) -> None:
+        """Change the needs by what was done in the step before."""
+        status = self.status
+        needs = status.setdefault("needs", {})
+        for need in NEEDS:
+            needs.setdefault(need, 1000)
+        perceived = self.perceived
+        if perceived.step > 0 and "act" in status:
+            act = status["act"]
+            if act in ("work", "eat", "shop") and any(
+                not answer.done and isinstance(answer.want, Work | Buy)
+                for answer in perceived.answers
+            ):
+                act = "idle"
+            seconds = perceived.seconds
+            start = self.now - seconds
+            for need, rate in zip(NEEDS, RATES.get(act, RATES["idle"]), strict=True):
+                if rate < 0:
+                    rate = rate * self.params.speed // 1000
+                needs[need] = need_after(needs[need], rate, start, seconds)
+        heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
+        if heard:
+            needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
+        status["act"] = "idle"
+
+    async def forward(self) -> None:
+        """Nothing: needs are felt before each step."""
+
+    @property
+    def urgent(self) -> str:
+        """The most urgent need at or below its threshold; empty for none."""
+        needs, params = self.status["needs"], self.params
+        thresholds = (params.hunger, params.energy, params.safety, params.social)
+        index = most_urgent([needs[need] for need in NEEDS], thresholds)
+        return NEEDS[index] if index >= 0 else ""
+
+    @action(idempotent=True)
+    async def needs(self) -> dict[str, int]:
+        """Say how satisfied each need is.
+
+        Returns:
+            hunger, energy, safety and social, 0 … 1000, where 1000 is satisfied
+        """
+        return dict(self.status["needs"])

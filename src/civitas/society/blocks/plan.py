@@ -1,0 +1,383 @@
+"""A day's plan: made in the morning, broken by the world and by needs, and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.clock import DAY_S
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.blocks.needs import NeedsBlock
+from civitas.society.wants import Move
+
+_HOUR: Final = 3600
+_SLOT: Final = 900
+_LOOKED_AT: Final = 10
+"""At so many places of a kind it is looked whether they are open."""
+REMEDIES: Final = {
+    "hunger": ("eat", 1800),
+    "energy": ("sleep", 7200),
+    "safety": ("leisure", 3600),
+    "social": ("social", 3600),
+}
+"""What a need that is too low puts into the plan, and for how many seconds."""
+LEISURE: Final = (
+    ("leisure", "home", 50),
+    ("browse", "home", 18),
+    ("social", "restaurant", 5),
+    ("social", "park", 12),
+    ("leisure", "park", 10),
+    ("shop", "shop", 5),
+)
+"""What free time is filled with: what, where, and how often of a hundred."""
+DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
+    """Return a plan with an item put in: what was planned in its time is cut or left out."""
+    if item["from"] >= item["until"]:
+        return list(plan)
+    made: list[Item] = []
+    for each in plan:
+        if each["from"] < item["from"]:
+            made.append({**each, "until": min(each["until"], item["from"])})
+        if each["until"] > item["until"]:
+            made.append({**each, "from": max(each["from"], item["until"])})
+    made.append(item)
+    return sorted(made, key=lambda each: each["from"])
+
+
+def item_at(plan: Sequence[Item], time: int) -> int:
+    """Return the index of the item that is on at a time of the day; −1 for none."""
+    for index, item in enumerate(plan):
+        if item["from"] <= time < item["until"]:
+            return index
+    return -1
+
+
+def fixed_items(
+    duty: tuple[str, str, int, int] | None,
+    home: str | None,
+    wake: int,
+    bed: int,
+    dinner: tuple[int, str | None],
+) -> list[Item]:
+    """Return the items of a day that are set: sleep, three meals, and work or school.
+
+    Args:
+        duty: what (`work`, `study`), where, from and until when; None for none
+        home: where one lives
+        wake: when one gets up, in seconds after midnight
+        bed: when one goes to bed
+        dinner: when and where one has dinner
+    """
+    plan: list[Item] = []
+    if duty is not None:
+        plan.append(_item(duty[0], duty[1], max(duty[2], wake + _HOUR), min(duty[3], bed)))
+        if plan[0]["from"] >= plan[0]["until"]:
+            plan.clear()
+    lunch = 12 * _HOUR + 1800
+    where: str | None = home
+    if plan and plan[0]["from"] <= lunch < plan[0]["until"]:
+        where = duty[1] if duty is not None else home  # one eats where one works
+    for do, at, start, until in (
+        ("eat", where, lunch, lunch + 1800),
+        ("eat", dinner[1], dinner[0], dinner[0] + 2700),
+        ("eat", home, wake, wake + 1800),
+        ("sleep", home, 0, wake),
+        ("sleep", home, bed, DAY_S),
+    ):
+        if (
+            duty is not None
+            and start == dinner[0]
+            and any(
+                each["do"] == duty[0] and each["from"] < until and start < each["until"]
+                for each in plan
+            )
+        ):
+            at = duty[1]
+        plan = with_item(plan, _item(do, at, start, until))
+    return plan
+
+
+def _item(do: str, where: str | None, start: int, until: int) -> Item:
+    return {"do": do, "where": where, "from": start, "until": until}
+
+
+class PlanBlockParams(CitizenBlockParams):
+    """The times of a day, in seconds after midnight."""
+
+    wake: int = Field(default=6 * _HOUR + 1800, ge=0, le=DAY_S, description="when it gets up")
+    bed: int = Field(default=22 * _HOUR + 1800, ge=0, le=DAY_S, description="when it goes to bed")
+    spread: int = Field(default=1800, ge=0, le=6 * _HOUR, description="by how much these vary")
+    begins: int = Field(default=8 * _HOUR, ge=0, le=DAY_S, description="when work begins")
+    hours: int = Field(
+        default=8 * _HOUR + 1800, ge=0, le=DAY_S, description="seconds of work, with the lunch hour"
+    )
+    weekend: bool = Field(default=False, description="whether it works at weekends")
+    dines: int = Field(default=150, ge=0, le=1000, description="dinners out, of a thousand")
+
+
+class PlanBlock(CitizenBlock):
+    """Makes a plan for each day, breaks it where the world or a need does, and mends it.
+
+    A plan is a list of items, `{"do", "where", "from", "until"}`, times in seconds after midnight,
+    one after the other; `where` is a place, a kind of place that the mobility block chooses a place
+    of, or None. Sleep, meals and work or school are set; free time is filled by drawn pieces of
+    half an hour to two hours. Their order and length follow the American Time Use Survey 2022
+    (Bureau of Labor Statistics: sleep 9 h, work 7.9 h on days worked, meals 1.2 h, leisure 5.2 h,
+    most of it at home). A plan of a day that is followed, and mended in part when something comes
+    between, is that of generative agents (Park et al. 2023, arXiv:2304.03442); that a need at its
+    threshold comes before the plan is AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
+
+    =====================================  =========================================================
+    it breaks where                        it is mended so
+    =====================================  =========================================================
+    the place is full                      another place of its kind, or else at home
+    the place is closed, or has no way     another place of its kind, or else at home
+    hunger is at its threshold             a meal of half an hour, where one is
+    energy is at its threshold             two hours of sleep at home
+    safety is at its threshold             an hour at home
+    social is at its threshold             an hour in company, after work or school
+    =====================================  =========================================================
+
+    Thresholds are those of the citizen's `NeedsBlock`; asleep none breaks the plan. With a model,
+    the day's plan is its answer; what it leaves free is spent at home. What is on at the beginning
+    of a step is done in it: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
+    """
+
+    name = "PlanBlock"
+    description = "Plans the day, and mends the plan when something comes between"
+    actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
+    ParamsType = PlanBlockParams
+    params: PlanBlockParams
+
+    async def before_forward(self) -> None:
+        """Have a plan of this day that can be followed in this step."""
+        status = self.status
+        now = self.now
+        day, time = divmod(now, DAY_S)
+        if status.get("day") != day or not status.get("plan"):
+            status["plan"] = await self._by_model() or self._by_rule(day)
+            status["day"] = day
+            status.pop("stuck", None)
+        before = status.get("now")
+        status["now"] = max(0, item_at(status["plan"], time))
+        if status["now"] != before:
+            status.pop("stuck", None)
+        self._mend(time)
+
+    async def forward(self) -> None:
+        """Nothing: the plan is made and mended before each step."""
+
+    # -- making ------------------------------------------------------------------------------------
+
+    def _by_rule(self, day: int) -> list[Item]:
+        status, params, draws = self.status, self.params, self.draws
+        spread = 2 * (params.spread // _SLOT) + 1
+
+        def vary(time: int, what: str) -> int:
+            shift = (draws.below(spread, f"plan.{what}") - spread // 2) * _SLOT
+            return max(0, min(DAY_S, time + shift))
+
+        home = status.get("home")
+        wake = min(vary(params.wake, "wake"), DAY_S - 2 * _HOUR)
+        bed = max(vary(params.bed, "bed"), wake + _HOUR)
+        dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
+        dines = draws.below(1000, "plan.dine") < params.dines
+        table = "restaurant" if dines and self._opens("restaurant", dinner) else home
+        plan = fixed_items(self._duty(day), home, wake, bed, (dinner, table))
+        for start, until in _gaps(plan):
+            plan += self._free(start, until)
+        return sorted(plan, key=lambda each: each["from"])
+
+    def _duty(self, day: int) -> tuple[str, str, int, int] | None:
+        """Work or school today: what, where, from and until when."""
+        status, params = self.status, self.params
+        do = "work" if status.get("work") else "study"
+        place = status.get("work") or status.get("school")
+        clock = self.perceived.clock
+        weekend = bool(getattr(clock, "is_weekend", False))
+        if not place or (weekend and not params.weekend):
+            return None
+        begins, length = params.begins, params.hours if do == "work" else 7 * _HOUR
+        city = self.city
+        if not hasattr(city, "is_open") or place not in city:
+            return do, place, begins, min(begins + length, DAY_S)
+        times = [time for time in range(0, DAY_S, _SLOT) if city.is_open(place, time)]
+        if not times:
+            return None
+        opens = (
+            begins if begins in times else min((t for t in times if t > begins), default=times[0])
+        )
+        until = opens + _SLOT
+        while until < min(opens + length, DAY_S) and city.is_open(place, until):
+            until += _SLOT
+        return do, place, opens, until
+
+    def _free(self, start: int, until: int) -> list[Item]:
+        """Fill free time with drawn pieces."""
+        draws = self.draws
+        home = self.status.get("home")
+        made: list[Item] = []
+        while until - start >= 1800:
+            choice = [each for each in LEISURE if each[1] == "home" or self._opens(each[1], start)]
+            weights = [each[2] for each in choice]
+            length = min(until - start, (2 + draws.below(7, "plan.length", start)) * _SLOT)
+            do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
+            if do == "shop":
+                length = 1800
+            made.append(_item(do, home if where == "home" else where, start, start + length))
+            start += length
+        if until > start:
+            made.append(_item("leisure", home, start, until))
+        return made
+
+    def _opens(self, kind: str, time: int) -> bool:
+        """Whether a place of a kind is open for half an hour from a time on."""
+        city = self.city
+        places = () if city is None else city.by_kind(kind)[:_LOOKED_AT]
+        if not hasattr(city, "is_open"):
+            return bool(places)
+        return any(city.is_open(each, time) and city.is_open(each, time + 1800) for each in places)
+
+    async def _by_model(self) -> list[Item] | None:
+        """The plan that the model makes; None where it has none, or its answer is of no use."""
+        if self.llm is None:
+            return None
+        status, city = self.status, self.city
+        kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
+        places = ["home", *(["work"] if status.get("work") or status.get("school") else ()), *kinds]
+        places = list(dict.fromkeys(places))
+        time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
+        piece = {
+            "do": {"enum": list(DOES)}, "where": {"enum": places}, "from": time, "until": time,
+        }  # fmt: skip
+        answer = await self.decide(
+            "Plan the day from 00:00 to 24:00: what, where, from and until when, in order.",
+            answer_schema(
+                plan={
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 48,
+                    "items": answer_schema(**piece),
+                }
+            ),
+        )
+        if answer is None:
+            return None
+        own = {"home": status.get("home"), "work": status.get("work") or status.get("school")}
+        plan = [
+            _item(
+                each["do"],
+                own.get(each["where"], each["where"]),
+                *map(_of_day, (each["from"], each["until"])),
+            )
+            for each in answer["plan"]
+        ]
+        ends = [time for each in plan for time in (each["from"], each["until"])]
+        if ends != sorted(ends) or ends[-1] > DAY_S or any(e["from"] == e["until"] for e in plan):
+            self.fall_back("the items of the model's plan overlap, are empty or not in order")
+            return None
+        plan += [_item("leisure", own["home"], *gap) for gap in _gaps(plan)]
+        return sorted(plan, key=lambda each: each["from"])
+
+    # -- mending -----------------------------------------------------------------------------------
+
+    def _mend(self, time: int) -> None:
+        """Mend what breaks the plan in this step: the world first, then the needs."""
+        item = self.item
+        status = self.status
+        if item is None or status.get("moving"):
+            return
+        why = status.pop("stuck", None)
+        for answer in self.perceived.answers:
+            if isinstance(answer.want, Move) and not answer.done:
+                why = answer.reason or "it could not get there"
+        if not why and self._closed(item["where"], time):
+            why = f"{item['where']} is closed"
+        if why:
+            self._elsewhere(item, time, why)
+        self._urgent(time)
+
+    def _elsewhere(self, item: Item, time: int, why: str) -> None:
+        """Do the item at another place of its kind, or stay at home."""
+        kind = item.get("kind")
+        avoid = [*item.get("avoid", ()), item["where"]]
+        if kind is not None and item["where"] != kind and len(avoid) <= 3:
+            item.update(where=kind, avoid=avoid)
+            self._mended(why, f"another {kind}")
+            return
+        home = self.status.get("home")
+        if item["where"] == home:
+            item["where"] = None  # the way home is barred: one stays where one is
+            self._mended(why, "stays where it is")
+            return
+        self._put(_item("leisure", home, time, item["until"]), why)
+
+    def _urgent(self, time: int) -> None:
+        """Put in what a need at its threshold calls for."""
+        needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
+        item = self.item
+        if needs is None or item is None or item["do"] in ("sleep", "eat"):
+            return
+        need = needs.urgent
+        if not need or (need == "social" and item["do"] in ("work", "study")):
+            return
+        do, seconds = REMEDIES[need]
+        if item["do"] == do and need != "safety":
+            return
+        home = self.status.get("home")
+        where = home if need in ("energy", "safety") else None
+        if need == "safety" and item["do"] == "leisure" and item["where"] == home:
+            return
+        self._put(_item(do, where, time, min(time + seconds, DAY_S)), f"its {need} is too low")
+
+    def _put(self, item: Item, why: str) -> None:
+        status = self.status
+        status["plan"] = with_item(status["plan"], item)
+        status["now"] = max(0, item_at(status["plan"], item["from"]))
+        self._mended(why, item["do"])
+
+    def _mended(self, why: str, how: str) -> None:
+        self.status["mended"] = self.status.get("mended", 0) + 1
+        self.note(f"Its plan broke: {why}; now {how}.")
+
+    def _closed(self, where: str | None, time: int) -> bool:
+        city = self.city
+        if where is None or not hasattr(city, "is_open") or where not in city:
+            return False
+        return not city.is_open(where, time)
+
+    @action(idempotent=True)
+    async def plan(self) -> list[dict[str, Any]]:
+        """Say what is planned for today.
+
+        Returns:
+            the items in order: do, where, from and until (seconds after midnight)
+        """
+        return [dict(item) for item in self.status.get("plan") or ()]
+
+
+def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
+    """The times of a day that a plan leaves free."""
+    gaps, at = [], 0
+    for item in sorted(plan, key=lambda each: each["from"]):
+        if item["from"] > at:
+            gaps.append((at, item["from"]))
+        at = max(at, item["until"])
+    if at < DAY_S:
+        gaps.append((at, DAY_S))
+    return gaps
+
+
+def _of_day(text: str) -> int:
+    """Seconds after midnight of `HH:MM`."""
+    hours, _, minutes = text.partition(":")
+    return int(hours) * _HOUR + int(minutes) * 60

@@ -1,0 +1,224 @@
+"""Social life: whom a citizen writes to, what, and how relations and opinions change by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field
+
+from civitas.action import action
+from civitas.clock import DAY_S
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
+
+LONGEST: Final = 280
+"""So many characters a message has at most."""
+_SHOWN: Final = 20
+"""So many people a model is shown to choose from."""
+GREETINGS: Final = (
+    "Good to see you.",
+    "How have you been?",
+    "It has been a while, hasn't it?",
+    "I was just thinking of you.",
+)
+VIEWS: Final = (
+    (-1000, "I have had enough of {topic}."),
+    (-300, "I do not think much of {topic}."),
+    (-100, "I do not know what to think of {topic}."),
+    (300, "There is something in {topic}, I find."),
+    (600, "I really care about {topic}."),
+)
+"""From which opinion on, what one says of a topic."""
+
+
+def relation_after(relation: int, contact: int) -> int:
+    """Return a relation, 0 … 1000, closer by so many thousandths of what is missing, rounded up."""
+    return relation - (relation - 1000) * contact // 1000
+
+
+def faded(relation: int, fading: int) -> int:
+    """Return a relation after a day: so many thousandths of it less, rounded up."""
+    return relation + -relation * fading // 1000
+
+
+def opinion_after(mine: int, other: int, bound: int, pull: int) -> int:
+    """Return an opinion, −1000 … 1000, after another's was heard.
+
+    Bounded confidence (Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting
+    agents", Advances in Complex Systems 3): it moves by `pull` thousandths of the distance, rounded
+    towards 0, if that is at most `bound`, else not at all.
+    """
+    apart = other - mine
+    if abs(apart) > bound:
+        return mine
+    step = abs(apart) * pull // 1000
+    return mine + step if apart > 0 else mine - step
+
+
+def message_text(greeting: int, topic: str, opinion: int) -> str:
+    """Return what is written by rule: a greeting by its number, and what one thinks of a topic."""
+    text = GREETINGS[greeting % len(GREETINGS)]
+    if topic:
+        view = next(text for least, text in reversed(VIEWS) if opinion >= least)
+        text = f"{text} {view.format(topic=topic)}"
+    return text
+
+
+class SocialBlockParams(CitizenBlockParams):
+    """Whom a citizen meets, and how relations and opinions change."""
+
+    here: int = Field(default=600, ge=0, le=1000, description="meets who is there, of a thousand")
+    contact: int = Field(
+        default=2, ge=1, le=1000, description="closer by a quarter of an hour, thousandths"
+    )
+    fading: int = Field(default=5, ge=0, le=1000, description="less by a day, thousandths")
+    friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
+    bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
+    pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
+
+
+class SocialBlock(CitizenBlock):
+    """Finds somebody, writes a short message, hears others, and lets relations and opinions change.
+
+    Whom: somebody at the same place, each as likely as the others, or a friend in proportion to the
+    relation, as AgentSociety's citizens choose their friend (Piao et al. 2025, arXiv:2502.08691).
+    What: a greeting and what one thinks of the topic that interests one most. A quarter of an hour
+    of contact makes a relation closer by 2 thousandths of what is missing, for who writes and who
+    hears: half way after some 60 hours, to the closest after some 190, as a casual friendship takes
+    about 50 hours and a close one more than 200 (Hall 2019, "How many hours does it take to make a
+    friend?", Journal of Social and Personal Relationships 36). A day without takes 5 thousandths,
+    for ties decay that are not kept up (Burt 2000, "Decay functions", Social Networks 22); of more
+    than 150 relations the weakest goes (Dunbar 1992, Journal of Human Evolution 22). An opinion
+    that is heard moves one's own by bounded confidence (`opinion_after`). With a model, whom and
+    what are its answer.
+    """
+
+    name = "SocialBlock"
+    description = "Meets people, writes messages and hears them"
+    actions: dict[str, str] = {"meet": "Find somebody and say something"}  # noqa: RUF012
+    ParamsType = SocialBlockParams
+    params: SocialBlockParams
+    does = ("social",)
+    enabled_by = "enable_social"
+
+    async def before_forward(self) -> None:
+        """Hear what was said, and let relations fade at the start of a day."""
+        status = self.status
+        day = self.now // DAY_S
+        heard: set[str] = set()
+        for message in self.perceived.messages:
+            if message["action"]["name"] == "say":
+                heard.add(message["from"])
+                self._hear(message["from"], message["action"]["args"])
+        if status.setdefault("faded", day) != day:
+            status["faded"] = day
+            if self._changes:
+                fading = self.params.fading
+                relations = status.get("relations", {})
+                for id, relation in relations.items():
+                    if id not in heard:
+                        relations[id] = faded(relation, fading)
+
+    @property
+    def _changes(self) -> bool:
+        """Whether the citizen's relations and opinions change."""
+        return bool(getattr(self.agent.params, "enable_cognition", True))
+
+    def _hear(self, sender: str, args: Mapping[str, Any]) -> None:
+        if not self._changes:
+            return
+        self._closer(sender)
+        topic, opinion = args.get("topic"), args.get("opinion")
+        opinions = self.status.setdefault("opinions", {})
+        if isinstance(topic, str) and topic in opinions and type(opinion) is int:
+            params = self.params
+            opinion = max(-1000, min(1000, opinion))
+            opinions[topic] = opinion_after(opinions[topic], opinion, params.bound, params.pull)
+
+    def _closer(self, id: str) -> None:
+        relations = self.status.setdefault("relations", {})
+        contact = max(1, self.params.contact * self.perceived.seconds // 900)
+        relations[id] = relation_after(relations.get(id, 0), min(1000, contact))
+        if len(relations) > self.params.friends:
+            del relations[
+                min((each for each in relations if each != id), key=relations.__getitem__)
+            ]
+
+    async def forward(self) -> str | None:
+        """Say something to somebody; gives to whom."""
+        self.act("social")
+        found = await self._by_model()
+        if found is None:
+            to = self._whom()
+            if to is None:
+                self.act("leisure")
+                return None
+            topic, opinion = self._topic()
+            text = message_text(self.draws.below(4, "social.greeting"), topic, opinion)
+        else:
+            to, text = found
+            topic, opinion = self._topic()
+        self._send(to, text, topic, opinion)
+        return to
+
+    def _whom(self) -> str | None:
+        """Somebody here, or a friend; None for nobody."""
+        draws = self.draws
+        present, me = self.perceived.present, str(self.agent.id)
+        relations: dict[str, int] = self.status.get("relations", {})
+        friends = [(id, relation) for id, relation in relations.items() if relation > 0]
+        others = len(present) - (me in present)
+        if others and (not friends or draws.below(1000, "social.here") < self.params.here):
+            index = draws.below(others, "social.whom")
+            if me in present and index >= present.index(me):
+                index += 1
+            return present[index]
+        if not friends:
+            return None
+        return friends[draws.choice([each[1] for each in friends], "social.friend")][0]
+
+    def _topic(self) -> tuple[str, int]:
+        """What interests it most, and what it thinks of it."""
+        interests = (self.status.get("profile") or {}).get("interests") or {}
+        if not interests:
+            return "", 0
+        topic = max(interests, key=interests.__getitem__)
+        return topic, int(self.status.get("opinions", {}).get(topic, 0))
+
+    async def _by_model(self) -> tuple[str, str] | None:
+        if self.llm is None:
+            return None
+        relations = self.status.get("relations", {})
+        closest = sorted(relations, key=lambda id: -relations[id])[: _SHOWN // 2]
+        names = list(dict.fromkeys([*closest, *self.perceived.here[: _SHOWN // 2]]))
+        if not names:
+            return None
+        answer = await self.decide(
+            "Choose somebody to say something to, and what.",
+            answer_schema(
+                to={"enum": names},
+                content={"type": "string", "minLength": 1, "maxLength": LONGEST},
+            ),
+            people=[{"id": id, "relation": relations.get(id, 0)} for id in names],
+        )
+        return None if answer is None else (answer["to"], answer["content"])
+
+    def _send(self, to: str, content: str, topic: str, opinion: int) -> None:
+        args: dict[str, Any] = {"content": content}
+        if topic:
+            args |= {"topic": topic, "opinion": opinion}
+        if self.agent.space is not None:
+            self.agent.send({"to": to, "action": {"name": "say", "args": args}})
+        if self._changes:
+            self._closer(to)
+        self.note(f"It said to {to}: {content}")
+
+    @action
+    async def write(self, to: str, content: str) -> None:
+        """Write a message to another citizen.
+
+        Args:
+            to: the citizen's id
+            content: what it says, at most 280 characters
+        """
+        self._send(to, content[:LONGEST], "", 0)

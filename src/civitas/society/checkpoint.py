@@ -1,0 +1,195 @@
+"""What a society is between two steps, as JSON: for `state_dict`, and for the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.clock import Clock
+from civitas.errors import StateError
+from civitas.message import Envelope
+from civitas.reasoning.record import APPENDED, Record
+from civitas.reasoning.state import memory_state, restore_memory
+from civitas.society.router import Sent, SocietySeat
+from civitas.society.wants import answer_json, answer_of_json, id_order
+
+if TYPE_CHECKING:
+    from civitas.society.steps import Steps
+
+KIND: Final = "Society"
+VERSION: Final = 1
+_CHUNK: Final = 500
+"""So many citizens stand in the journal under one hash; those of whom none changed, once."""
+
+
+@dataclass
+class SocietyState:
+    """Where a run of a society is.
+
+    Attributes:
+        first: the number of the step that the run began with
+        step: the number of the step that comes next
+        head: what is not of one agent, as JSON by its hash
+        parts: the agents, in id order, as JSON by hash
+        rows: the rows of metrics since the run began
+    """
+
+    first: int = 0
+    step: int = 0
+    head: str = ""
+    parts: list[str] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+
+
+def head_of(society: Steps) -> dict[str, Any]:
+    """What is not of one agent."""
+    clock = society.clock
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "seed": society.seed,
+        "step": society.number,
+        "clock": [clock.start.isoformat(), clock.step_s, clock.index],
+        "services": society.books.state_dict(),
+        "news": list(society.news),
+        "sent": [_sent_json(each) for each in society.office.sent],
+    }
+
+
+def agents_of(seats: Iterable[SocietySeat]) -> list[dict[str, Any]]:
+    """Agents, as JSON data that shares its parts with them."""
+    return [_agent_json(seat) for seat in seats]
+
+
+def as_bytes(data: Any, what: str) -> bytes:
+    """JSON data as bytes; the same for the same data.
+
+    Raises:
+        StateError: it is no JSON data
+    """
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{what} cannot be written as JSON: {error}") from error
+
+
+def agents_as_bytes(seats: list[SocietySeat]) -> bytes:
+    """Agents as bytes; an error names the one who has no JSON form."""
+    try:
+        return as_bytes(agents_of(seats), "the state")
+    except StateError:
+        for seat in seats:
+            as_bytes(_agent_json(seat), f"the state of agent {seat.id!r}")
+        raise
+
+
+def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
+    """Note where a society is; the agents in parts, each stored once by its hash."""
+    seats = society.seats
+    state.step = society.number
+    state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
+    state.parts = [
+        record.keep(agents_as_bytes(seats[at : at + _CHUNK])) for at in range(0, len(seats), _CHUNK)
+    ]
+    record.save(state)
+
+
+def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
+    """Put a society where a record has left it."""
+    given = json.loads(record.kept(state.head))
+    given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
+    load(society, given)
+
+
+def load(society: Steps, given: Any) -> None:
+    """Put a society where another was.
+
+    Raises:
+        StateError: it is no state of a society with the same seed and services, whose agents are
+            all here
+    """
+    if not isinstance(given, dict) or given.get("kind") != KIND:
+        raise StateError("this is no state of a Society")
+    if given.get("version") != VERSION:
+        raise StateError(
+            f"this state of a Society is of version {given.get('version')!r:.80}; this civitas "
+            f"reads version {VERSION}"
+        )
+    try:
+        _load(society, given)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, StateError):
+            raise
+        raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
+
+
+def _load(society: Steps, given: dict[str, Any]) -> None:
+    if given["seed"] != society.seed:
+        raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
+    seats = {seat.id: seat for seat in society.seats}
+    ids = [str(each["id"]) for each in given["agents"]]
+    strange = sorted(set(ids) - set(seats), key=id_order)
+    if strange:
+        raise StateError(f"the state has agents that the society has not: {', '.join(strange[:5])}")
+    for id in set(seats) - set(ids):
+        society._vacate(seats[id])  # it had left
+    society._broken = "a state was loaded in part"
+    start, step_s, index = given["clock"]
+    society.clock = Clock(start, step_s, index)
+    society.number = given["step"]
+    society.news = list(given["news"])
+    office = society.office
+    office.sent = [_sent_of_json(each) for each in given["sent"]]
+    society.books = society.new_books()
+    for id, each in zip(ids, given["agents"], strict=True):
+        seat = seats[id]
+        seat.wants = None
+        seat.mail = [_sent_of_json(sent) for sent in each["mail"]]
+        seat.answers = [answer_of_json(answer) for answer in each["answers"]]
+        _restore_agent(seat, each)
+        society.enter_books(seat)
+    office.wanting.clear()
+    society.books.load_state_dict(given["services"])
+    society._broken = ""
+
+
+def _agent_json(seat: SocietySeat) -> dict[str, Any]:
+    agent = seat.agent
+    made: dict[str, Any] = {"id": seat.id}
+    own = getattr(agent, "state_dict", None)
+    if callable(own):
+        made["agent"] = own()
+    elif agent.memory is not None:
+        made["memory"] = memory_state(agent.memory)
+    blocks = {
+        number: block.state_dict()
+        for number, block in enumerate(agent.blocks)
+        if hasattr(block, "state_dict")
+    }
+    if blocks:
+        made["blocks"] = {str(number): state for number, state in blocks.items()}
+    made["answers"] = [answer_json(each) for each in seat.answers]
+    made["mail"] = [_sent_json(each) for each in seat.mail]
+    return made
+
+
+def _restore_agent(seat: SocietySeat, given: dict[str, Any]) -> None:
+    agent: Any = seat.agent
+    if "agent" in given:
+        agent.load_state_dict(given["agent"])
+    elif "memory" in given:
+        restore_memory(agent.memory, given["memory"], seat.id)
+    for number, state in given.get("blocks", {}).items():
+        agent.blocks[int(number)].load_state_dict(state)
+
+
+def _sent_json(sent: Sent) -> list[Any]:
+    return [[*sent.envelope], sent.kind, sent.answers]
+
+
+def _sent_of_json(given: Any) -> Sent:
+    parts, kind, answers = given
+    envelope = Envelope(*parts)
+    return Sent(id_order(envelope.sender), envelope, kind, answers)

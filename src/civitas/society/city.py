@@ -1,0 +1,314 @@
+"""A city: places on a graph of roads, how long ways between them take, and who is open when."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.city_file import (
+    checked_modes,
+    checked_nodes,
+    checked_places,
+    checked_roads,
+    read,
+    written,
+)
+from civitas.society.generate import generated
+from civitas.society.map import MODES, Mode, Place, Road, check_integer
+from civitas.society.places import Near
+from civitas.society.routes import Roads, Route
+from civitas.text import excerpt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class City:
+    """Places on a graph of roads. It never changes; what is asked often is cached.
+
+    A place hangs on a road node (`Place.node`), to which one goes straight along x and y, or is a
+    node itself. Ways are the shortest in metres over the roads that the mode may use; their time is
+    the mode's wait and the metres by its speed, in whole seconds, rounded up once.
+
+    Args:
+        places: where citizens can be; ids are unique
+        roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
+        nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
+        modes: the ways to travel; the first is the default
+        cache_bytes: the memory for tables of distances, of each set of roads that a mode may use
+
+    Raises:
+        ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
+            road names an unknown mode, or a field is wrong.
+    """
+
+    def __init__(
+        self,
+        places: Iterable[Place],
+        roads: Iterable[Road | tuple[str, str, int]] = (),
+        *,
+        nodes: Mapping[str, tuple[int, int]] | None = None,
+        modes: Iterable[Mode] = MODES,
+        cache_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        np = numpy()
+        check_integer("cache_bytes", cache_bytes, 1, None)
+        self._cache_bytes = cache_bytes
+        self._modes = checked_modes(modes)
+        self._places = checked_places(places)
+        self._nodes = checked_nodes(nodes or {}, self._places)
+        self._roads = checked_roads(roads, self._modes, self._nodes, self._places)
+        # Road nodes come first, then the places that are nodes themselves.
+        own = [place.id for place in self._places.values() if place.node is None]
+        self._node_ids = [*self._nodes, *own]
+        index = {node: number for number, node in enumerate(self._node_ids)}
+        access = []
+        hangs = []
+        for place in self._places.values():
+            node = place.id if place.node is None else place.node
+            x, y = (place.x, place.y) if place.node is None else self._nodes[node]
+            access.append(abs(place.x - x) + abs(place.y - y))
+            hangs.append(index[node])
+        self._ids = tuple(self._places)
+        self._index = {place: number for number, place in enumerate(self._ids)}
+        self._hangs, self._access = hangs, access
+        self._hang_rows = np.array(hangs, dtype=np.int64)
+        self._access_rows = np.array(access, dtype=np.int64)
+        of_kind: dict[str, list[str]] = {}
+        for place in self._places.values():
+            of_kind.setdefault(place.kind, []).append(place.id)
+        self._by_kind = {kind: tuple(of_kind[kind]) for kind in sorted(of_kind)}
+        self._kind_rows = {
+            kind: np.array([self._index[each] for each in ids], dtype=np.int64)
+            for kind, ids in self._by_kind.items()
+        }
+        self._graphs: dict[str, Roads] = {}
+        self._build_graphs(index)
+        self._none = self._hang_rows[:0]
+        # By road node, so that neighbours share it; citizens ask for the same day after day.
+        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+
+    @classmethod
+    def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
+        """Return a plausible town for 10 … 1,000,000 citizens: the same for the same arguments.
+
+        See `civitas.society.generate` for what there is of each kind, and after whom.
+        """
+        places, roads, nodes = generated(seed, citizens)
+        return cls(places, roads, nodes=nodes, modes=modes)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> City:
+        """Return the city that `to_json` wrote.
+
+        Raises:
+            ConfigError: it is not such a text; the field that is wrong is named.
+        """
+        places, roads, nodes, modes = read(text)
+        return cls(places, roads, nodes=nodes, modes=modes)
+
+    def to_json(self) -> str:
+        """Return the city as JSON, in its canonical form: the same text for the same city."""
+        return written(self.places, self._roads, self._nodes, self._modes.values())
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of its canonical JSON, in hexadecimal digits."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def _build_graphs(self, index: dict[str, int]) -> None:
+        np = numpy()
+        edges = np.array(
+            [(index[road.a], index[road.b], road.metres) for road in self._roads], dtype=np.int64
+        ).reshape(-1, 3)
+        oneway = np.array([road.oneway for road in self._roads], dtype=bool)
+        shared: dict[bytes, Roads] = {}
+        for mode in self._modes:
+            used = np.array(
+                [road.modes is None or mode in road.modes for road in self._roads], dtype=bool
+            )
+            key = used.tobytes()
+            if key not in shared:
+                shared[key] = Roads(
+                    len(index), edges[used], oneway[used], cache_bytes=self._cache_bytes
+                )
+            self._graphs[mode] = shared[key]
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._places
+
+    def __getitem__(self, place: str) -> Place:
+        return self._places[self._ids[self._number(place)]]
+
+    def __repr__(self) -> str:
+        return f"<City of {len(self)} places, {len(self._roads)} roads>"
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Every place, in order of id."""
+        return tuple(self._places.values())
+
+    @property
+    def roads(self) -> tuple[Road, ...]:
+        """Every road, as given."""
+        return self._roads
+
+    @property
+    def nodes(self) -> dict[str, tuple[int, int]]:
+        """The road nodes that are no places, with their coordinates, in order of id."""
+        return dict(self._nodes)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The ways to travel; the first is the default."""
+        return tuple(self._modes.values())
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every place's id, in order."""
+        return self._ids
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of places that there are, in order."""
+        return tuple(self._by_kind)
+
+    def kind(self, place: str) -> str:
+        """Return a place's kind."""
+        return self[place].kind
+
+    def by_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the places of a kind in order of id; none where there is no such kind."""
+        return self._by_kind.get(kind, ())
+
+    def capacity(self, place: str) -> int:
+        """Return how many citizens a place holds at a time."""
+        return self[place].capacity
+
+    def is_open(self, place: str, time: int) -> bool:
+        """Return whether a place is open, `time` seconds after midnight (of any day)."""
+        return self[place].is_open(time)
+
+    def position(self, place: str) -> tuple[int, int]:
+        """Return x and y in metres, of a place or of a road node."""
+        if place in self._nodes:
+            return self._nodes[place]
+        return self[place].x, self[place].y
+
+    # -- ways --------------------------------------------------------------------------------------
+
+    def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the metres of the shortest way from `a` to `b`; None if there is none."""
+        start, end = self._number(a), self._number(b)
+        graph = self._graphs[self._mode(mode).name]
+        if start == end:
+            return 0
+        metres = graph.metres(self._hangs[start], self._hangs[end])
+        return None if metres < 0 else metres + self._access[start] + self._access[end]
+
+    def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
+
+        Raises:
+            ConfigError: there is no such place or mode.
+        """
+        metres = self.metres(a, b, mode)
+        if metres is None or a == b:
+            return metres
+        return int(self._mode(mode).time(metres))
+
+    def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
+        """Return the shortest way from `a` to `b`; None if there is none."""
+        metres = self.metres(a, b, mode)
+        if metres is None:
+            return None
+        if a == b:
+            return Route((a,), 0, 0)
+        way = self._graphs[self._mode(mode).name].way(
+            self._hangs[self._index[a]], self._hangs[self._index[b]]
+        )
+        nodes = [self._node_ids[node] for node in way or ()]
+        ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
+        return Route((*ends[0], *nodes, *ends[1]), int(self._mode(mode).time(metres)), metres)
+
+    def near(
+        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
+    ) -> tuple[Near, ...]:
+        """Return the nearest other places that can be reached, with the seconds to each.
+
+        Args:
+            place: where from
+            kind: only places of this kind; a kind without places gives none
+            limit: at most so many
+            mode: how one travels
+
+        The nearest is so in metres; ties are in order of id.
+        """
+        check_integer("limit", limit, 1, None)
+        number, chosen = self._number(place), self._mode(mode)
+        found = self._near(self._graphs[chosen.name], self._hangs[number], kind, limit)
+        near = [
+            Near(each, int(chosen.time(metres + self._access[number])))
+            for each, metres in found
+            if each != place
+        ]
+        return tuple(near[:limit])
+
+    def _find_near(
+        self, graph: Roads, node: int, kind: str | None, limit: int
+    ) -> tuple[tuple[str, int], ...]:
+        """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
+        np = numpy()
+        targets = np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._none)
+        metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
+        targets, metres = targets[metres >= 0], metres[metres >= 0]
+        # Places are numbered in order of id, so this key has no ties.
+        keys = (metres + self._access_rows[targets]) * len(self) + targets
+        keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
+        far, found = np.divmod(keys, len(self))
+        return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
+
+    def times(
+        self, sources: Sequence[str], targets: Sequence[str], mode: str | None = None
+    ) -> NDArray[Any]:
+        """Return the seconds from many places to many: int64, (n_sources, n_targets); −1: no way.
+
+        Where no road is one-way the searches start from the side of fewer places.
+        """
+        np = numpy()
+        chosen = self._mode(mode)
+        graph = self._graphs[chosen.name]
+        if graph.symmetric and len(set(targets)) < len(set(sources)):
+            return self.times(targets, sources, mode).T
+        start, end = (np.array([self._number(p) for p in side], int) for side in (sources, targets))
+        table = np.empty((len(start), len(end)), dtype=np.int64)
+        for row, number in zip(table, start.tolist(), strict=True):
+            metres = graph.table(self._hangs[number])[self._hang_rows[end]].astype(np.int64)
+            way = metres + self._access[number] + self._access_rows[end]
+            row[:] = np.where(metres < 0, -1, chosen.time(way))
+            row[end == number] = 0
+        return table
+
+    # -- lookups -----------------------------------------------------------------------------------
+
+    def _number(self, place: str) -> int:
+        try:
+            return self._index[place]
+        except (KeyError, TypeError):
+            raise ConfigError(f"the city has no place {excerpt(place)}") from None
+
+    def _mode(self, mode: str | None) -> Mode:
+        if mode is None:
+            return next(iter(self._modes.values()))
+        try:
+            return self._modes[mode]
+        except (KeyError, TypeError):
+            known = ", ".join(self._modes)
+            raise ConfigError(f"mode must be one of {known}; got {excerpt(mode)}") from None

@@ -1,0 +1,400 @@
+"""The commit stage: what all citizens wanted in a step is combined by stated rules, then written.
+
+Wants are settled kind by kind, in the order of `ORDER`, and within a kind by the id of who wants it
+(numbers by number, then texts), then in the order in which it wanted them. So the order in which
+citizens ran changes nothing. The staging is that of Mesa's staged activation with simultaneous
+update: all read, then all write (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
+Modeling: The Mesa Framework", SBP-BRiMS); wages before purchases is the sequence of a period in
+Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, NamedTuple
+
+from civitas.errors import ConfigError, StateError
+from civitas.society.wants import (
+    Answer,
+    Buy,
+    Follow,
+    Like,
+    Move,
+    Pay,
+    Post,
+    Save,
+    Want,
+    Work,
+    id_order,
+)
+
+logger = logging.getLogger("civitas.society")
+
+ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
+"""The order in which the kinds of wants are settled: wages are paid before anything is bought."""
+
+
+class Wanted(NamedTuple):
+    """A want on its way through the commit stage.
+
+    Attributes:
+        rank: where who wants it stands in id order
+        sender: its id
+        want: what it wants
+        token: by what its answer is known
+        service: to which service it was addressed, if to one
+    """
+
+    rank: tuple[int, int, str]
+    sender: str
+    want: Want
+    token: Any
+    service: Service | None = None
+
+
+class Service:
+    """What settles wants of one kind or several in the commit stage: a firm, the bank, a feed.
+
+    `Work` and `Buy` are settled by the service at their place, others by the first that takes them,
+    in id order. A message to a service is a want too: its action is the want's name in lower case.
+
+    Args:
+        id: the id by which messages reach it
+        place: the id of the place where it is; None for none
+        money: what it has at the start, in cents
+
+    Attributes:
+        takes: the kinds of wants that it settles
+    """
+
+    takes: ClassVar[tuple[type[Want], ...]] = ()
+
+    def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
+        self.id = id
+        self.place = place
+        self.money = checked_cents(money, f"the money of service {id!r}")
+
+    def settle(self, books: Books, sender: str, want: Want) -> Answer:
+        """Do what is wanted, or say why not.
+
+        Args:
+            books: whose money is where; the only way to move it
+            sender: the id of who wants it
+            want: one of the kinds that it takes
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `settle`")
+
+    def after_step(self, books: Books) -> None:
+        """Called in the commit stage of each step, once all wants are settled, in id order."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it is to know after a restart besides its money, as JSON data."""
+        return {}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Know what another did."""
+
+
+class Books:
+    """Who has how much money and is where; only the commit stage changes it.
+
+    Args:
+        city: the places; None for none
+        services: the services, by id
+
+    Attributes:
+        step: the number of the step whose commit stage it is
+        clock: when that step begins
+        seconds: how long a step is
+        balances: the money of each citizen and service, in cents
+        where: the place of each citizen; None on the way
+        at: who is at each place
+        coming: how many are on the way to each place, for whom a place there is kept
+        moving: where each citizen on its way goes, and in which step it arrives
+        travelled: how many were on their way in the last step
+    """
+
+    def __init__(self, city: Any, services: dict[str, Service]) -> None:
+        self.city = city
+        self.services = services
+        self.step = 0
+        self.clock: Any = None
+        self.seconds = 900
+        self.balances: dict[str, int] = {}
+        self.where: dict[str, str | None] = {}
+        self.at: dict[str, dict[str, None]] = {}
+        self.coming: dict[str, int] = {}
+        self.moving: dict[str, tuple[str, int]] = {}
+        self.travelled = 0
+        self._status: dict[str, dict[str, Any]] = {}
+        self._by_place: dict[tuple[str, type[Want]], Service] = {}
+        self._by_kind: dict[type[Want], Service] = {}
+        self._has_capacity = hasattr(city, "capacity")
+        for service in sorted(services.values(), key=lambda each: id_order(each.id)):
+            self.balances[service.id] = service.money
+            for kind in service.takes:
+                self._by_kind.setdefault(kind, service)
+                if service.place is not None:
+                    self._by_place.setdefault((service.place, kind), service)
+
+    # -- who is there ------------------------------------------------------------------------------
+
+    def enter(self, id: str, status: dict[str, Any]) -> None:
+        """A citizen comes: with the money, at the place and on the way that its status says.
+
+        Raises:
+            ConfigError: its money is no count of cents, or its place is full or unknown
+        """
+        money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
+        place = status.get("place")
+        moving = status.get("moving")
+        if place is None and not moving:
+            place = status.get("home")
+        if place is not None and self.city is not None:
+            self._has_room(place, id)
+        status["place"] = place
+        status.setdefault("moving", None)
+        self._status[id] = status
+        self.balances[id] = money
+        self.where[id] = place
+        if place is not None:
+            self.at.setdefault(place, {})[id] = None
+        if moving:
+            self._depart(id, moving["to"], moving["arrives"])
+
+    def leave(self, id: str) -> None:
+        """A citizen goes, and its money with it."""
+        if self._status.pop(id, None) is None:
+            return
+        del self.balances[id]
+        place = self.where.pop(id)
+        if place is not None:
+            self._quit(id, place)
+        going = self.moving.pop(id, None)
+        if going is not None:
+            self._came(going[0])
+
+    def restore(self, id: str) -> str:
+        """Undo what a citizen did to its own money or place; gives which, if it did.
+
+        These are the commit stage's alone, so that money only moves and nobody is in two places.
+        """
+        status, money, place = self._status[id], self.balances[id], self.where[id]
+        if status.get("money") == money and status.get("place") == place:
+            return ""
+        right = {"money": money, "place": place}
+        changed = [key for key, value in right.items() if status.get(key) != value]
+        status.update(right)
+        return " and ".join(changed)
+
+    # -- money -------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """All money that there is, in cents."""
+        return sum(self.balances.values())
+
+    def pay(self, sender: str, to: str, cents: int) -> str:
+        """Move money; all of it or none.
+
+        Returns:
+            why it was not moved; empty if it was
+        """
+        balances = self.balances
+        if type(cents) is not int or cents < 1:
+            return f"cents must be 1 or more, got {cents!r:.40}"
+        if sender not in balances:
+            return f"{sender} has no money of its own"
+        if to not in balances:
+            return f"there is no {to} who could be paid"
+        if balances[sender] < cents:
+            return f"{sender} has {balances[sender]} cents, not {cents}"
+        if sender != to:
+            balances[sender] -= cents
+            balances[to] += cents
+            for id in (sender, to):
+                status = self._status.get(id)
+                if status is not None:
+                    status["money"] = balances[id]
+        return ""
+
+    def status_of(self, id: str) -> dict[str, Any]:
+        """The state of a citizen, to be read; of others an empty one."""
+        return self._status.get(id, {})
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def settle(self, wanted: Iterable[Wanted]) -> list[tuple[Any, Answer]]:
+        """Settle the wants of a step.
+
+        Args:
+            wanted: by sender in id order
+
+        Returns:
+            (token, answer) in the order in which they were settled
+        """
+        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
+        for each in wanted:
+            by_kind.setdefault(type(each.want), []).append(each)
+        return [(each.token, self._one(each)) for all_of in by_kind.values() for each in all_of]
+
+    def _one(self, wanted: Wanted) -> Answer:
+        _, sender, want, _, service = wanted
+        kind = type(want)
+        if kind is Pay:
+            return self._pay(sender, want)
+        if kind is Move:
+            return self._move(sender, want)
+        place = getattr(want, "place", None)
+        if service is not None:
+            missing = f"{service.id} does not take {kind.__name__}"
+            service = service if kind in service.takes else None
+        elif place is not None:
+            service = self._by_place.get((place, kind))
+            missing = f"no service at {place} takes {kind.__name__}"
+        else:
+            service = self._by_kind.get(kind)
+            missing = f"no service takes {kind.__name__}"
+        if service is None:
+            return Answer(want, False, missing)
+        try:
+            return service.settle(self, sender, want)
+        except Exception as error:  # it costs who asked this answer, and nobody else
+            logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
+            return Answer(want, False, f"{service.id} failed: {type(error).__name__}: {error}")
+
+    def end_step(self) -> None:
+        """Let the services do theirs, and those arrive who are there when the next step begins."""
+        for service in self.services.values():
+            service.after_step(self)
+        self.travelled = len(self.moving)
+        now = self.step + 1
+        for id in sorted([id for id, (_, due) in self.moving.items() if due <= now], key=id_order):
+            place, _ = self.moving.pop(id)
+            self._came(place)
+            self.where[id] = place
+            self.at.setdefault(place, {})[id] = None
+            status = self._status[id]
+            status["place"], status["moving"] = place, None
+
+    def _pay(self, sender: str, want: Any) -> Answer:
+        reason = self.pay(sender, want.to, want.cents)
+        return Answer(want, not reason, reason)
+
+    def _move(self, sender: str, want: Any) -> Answer:
+        """Set out. Who is at the place or on the way to it has its room; then id order decides."""
+        city = self.city
+        if city is None:
+            return Answer(want, False, "there is no city")
+        if sender not in self.where:
+            return Answer(want, False, f"{sender} is no citizen")
+        if sender in self.moving:
+            return Answer(want, False, f"on the way to {self.moving[sender][0]}")
+        place, to = self.where[sender], want.to
+        if place == to:
+            return Answer(want, True, value=self.step)
+        try:
+            full = not self._has_room(to)
+            seconds = 0 if place is None else city.seconds(place, to, want.mode)
+        except ConfigError as error:
+            return Answer(want, False, str(error))
+        if full:
+            return Answer(want, False, f"{to} is full")
+        if seconds is None:
+            return Answer(want, False, f"there is no way from {place} to {to}")
+        if place is not None:
+            self._quit(sender, place)
+        self.where[sender] = None
+        arrives = self.step + max(1, -(-seconds // self.seconds))
+        status = self._status[sender]
+        status["place"] = None
+        status["moving"] = {"to": to, "arrives": arrives, "mode": want.mode}
+        self._depart(sender, to, arrives)
+        return Answer(want, True, value=arrives)
+
+    def _depart(self, id: str, to: str, arrives: int) -> None:
+        self.moving[id] = (to, arrives)
+        self.coming[to] = self.coming.get(to, 0) + 1
+
+    def _came(self, to: str) -> None:
+        self.coming[to] -= 1
+        if not self.coming[to]:
+            del self.coming[to]
+
+    def _quit(self, id: str, place: str) -> None:
+        here = self.at[place]
+        del here[id]
+        if not here:
+            del self.at[place]
+
+    def _has_room(self, place: str, comes: str | None = None) -> bool:
+        if not self._has_capacity:
+            return True
+        capacity = self.city.capacity(place)
+        room = capacity is None or (
+            len(self.at.get(place, ())) + self.coming.get(place, 0) < capacity
+        )
+        if not room and comes is not None:
+            raise ConfigError(
+                f"citizen {comes!r} cannot start at {place!r}, which holds {capacity}: "
+                "give it another place or home"
+            )
+        return room
+
+    # -- what is checked each step -----------------------------------------------------------------
+
+    def check(self, total: int) -> None:
+        """Check that money only moved, that each is in one place, and that none holds too many.
+
+        Raises:
+            StateError: it did not
+        """
+        if self.total != total:
+            raise StateError(
+                f"step {self.step}: there were {total} cents and now there are {self.total}: a "
+                "service must move money by books.pay alone"
+            )
+        negative = next((id for id, cents in self.balances.items() if cents < 0), None)
+        if negative is not None:
+            raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
+        somewhere = len(self.where) - list(self.where.values()).count(None)
+        if sum(map(len, self.at.values())) != somewhere:
+            raise StateError(f"step {self.step}: somebody is in two places, or in none")
+        if self._has_capacity:
+            for place, here in self.at.items():
+                capacity = self.city.capacity(place)
+                if capacity is not None and len(here) > capacity:
+                    raise StateError(
+                        f"step {self.step}: {len(here)} are at {place}, which holds {capacity}"
+                    )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What citizens' own states do not say: the money and state of the services."""
+        return {
+            id: {"money": self.balances[id], "state": service.state_dict()}
+            for id, service in self.services.items()
+        }
+
+    def load_state_dict(self, given: Any) -> None:
+        """Put the services where another's were.
+
+        Raises:
+            StateError: they are not the same services
+        """
+        if not isinstance(given, dict) or set(given) != set(self.services):
+            raise StateError("the state's services are not those of this society")
+        for id, service in self.services.items():
+            self.balances[id] = checked_cents(given[id]["money"], f"the money of service {id!r}")
+            service.load_state_dict(given[id]["state"])
+
+
+def checked_cents(value: Any, what: str) -> int:
+    """Money at the start: a whole number of cents, 0 or more.
+
+    Raises:
+        ConfigError: it is none
+    """
+    if type(value) is not int or value < 0:
+        raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
+    return value

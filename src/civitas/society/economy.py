@@ -1,0 +1,349 @@
+"""Firms, a bank and a government: services that settle work, purchases, savings and taxes.
+
+Money only moves, in whole cents, and no account is ever below 0: who cannot pay in full pays
+nothing. Who is paid first, within a step (the order of kinds is that of `society/commit.py`):
+
+=========  =========================================================================================
+`Work`     the firm pays the wage: first the income tax to the government, the rest to the worker.
+           A public employer (a school, a hospital) pays from the government's account.
+`Pay`      payments between citizens and services.
+`Save`     to the bank, or back.
+`Buy`      the firm at the place sells whole units of its good at its price, as many as it has.
+=========  =========================================================================================
+
+and at the end of each day, in this order (`close_day`):
+
+============  ======================================================================================
+inputs        what a seller has above its buffer, the money that it began with, goes to the firms
+              that only produce, in proportion to the wages paid there; the day's product is shared
+              out among the sellers in proportion to what they were asked for.
+profits       what a producer has above its buffer goes to the citizens, in equal parts.
+interest      the bank credits interest, as far as its own capital goes.
+transfers     the government shares out what it has above its reserve, equally among the citizens.
+adaptation    every 30 days sellers change their price, private firms their wage (`adapted`).
+============  ======================================================================================
+
+Who works where is what the citizens' states say: hiring and dismissal are not simulated, and nor
+are loans. One good, wages before purchases, firms that keep a buffer and pay out what is above it,
+and that adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013,
+"Agent-based macroeconomics: a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics
+from the Bottom-up". The rule of adaptation and equal redistribution are those of EconAgent (Li et
+al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers
+paid by payroll are an input-output table of one row (Leontief 1936, "Quantitative input and output
+relations", Review of Economics and Statistics 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, Final
+
+from civitas.clock import DAY_S
+from civitas.errors import ConfigError
+from civitas.society.commit import Books, Service
+from civitas.society.draw import Draws
+from civitas.society.firm import STAFF, Firm
+from civitas.society.places import Places, needs
+from civitas.society.wants import Answer, Save, Want, id_order
+
+BRACKETS: Final = (
+    (0, 100),
+    (2_610, 120),
+    (10_603, 220),
+    (22_603, 240),
+    (43_151, 320),
+    (54_795, 350),
+    (136_986, 370),
+)
+"""Income tax: from so many cents of a day's income on, so many thousandths of what is above.
+
+The federal brackets of the United States of 2018, as in EconAgent: those of a year, by 365.
+"""
+SELLS: Final = ("restaurant", "shop")
+PUBLIC: Final = ("hospital", "school")
+
+
+# -- the rules, as functions of whole numbers ------------------------------------------------------
+
+
+def tax_on(income: int, brackets: Sequence[tuple[int, int]] = BRACKETS) -> int:
+    """Return the tax in cents on a day's income in cents, each bracket's part rounded down."""
+    tax = 0
+    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
+    for (start, rate), end in zip(brackets, ends, strict=True):
+        if income <= start:
+            break
+        tax += ((income if end is None else min(income, end)) - start) * rate // 1000
+    return tax
+
+
+def shares(total: int, weights: Sequence[int]) -> list[int]:
+    """Share out a whole number in proportion to weights, without a rest.
+
+    By largest remainders (Hamilton); of equal ones the first. All weights 0: nothing is shared out.
+    """
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    parts = [total * weight // whole for weight in weights]
+    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    for i in rests[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
+    """Return a price or wage after a month, at least 1; the change is rounded towards 0.
+
+    It changes by the share of excess demand, (demand − supply) / max(demand, supply), times `most`
+    thousandths, times `share` thousandths, a random share of it (EconAgent, section 3).
+    """
+    larger = max(demand, supply)
+    if larger == 0:
+        return value
+    change = value * abs(demand - supply) * most * share // (larger * 1_000_000)
+    return max(1, value + change if demand > supply else value - change)
+
+
+# -- the services ----------------------------------------------------------------------------------
+
+
+class Bank(Service):
+    """Keeps the savings of citizens, all of them in cash; interest comes out of its own capital.
+
+    Args:
+        money: its own capital at the start, in cents
+        interest: parts of a million that a deposit earns a day; 27 is one percent a year
+
+    Attributes:
+        deposits: what each citizen has saved, in cents
+    """
+
+    takes: ClassVar[tuple[type[Want], ...]] = (Save,)
+
+    def __init__(self, id: str = "bank", money: int = 0, interest: int = 27) -> None:
+        super().__init__(id, None, money)
+        if type(interest) is not int or not 0 <= interest <= 1_000_000:
+            raise ConfigError(f"interest must be from 0 to 1,000,000, got {interest!r:.40}")
+        self.interest = interest
+        self.deposits: dict[str, int] = {}
+
+    def settle(self, books: Books, sender: str, want: Want) -> Answer:
+        """Take money, or give it back."""
+        assert type(want) is Save
+        cents, has = want.cents, self.deposits.get(sender, 0)
+        if type(cents) is not int or cents == 0:
+            return Answer(want, False, f"cents must be a whole number but 0, got {cents!r:.40}")
+        if cents < 0 and has < -cents:
+            return Answer(want, False, f"{sender} has saved {has} cents, not {-cents}")
+        payer, payee = (sender, self.id) if cents > 0 else (self.id, sender)
+        reason = books.pay(payer, payee, abs(cents))
+        if reason:
+            return Answer(want, False, reason)
+        self.deposits[sender] = has + cents
+        return Answer(want, True, value=has + cents)
+
+    def credit(self, books: Books) -> None:
+        """Credit a day's interest, in id order, while the bank's own capital lasts."""
+        own = books.balances[self.id] - sum(self.deposits.values())
+        for id in sorted(self.deposits, key=id_order):
+            earned = self.deposits[id] * self.interest // 1_000_000
+            if earned <= own:
+                self.deposits[id] += earned
+                own -= earned
+
+    def state_dict(self) -> dict[str, Any]:
+        """The deposits."""
+        return {"deposits": dict(self.deposits)}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Go on where another was."""
+        self.deposits = dict(given["deposits"])
+
+
+class Government(Service):
+    """Taxes the income of each day by brackets, pays public wages, and shares out the rest.
+
+    The tax is withheld from each wage: what is due on the day's income so far, less what was
+    withheld already.
+
+    Args:
+        money: its cents at the start
+        brackets: (from cents of a day's income, thousandths of what is above), from (0, …) up
+        reserve: the cents that it does not share out
+        seed: of the random shares of adaptation
+        most_price: thousandths by which a price changes a month at most
+        most_wage: thousandths by which a wage changes a month at most
+        month: after how many days prices and wages change
+
+    Attributes:
+        taxed: the income of the day and the tax withheld from it, of each citizen
+        days: how many days were closed
+    """
+
+    def __init__(
+        self,
+        id: str = "government",
+        money: int = 0,
+        *,
+        brackets: Iterable[tuple[int, int]] = BRACKETS,
+        reserve: int | None = None,
+        seed: int = 0,
+        most_price: int = 50,
+        most_wage: int = 50,
+        month: int = 30,
+    ) -> None:
+        super().__init__(id, None, money)
+        for name, value, least in (
+            ("reserve", money if reserve is None else reserve, 0),
+            ("most_price", most_price, 0),
+            ("most_wage", most_wage, 0),
+            ("month", month, 1),
+        ):
+            most = 1000 if name in ("most_price", "most_wage") else None
+            if type(value) is not int or value < least or (most is not None and value > most):
+                bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+                raise ConfigError(f"{id}: {name} must be {bounds}, got {value!r:.40}")
+        self.brackets = _checked(brackets)
+        self.reserve = money if reserve is None else reserve
+        self.seed = seed
+        self.most_price, self.most_wage = most_price, most_wage
+        self.taxed: dict[str, list[int]] = {}
+        self.month, self.days = month, 0
+
+    def due(self, id: str, gross: int) -> int:
+        """Return the tax to withhold from a wage; never more than the wage."""
+        income, paid = self.taxed.get(id, (0, 0))
+        return min(gross, max(0, tax_on(income + gross, self.brackets) - paid))
+
+    def collected(self, id: str, gross: int, tax: int) -> None:
+        """Note a wage and the tax that was withheld from it."""
+        kept = self.taxed.setdefault(id, [0, 0])
+        kept[0] += gross
+        kept[1] += tax
+
+    def after_step(self, books: Books) -> None:
+        """Close the day, if this step is its last."""
+        if books.clock is not None and books.clock.time + books.seconds >= DAY_S:
+            close_day(books, self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many days were closed, and what was taxed today."""
+        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
+
+    def load_state_dict(self, given: dict[str, Any]) -> None:
+        """Go on where another was."""
+        self.days = given["days"]
+        self.taxed = {id: list(each) for id, each in given["taxed"].items()}
+
+
+def close_day(books: Books, government: Government) -> None:
+    """Do what ends each day, in the order of the module's second table."""
+    firms = [each for each in books.services.values() if isinstance(each, Firm)]
+    firms.sort(key=lambda each: id_order(each.id))
+    sellers = [firm for firm in firms if firm.sells]
+    makers = [firm for firm in firms if not firm.sells and not firm.public]
+    paid = [firm.paid for firm in makers]
+    product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
+    made = shares(product, [seller.asked for seller in sellers])
+    for seller, units in zip(sellers, made, strict=True):
+        spare = max(0, books.balances[seller.id] - seller.money)
+        for maker, part in zip(makers, shares(spare, paid), strict=True):
+            if part:
+                books.pay(seller.id, maker.id, part)
+        seller.stock += units
+    citizens = sorted(books.where, key=id_order)
+    for maker in makers:
+        _share_out(books, maker.id, maker.money, citizens)
+    for service in books.services.values():
+        if isinstance(service, Bank):
+            service.credit(books)
+    _share_out(books, government.id, government.reserve, citizens)
+    for firm in firms:
+        firm.end_day()
+    government.days += 1
+    if government.days % government.month == 0:
+        _adapt(firms, government, books.step)
+    government.taxed = {}
+
+
+def _share_out(books: Books, payer: str, buffer: int, citizens: Sequence[str]) -> None:
+    """Pay what one has above a buffer to the citizens, in equal parts; the rest stays."""
+    each = (books.balances[payer] - buffer) // max(1, len(citizens))
+    for id in citizens if each > 0 else ():
+        books.pay(payer, id, each)
+
+
+def _adapt(firms: list[Firm], government: Government, step: int) -> None:
+    """Have firms change prices, by their own sales, and wages, by those of all."""
+    asked = sum(firm.month_asked for firm in firms)
+    offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
+    for firm in firms:
+        share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt")
+        supply = firm.month_sold + firm.stock
+        if firm.sells:
+            firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)
+        if not firm.public:
+            firm.wage = adapted(firm.wage, asked, offered, government.most_wage, share)
+        firm.month_asked = firm.month_sold = 0
+
+
+def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) -> list[Service]:
+    """Return the bank, the government and a firm `firm-1` … for each place that employs or sells.
+
+    Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
+    A firm starts with the money for `days` days of 8 hours at this wage of all whom the place
+    employs (`STAFF`), a seller also with goods of that price in stock.
+
+    Args:
+        city: the places
+        seed: of the random shares of adaptation
+        days: how long firms can pay without selling
+        wage: cents an hour
+
+    Raises:
+        ConfigError: the city has no such places
+    """
+    needs(city, Places, who="make_economy")
+    firms: list[Service] = []
+    public = 0
+    for place in sorted(place for kind in STAFF for place in city.by_kind(kind)):
+        kind = city.kind(place)
+        holds = city.capacity(place) if hasattr(city, "capacity") else 10
+        staff = 10 if holds is None else max(1, holds * STAFF[kind] // 1000)
+        money = staff * 8 * wage * days
+        if kind in PUBLIC:
+            public += money
+        firms.append(
+            Firm(
+                f"firm-{len(firms) + 1}",
+                place,
+                0 if kind in PUBLIC else money,
+                wage=wage,
+                sells=kind in SELLS,
+                public=kind in PUBLIC,
+                stock=money // 100 if kind in SELLS else 0,
+            )
+        )
+    if not firms:
+        raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
+    return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms]
+
+
+def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Brackets, if they begin at 0, rise, and take between nothing and all."""
+    given = tuple((start, rate) for start, rate in brackets)
+    whole = all(type(number) is int for each in given for number in each)
+    if (
+        not whole
+        or not given
+        or given[0][0] != 0
+        or any(one[0] >= other[0] for one, other in pairwise(given))
+        or any(not 0 <= rate <= 1000 for _, rate in given)
+    ):
+        raise ConfigError(
+            "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
+            f"{given!r:.200}"
+        )
+    return given

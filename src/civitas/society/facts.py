@@ -1,0 +1,155 @@
+"""What is true everywhere at once: facts by name, and the weather."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from civitas.clock import Clock
+from civitas.errors import ConfigError
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.society.draw import Draws
+from civitas.society.map import check_integer, check_text
+
+
+class Facts(Mapping[str, Any]):
+    """Global facts: JSON values by name. It never changes: `with_` gives another.
+
+    A value that is an array or object is a copy each time it is read.
+
+    Raises:
+        ConfigError: a name is not 1–255 printable characters, or a value is not JSON.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        given = {**(values or {}), **more}
+        for name in given:
+            check_text("facts: a name", name)
+        try:
+            self._values = copy_json(dict(sorted(given.items())), "facts")
+        except NotJSON as error:
+            raise ConfigError(str(error)) from None
+
+    def with_(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Facts:
+        """Return these facts with some others, or other values of some."""
+        return Facts({**self._values, **(values or {}), **more})
+
+    def __getitem__(self, name: str) -> Any:
+        return copy_json(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Facts({self._values!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The weather of a day.
+
+    Attributes:
+        rain: whether it rains that day
+        low: the lowest temperature, at 3:00, in tenths of a degree Celsius
+        high: the highest, at 15:00
+    """
+
+    rain: bool
+    low: int
+    high: int
+
+
+class Weather:
+    """A town's weather by day, drawn by seed: rain, and temperatures in tenths of a degree Celsius.
+
+    A small weather generator in the manner of Richardson 1981 ("Stochastic simulation of daily
+    precipitation, temperature, and solar radiation", Water Resources Research 17): whether it rains
+    is a Markov chain of two states, and the day's mean temperature is a yearly curve with what is
+    left of yesterday's deviation (share 0.6) and a new one; wet days are milder by day. The chain
+    starts new each year on January 1st, so any day is found in at most 366 steps. All values are
+    integers. The defaults are a temperate town: a year's mean of 10 °C and 9 °C up and down over
+    the year, coldest in the middle of January; it rains after a dry day with 25 %, after a wet one
+    with 60 %, so on 38 % of days (0.25 ÷ (0.25 + 0.40)).
+
+    Args:
+        seed: of the draws
+        mean: the year's mean temperature, in tenths of a degree
+        swing: how far the warmest and coldest time of the year are from it
+        rain_after_dry: percent
+        rain_after_wet: percent
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        mean: int = 100,
+        swing: int = 90,
+        rain_after_dry: int = 25,
+        rain_after_wet: int = 60,
+    ) -> None:
+        check_integer("seed", seed, 0, 2**64 - 1)
+        check_integer("mean", mean, -600, 600)
+        check_integer("swing", swing, -400, 400)
+        check_integer("rain_after_dry", rain_after_dry, 0, 100)
+        check_integer("rain_after_wet", rain_after_wet, 0, 100)
+        self._seed = seed
+        self._mean = mean
+        self._swing = swing
+        self._rain_after = (rain_after_dry, rain_after_wet)
+        self._year = functools.lru_cache(maxsize=4)(self._draw_year)
+
+    def day(self, clock: Clock) -> Day:
+        """Return the weather of the day that a clock shows."""
+        date = clock.moment
+        return self._year(date.year)[date.timetuple().tm_yday - 1]
+
+    def temperature(self, clock: Clock) -> int:
+        """Return the temperature at a clock's moment, in tenths of a degree Celsius.
+
+        It goes straight up from the low at 3:00 to the high at 15:00 and down again; at midnight it
+        changes to the next day's.
+        """
+        day = self.day(clock)
+        from_three = abs((clock.time - 3 * 3600 + 12 * 3600) % 86_400 - 12 * 3600)
+        return day.low + (day.high - day.low) * from_three // (12 * 3600)
+
+    def facts(self, clock: Clock) -> Facts:
+        """Return `{"weather": {"rain": …, "temperature": …}}`, for the facts of a step."""
+        return Facts(weather={"rain": self.day(clock).rain, "temperature": self.temperature(clock)})
+
+    def _draw_year(self, year: int) -> tuple[Day, ...]:
+        days = []
+        wet = Draws(self._seed, year, 0).below(100, "weather.first") < 38
+        deviation = 0
+        for number in range(366):
+            draws = Draws(self._seed, year, number)
+            wet = draws.below(100, "weather.rain") < self._rain_after[wet]
+            # Three of 0 … 40 are nearly normal, with a standard deviation of 2 °C.
+            new = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
+            deviation = deviation * 3 // 5 + new
+            mean = self._mean - self._swing * _season(number) // 1000 + deviation
+            days.append(Day(wet, mean - (25 if wet else 45), mean + (25 if wet else 45)))
+        return tuple(days)
+
+
+def _season(day: int) -> int:
+    """Return a year's wave in thousandths: 1000 in the middle of January, −1000 half a year later.
+
+    A cosine by Bhaskara's rational approximation (7th century), of integers, within 0.003.
+    """
+    degrees = (day - 14) % 365 * 360 // 365
+    half = degrees if degrees <= 180 else 360 - degrees
+    x = half if half <= 90 else 180 - half
+    wave = 1000 * (32_400 - 4 * x * x) // (32_400 + x * x)
+    return wave if half <= 90 else -wave

@@ -1,0 +1,193 @@
+"""A plausible town of any size, by seed: streets, homes, firms, schools, shops and the rest.
+
+Everything is whole numbers, drawn by `civitas.society.draw`, so a seed gives the same town on every
+platform. What is there, for n citizens:
+
+* streets: a grid of about n/50 crossings 100 m apart, moved by up to 15 m: 5,000 citizens/km². In
+  the outer half, one of three side streets is missing, but for every fourth.
+* `home`: one of each household; its capacity is who lives there, n in all. Sizes 1 … 7 in 29, 35,
+  15, 12, 6, 2, 1 of 100 (U.S. Census Bureau, America's Families and Living Arrangements 2022, table
+  HH-4, rounded). Density falls exponentially from the centre (Clark 1951, "Urban population
+  densities", Journal of the Royal Statistical Society A 114), here to about e⁻² at the sides.
+* `work`: jobs for 45 of 100 citizens (European Union 2022: 203 of 447 million, Eurostat), in firms
+  of which a share 1/s has s jobs or more (Axtell 2001, "Zipf distribution of U.S. firm sizes",
+  Science 293); none has more than a twentieth of the jobs, but for 5. Denser in the centre: e⁻⁴.
+* `school`: 18 seats for 100 citizens (16 of 100 are 5–17 years old, U.S. Census 2020, and staff),
+  about 500 in a school.
+* `shop`: 3 for 1,000 citizens (retail establishments, U.S. County Business Patterns 2021: about a
+  million for 332 million people). `restaurant`: 24 for 10,000 (U.S. mean, National
+  Restaurant Association 2003).
+* `park`: 1 for 1,400 citizens, who at this density live within 300 m of it (World Health
+  Organization 2016, "Urban green spaces and health").
+* `hospital`: 1 for 55,000 (American Hospital Association, Fast Facts 2023: 6,129 in the U.S.), with
+  twice the OECD's 4.3 beds for 1,000 (Health at a Glance 2023), for staff and visitors.
+
+There is at least one of each kind. The seats of shops (40), restaurants (50) and parks (300), and
+all opening hours, are assumed.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING, Any
+
+from civitas.clock import DAY_S
+from civitas.society.arrays import numpy
+from civitas.society.draw import belows, choices, integers
+from civitas.society.map import Place, Road, check_integer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_HOUSEHOLDS = (29, 35, 15, 12, 6, 2, 1)
+_SPACING = 100
+_HOUR = 3600
+
+# Opening hours of a kind, one pair drawn for each place; a pair that is twice there is likelier.
+_HOURS = {
+    "home": ((0, 24),),
+    "work": ((6, 20), (6, 20), (7, 19), (7, 19), (8, 22), (0, 24)),
+    "school": ((7, 17),),
+    "shop": ((7, 22), (8, 20), (8, 20), (9, 19), (10, 20)),
+    "restaurant": ((7, 15), (11, 22), (11, 22), (11, 23), (17, 2)),
+    "park": ((5, 23),),
+    "hospital": ((0, 24),),
+}
+
+
+def generated(
+    seed: int, citizens: int
+) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]]]:
+    """Return the places, roads and road nodes of a town.
+
+    Raises:
+        ConfigError: `citizens` is not 10 … 1,000,000, or `seed` no whole number 0 … 2⁶⁴−1.
+    """
+    check_integer("citizens", citizens, 10, 1_000_000)
+    check_integer("seed", seed, 0, 2**64 - 1)
+    town = _Town(seed, citizens)
+    jobs = citizens * 45 // 100
+    schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
+    hospitals = max(1, _rounded(citizens, 55_000))
+    beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
+    places = [
+        *town.places("home", town.households(), decline=4),
+        *town.places("work", town.firms(jobs), decline=8),
+        *town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
+        *town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
+        *town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
+        *town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
+        *town.places("hospital", [beds] * hospitals, decline=4),
+    ]
+    return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
+
+
+def _rounded(number: int, by: int) -> int:
+    """Return a quotient as a whole number."""
+    return (2 * number + by) // (2 * by)
+
+
+class _Town:
+    """The draws of one town."""
+
+    def __init__(self, seed: int, citizens: int) -> None:
+        self._seed = seed
+        self._citizens = citizens
+        self._side = max(3, isqrt(citizens // 50) + 1)
+        count = self._side * self._side
+        xs, ys = self._spread("street", count, 15)
+        self.nodes = [
+            (number % self._side * _SPACING + x, number // self._side * _SPACING + y)
+            for number, (x, y) in enumerate(zip(xs, ys, strict=True))
+        ]
+
+    def _rows(self, count: int) -> NDArray[Any]:
+        return numpy().arange(count, dtype=numpy().uint64)
+
+    def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
+        return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
+
+    def _spread(self, what: str, count: int, metres: int) -> tuple[list[int], list[int]]:
+        """Return how far each is from its spot on the plan, along x and y."""
+        x, y = (self._below(2 * metres + 1, count, f"{what}.{axis}") - metres for axis in "xy")
+        return x.tolist(), y.tolist()
+
+    def _ring(self, number: int) -> int:
+        """Return how many blocks a crossing is from the centre."""
+        x, y = (2 * place - self._side + 1 for place in divmod(number, self._side))
+        return isqrt(x * x + y * y) // 2
+
+    def _density(self, decline: int) -> list[int]:
+        """Return a weight of each crossing that falls by the same share from ring to ring."""
+        rings = [1 << 16]
+        for _ in range(self._side):
+            rings.append(max(1, rings[-1] * self._side // (self._side + decline)))
+        return [rings[self._ring(number)] for number in range(len(self.nodes))]
+
+    def roads(self) -> list[Road]:
+        """Return the streets: all along x, along y not all in the outer half."""
+        side = self._side
+        missing = self._below(3, len(self.nodes), "street.missing").tolist()
+        roads = []
+        for number in range(len(self.nodes)):
+            row, column = divmod(number, side)
+            if column + 1 < side:
+                roads.append(self._road(number, number + 1))
+            inner = column % 4 == 0 or self._ring(number) <= side // 4
+            if row + 1 < side and (inner or missing[number]):
+                roads.append(self._road(number, number + side))
+        return roads
+
+    def _road(self, a: int, b: int) -> Road:
+        (ax, ay), (bx, by) = self.nodes[a], self.nodes[b]
+        return Road(f"n{a}", f"n{b}", isqrt((bx - ax) ** 2 + (by - ay) ** 2))
+
+    def households(self) -> list[int]:
+        """Return the sizes of households, which make up all citizens."""
+        rows = self._rows(self._citizens)
+        sizes = choices(_HOUSEHOLDS, self._seed, rows, 0, "city.household") + 1
+        return self._until(sizes, self._citizens)
+
+    def firms(self, jobs: int) -> list[int]:
+        """Return the jobs of firms, which make up all jobs."""
+        np = numpy()
+        share = (integers(self._seed, self._rows(jobs), 0, "city.firm") >> np.uint64(11)).astype(
+            np.int64
+        ) + 1
+        return self._until(np.minimum((1 << 53) // share, max(5, jobs // 20)), jobs)
+
+    def _until(self, sizes: NDArray[Any], total: int) -> list[int]:
+        """Return the first sizes, the last one cut, that make up the total."""
+        sums = sizes.cumsum()
+        last = int(sums.searchsorted(total))
+        chosen: list[int] = sizes[: last + 1].tolist()
+        chosen[-1] -= int(sums[last]) - total
+        return chosen
+
+    def places(self, kind: str, capacities: list[int], decline: int) -> list[Place]:
+        """Return the places of a kind, near crossings that are drawn by their density."""
+        count = len(capacities)
+        hours = _HOURS[kind]
+        where = choices(
+            self._density(decline), self._seed, self._rows(count), 0, f"city.{kind}.node"
+        ).tolist()
+        xs, ys = self._spread(kind, count, 40)
+        drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
+        places = []
+        for number in range(count):
+            node = where[number]
+            x, y = self.nodes[node]
+            opens, closes = hours[drawn[number]]
+            places.append(
+                Place(
+                    id=f"{kind}-{number + 1}",
+                    kind=kind,
+                    x=x + xs[number],
+                    y=y + ys[number],
+                    capacity=capacities[number],
+                    opens=opens * _HOUR,
+                    closes=min(closes * _HOUR, DAY_S),
+                    node=f"n{node}",
+                )
+            )
+        return places

@@ -1,0 +1,148 @@
+"""A grid of cells as a place, for the classic models."""
+
+from __future__ import annotations
+
+import functools
+
+from civitas.errors import ConfigError
+from civitas.society.map import check_integer
+from civitas.society.network import no_mode
+from civitas.society.places import Near
+from civitas.text import excerpt
+
+_CROSS = ((-1, 0), (0, -1), (0, 1), (1, 0))
+_AROUND = (*_CROSS, (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+class Grid:
+    """Cells in columns and rows, known as `"x,y"`, all of kind `cell`. It never changes.
+
+    Args:
+        width: columns
+        height: rows
+        torus: whether the right side meets the left, and the top the bottom
+        around: 4 neighbours (von Neumann) or 8 (Moore); one moves to neighbours
+        capacity: how many citizens a cell holds at a time; None for any number
+        cell_seconds: how long it takes to the next cell
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        *,
+        torus: bool = False,
+        around: int = 8,
+        capacity: int | None = 1,
+        cell_seconds: int = 60,
+    ) -> None:
+        check_integer("width", width, 1, 100_000)
+        check_integer("height", height, 1, 100_000)
+        check_integer("cell_seconds", cell_seconds, 1, 86_400)
+        if capacity is not None:
+            check_integer("capacity", capacity, 0, 1_000_000_000)
+        if around not in (4, 8):
+            raise ConfigError(f"around must be 4 or 8, got {excerpt(around)}")
+        if type(torus) is not bool:
+            raise ConfigError(f"torus must be a boolean, got {excerpt(torus)}")
+        self.width = width
+        self.height = height
+        self.torus = torus
+        self.around = around
+        self._capacity = capacity
+        self._cell_seconds = cell_seconds
+
+    def __len__(self) -> int:
+        return self.width * self.height
+
+    def __contains__(self, place: object) -> bool:
+        try:
+            self.position(place)  # type: ignore[arg-type]
+        except ConfigError:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Grid of {self.width} × {self.height} cells>"
+
+    @functools.cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(sorted(f"{x},{y}" for x in range(self.width) for y in range(self.height)))
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every cell's id, in order of the text."""
+        return self._ids
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return `("cell",)`."""
+        return ("cell",)
+
+    def kind(self, place: str) -> str:
+        """Return `cell`."""
+        self.position(place)
+        return "cell"
+
+    def by_kind(self, kind: str) -> tuple[str, ...]:
+        """Return every cell for the kind `cell`, none for others."""
+        return self._ids if kind == "cell" else ()
+
+    def capacity(self, place: str) -> int | None:
+        """Return how many citizens a cell holds at a time; None for any number."""
+        self.position(place)
+        return self._capacity
+
+    def position(self, place: str) -> tuple[int, int]:
+        """Return a cell's column and row, counted from 0."""
+        if isinstance(place, str):
+            x, comma, y = place.partition(",")
+            if comma and x.isdecimal() and y.isdecimal() and len(place) < 16:
+                column, row = int(x), int(y)
+                if column < self.width and row < self.height and f"{column},{row}" == place:
+                    return column, row
+        raise ConfigError(f"the grid has no cell {excerpt(place)}")
+
+    def neighbours(self, place: str) -> tuple[str, ...]:
+        """Return the cells next to a cell, in order of id; never the cell itself."""
+        x, y = self.position(place)
+        found = set()
+        for dx, dy in _CROSS if self.around == 4 else _AROUND:
+            column, row = x + dx, y + dy
+            if self.torus:
+                column, row = column % self.width, row % self.height
+            if 0 <= column < self.width and 0 <= row < self.height:
+                found.add(f"{column},{row}")
+        return tuple(sorted(found - {place}))
+
+    def seconds(self, a: str, b: str, mode: str | None = None) -> int:
+        """Return the seconds over the fewest cells from `a` to `b`."""
+        no_mode(mode)
+        return self._steps(self.position(a), self.position(b)) * self._cell_seconds
+
+    def near(
+        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
+    ) -> tuple[Near, ...]:
+        """Return the nearest other cells, with the seconds to each."""
+        no_mode(mode)
+        check_integer("limit", limit, 1, None)
+        here = self.position(place)
+        if kind not in (None, "cell"):
+            return ()
+        found = {place: 0}
+        rim = [place]
+        # Outwards ring by ring: a ring is looked at whole, so that ties are in order of id.
+        while rim and len(found) <= limit:
+            rim = sorted({n for cell in rim for n in self.neighbours(cell)} - found.keys())
+            found |= {cell: self._steps(here, self.position(cell)) for cell in rim}
+        return tuple(
+            Near(cell, steps * self._cell_seconds)
+            for cell, steps in [*found.items()][1 : limit + 1]
+        )
+
+    def _steps(self, a: tuple[int, int], b: tuple[int, int]) -> int:
+        dx, dy = abs(a[0] - b[0]), abs(a[1] - b[1])
+        if self.torus:
+            dx, dy = min(dx, self.width - dx), min(dy, self.height - dy)
+        return max(dx, dy) if self.around == 8 else dx + dy

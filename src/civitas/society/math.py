@@ -1,0 +1,101 @@
+"""The mathematics of rules: the same bits for one citizen and for rows of citizens.
+
+A block's rule is written twice, for one citizen (`forward`) and for columns (`step_rows`), and both
+must give the same bits. So rules use + − × ÷, comparisons, and the functions of this module; never
+the standard library's `math`, whose last bit may differ from numpy's. Each function here is numpy's
+on contiguous float64: a scalar is a row of one, so both take the same path through the processor.
+
+A number gives a Python float, an array (or a sequence) a float64 array of its shape; two arguments
+are broadcast. Outside a function's domain the value is NaN or infinite, as IEEE 754 has it, and
+nothing is raised. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same on every platform,
+the others on the same platform with the same numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from civitas.society.arrays import numpy
+
+
+def exp(x: Any) -> Any:
+    """Return e to the power of x."""
+    return _apply("exp", x)
+
+
+def log(x: Any) -> Any:
+    """Return the natural logarithm of x."""
+    return _apply("log", x)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square root of x, correctly rounded."""
+    return _apply("sqrt", x)
+
+
+def sin(x: Any) -> Any:
+    """Return the sine of x, in radians."""
+    return _apply("sin", x)
+
+
+def cos(x: Any) -> Any:
+    """Return the cosine of x, in radians."""
+    return _apply("cos", x)
+
+
+def hypot(x: Any, y: Any) -> Any:
+    """Return the length of (x, y)."""
+    return _apply("hypot", x, y)
+
+
+def power(x: Any, y: Any) -> Any:
+    """Return x to the power of y."""
+    return _apply("power", x, y)
+
+
+def minimum(x: Any, y: Any) -> Any:
+    """Return the smaller of x and y; NaN if one is; y if they are equal."""
+    x, y = _given(x), _given(y)
+    return where((x < y) | (x != x), x, y)
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """Return the larger of x and y; NaN if one is; y if they are equal."""
+    x, y = _given(x), _given(y)
+    return where((x > y) | (x != x), x, y)
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """Return x, but at least `low` and at most `high`; `high` where they cross; NaN stays NaN."""
+    return minimum(maximum(x, low), high)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Return x where the condition holds, otherwise y."""
+    x, y = _given(x), _given(y)
+    if type(condition) is bool and type(x) is type(y) is float:
+        return x if condition else y
+    chosen = numpy().where(condition, x, y)
+    return chosen if chosen.ndim else float(chosen)
+
+
+def _given(x: Any) -> Any:
+    """Return a number as a Python float, all else as a float64 array."""
+    if type(x) is float:
+        return x
+    array = numpy().asarray(x, dtype="float64")
+    return array if array.ndim else float(array)
+
+
+def _apply(name: str, *arguments: Any) -> Any:
+    np = numpy()
+    given = [_given(argument) for argument in arguments]
+    scalar = all(type(argument) is float for argument in given)
+    if scalar:
+        rows = [np.array([argument]) for argument in given]
+    else:
+        # Strides and scalars beside rows have loops of their own, whose last bit may differ.
+        rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*given)]
+    with np.errstate(all="ignore"):
+        result = getattr(np, name)(*rows)
+    return float(result[0]) if scalar else result

@@ -1,0 +1,273 @@
+"""Citizens drawn from stated distributions, whole or where a table leaves something out.
+
+Everything is drawn by `civitas.society.draw` from (seed, number of the citizen), so the same
+arguments give the same citizens. What is drawn, and after whom:
+
+* Homes are filled in order of id, each with as many as it holds. The first two of a household are
+  adults, and three of ten others. Adults by age: 18–24, 25–34, … 85–94 in 12, 18, 16, 16, 17, 13,
+  6, 2 of 100; children 0–17 evenly (U.S. Census 2020, rounded).
+* Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
+  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the common hourly wage, by
+  it: 592, 765, 880, 1262, 1550 (Bureau of Labor Statistics 2021, median weekly earnings).
+* Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
+  jobs; those aged 5–17 go to the nearest school that has a seat. Work is found by the gravity
+  model among the 20 nearest places of each kind: free jobs ÷ (seconds + 300)² (Zipf 1946, "The
+  P1 P2/D hypothesis").
+* Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
+  accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
+* Relations: 800 in the household; beside it a small world of four neighbours by number, one of
+  ten links rewired (Watts, Strogatz 1998, Nature 393), of 300 … 699.
+* Two or three interests, of 500 … 1000; opinions even from −1000 to 1000, as in models of bounded
+  confidence (Deffuant et al. 2000); needs even from 600 to 1000. These are assumed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from civitas.errors import ConfigError
+from civitas.society import math
+from civitas.society.blocks import all_blocks
+from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.draw import Draws
+from civitas.society.firm import STAFF
+from civitas.society.places import Places, needs
+
+TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
+NEEDS: Final = ("hunger", "energy", "safety", "social")
+EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
+SKILL: Final = (592, 765, 880, 1262, 1550)
+_AGES = (18, 25, 35, 45, 55, 65, 75, 85)
+_AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
+_EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
+_NAMES = (
+    "Ada", "Amir", "Anna", "Boris", "Carla", "Chen", "Dana", "David", "Elena", "Emil", "Fatima",
+    "Felix", "Grace", "Hana", "Ivan", "Jana", "John", "Kofi", "Lea", "Luis", "Maria", "Noah",
+    "Rosa", "Samir", "Tara", "Yuki",
+)  # fmt: skip
+
+
+def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
+
+    Args:
+        city: where they live; None for nowhere
+        count: how many, 1 or more; their ids are 1 … count
+        seed: of the draws
+
+    Raises:
+        ConfigError: the city has no homes, or not room for all
+    """
+    if type(count) is not int or count < 1:
+        raise ConfigError(f"count must be 1 or more, got {count!r:.80}")
+    return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
+
+
+def completed(
+    rows: Iterable[dict[str, Any]], city: Any = None, *, seed: int = 0
+) -> list[dict[str, Any]]:
+    """Return citizens of which some is given, such as by `read_people`, with the rest drawn.
+
+    Args:
+        rows: citizens as `make_people` gives them; all but `id` may be missing
+        city: where they live; None for nowhere
+        seed: of the draws
+
+    Raises:
+        ConfigError: the city has no homes, or not room for all
+    """
+    made = [copy.deepcopy(row) for row in rows]
+    if city is not None:
+        needs(city, Places, who="people", kinds=("home",))
+        _house(made, city)
+    households: dict[str, list[dict[str, Any]]] = {}
+    for person in made:
+        households.setdefault(person.get("home") or f"alone:{person['id']}", []).append(person)
+    for household in households.values():
+        for rank, person in enumerate(household):
+            _draw(person, rank, seed)
+    if city is not None:
+        _employ(made, city, seed)
+    _befriend(made, households, seed)
+    return made
+
+
+def citizens(
+    rows: Iterable[dict[str, Any]],
+    blocks: Callable[[], Iterable[Any]] | None = None,
+    **options: Any,
+) -> list[CitizenAgent]:
+    """Return an agent for each citizen.
+
+    Args:
+        rows: citizens as `make_people` and `completed` give them
+        blocks: gives the blocks of one citizen; all of `civitas.society.blocks` if left out
+        options: of `CitizenAgent`: `toolbox=`, `agent_params=`, …
+    """
+    make = all_blocks if blocks is None else blocks
+    made = []
+    for row in rows:
+        status = {key: value for key, value in row.items() if key not in ("id", "name")}
+        memory = CitizenMemory(status)
+        made.append(
+            CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
+        )
+    return made
+
+
+# -- the draws -------------------------------------------------------------------------------------
+
+
+def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
+    """Draw what a person is, where it is not given; `rank` is its place in the household."""
+    draws = Draws(seed, person["id"], 0)
+    profile = person.setdefault("profile", {})
+    if "age" not in profile:
+        if rank < 2 or draws.below(10, "people.adult") < 3:
+            group = draws.choice(_AGE_WEIGHTS, "people.age")
+            years = 7 if group == 0 else 10
+            profile["age"] = _AGES[group] + draws.below(years, "people.years")
+        else:
+            profile["age"] = draws.below(18, "people.years")
+    adult = profile["age"] >= 18
+    if "gender" not in profile:
+        profile["gender"] = ("female", "male")[draws.below(2, "people.gender")]
+    if "education" not in profile:
+        level = draws.choice(_EDUCATION_WEIGHTS, "people.education") if adult else 0
+        profile["education"] = EDUCATION[level]
+    if "skill" not in profile:
+        known = profile["education"] in EDUCATION
+        profile["skill"] = SKILL[EDUCATION.index(profile["education"])] if known else 1000
+    if "interests" not in profile:
+        some = 2 + draws.below(2, "people.interests")
+        profile["interests"] = {
+            TOPICS[draws.below(len(TOPICS), "people.topic", each)]: 500
+            + draws.below(501, "people.interest", each)
+            for each in range(some)
+        }
+    person.setdefault("name", _NAMES[draws.below(len(_NAMES), "people.name")])
+    person.setdefault("home", None)
+    person.setdefault("work", None)
+    if "money" not in person:
+        person["money"] = money_of(draws.uniform("people.u"), draws.uniform("people.v")) * adult
+    given = person.setdefault("needs", {})
+    for need in NEEDS:
+        if need not in given:
+            given[need] = 600 + draws.below(401, f"people.{need}")
+    if "opinions" not in person:
+        person["opinions"] = {
+            topic: draws.below(2001, f"people.opinion.{topic}") - 1000 for topic in TOPICS
+        }
+
+
+def money_of(u: float, v: float) -> int:
+    """Return cents of a lognormal of median 530,000 and mean 4,160,000, by two uniform numbers.
+
+    The deviation is √(2 ln(mean ÷ median)) = 2.03; the normal number is by Box and Muller (1958).
+    """
+    normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
+    return int(min(530_000 * math.exp(2.03 * normal), 100_000_000))
+
+
+def _house(made: list[dict[str, Any]], city: Any) -> None:
+    """Give a home to each who has none, in order of id of the homes."""
+    room: dict[str, int | None] = {}
+    for home in city.by_kind("home"):
+        room[home] = city.capacity(home) if hasattr(city, "capacity") else None
+    for person in made:
+        home = person.get("home")
+        if home is not None:
+            left = room.get(home, 1)
+            if left == 0:
+                raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
+            if left is not None and home in room:
+                room[home] = left - 1
+    homes = list(room)
+    at = 0
+    for person in made:
+        if person.get("home") is not None:
+            continue
+        while at < len(homes) and room[homes[at]] == 0:
+            at += 1
+        if at == len(homes):
+            raise ConfigError(f"citizen {person['id']} finds no home: the city's homes are full")
+        person["home"] = homes[at]
+        left = room[homes[at]]
+        if left is not None:
+            room[homes[at]] = left - 1
+        else:
+            at = (at + 1) % len(homes)  # homes without a capacity are filled in turn
+
+
+def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
+    """Find work for adults and a school for children, in order."""
+    jobs: dict[str, int] = {}
+    seats: dict[str, int] = {}
+    for kind, staff in STAFF.items():
+        for place in city.by_kind(kind):
+            holds = city.capacity(place) if hasattr(city, "capacity") else None
+            jobs[place] = 10 if holds is None else max(1, holds * staff // 1000)
+            if kind == "school":
+                seats[place] = len(made) if holds is None else holds - jobs[place]
+    kinds = [kind for kind in STAFF if city.by_kind(kind)]
+    near = city.near if hasattr(city, "near") else None
+    for person in made:
+        place = person["work"]
+        if place is not None:
+            jobs[place] = jobs.get(place, 0) - 1
+    for person in made:
+        age, draws = person["profile"]["age"], Draws(seed, person["id"], 0)
+        if 5 <= age < 18 and near and seats and "school" not in person:
+            found = [each.id for each in near(person["home"], "school", 20) if seats[each.id] > 0]
+            person["school"] = found[0] if found else None
+            if found:
+                seats[found[0]] -= 1
+        if not 18 <= age < 67 or person["work"] is not None or not near:
+            continue
+        if draws.below(100, "people.employed") >= 75:
+            continue
+        reach = [each for kind in kinds for each in near(person["home"], kind, 20)]
+        weights = [max(0, jobs[each.id]) * 10**9 // (each.seconds + 300) ** 2 for each in reach]
+        if sum(weights) == 0:
+            person["work"] = next((place for place, left in jobs.items() if left > 0), None)
+        else:
+            person["work"] = reach[draws.choice(_small(weights), "people.work")].id
+        if person["work"] is not None:
+            jobs[person["work"]] -= 1
+
+
+def _small(weights: list[int]) -> list[int]:
+    """Weights whose sum a draw can take, at most 2³²."""
+    by = max(0, sum(weights).bit_length() - 32)
+    return [weight >> by for weight in weights]
+
+
+def _befriend(
+    made: list[dict[str, Any]], households: dict[str, list[dict[str, Any]]], seed: int
+) -> None:
+    """Draw relations for those who have none given."""
+    open_to = [person for person in made if "relations" not in person]
+    for person in open_to:
+        person["relations"] = {}
+    takes = {id(person) for person in open_to}
+
+    def link(one: dict[str, Any], other: dict[str, Any], strength: int) -> None:
+        for person, friend in ((one, other), (other, one)):
+            if id(person) in takes:
+                person["relations"].setdefault(str(friend["id"]), strength)
+
+    for household in households.values():
+        for rank, person in enumerate(household):
+            for other in household[rank + 1 :]:
+                link(person, other, 800)
+    count = len(made)
+    for number, person in enumerate(made):
+        draws = Draws(seed, person["id"], 0)
+        for step in (1, 2):
+            to = (number + step) % count
+            if draws.below(10, "people.rewired", step) == 0:
+                to = draws.below(count, "people.friend", step)
+            if to != number:
+                link(person, made[to], 300 + draws.below(400, "people.strength", step))

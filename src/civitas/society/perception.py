@@ -1,0 +1,174 @@
+"""What a citizen perceives in a step: the world as the step before left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from civitas.society.wants import Answer, answer_json, id_order
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """What all citizens share in a step.
+
+    Attributes:
+        step: the number of the step, from 0
+        clock: the time at which the step begins
+        facts: the weather and other facts that hold everywhere
+        city: the places; None for none
+        seconds: how long the step is, in simulated seconds
+        time: seconds since midnight when the step begins
+        news: announcements since the step before, the oldest first
+        at: who is at each place
+    """
+
+    step: int = 0
+    clock: Any = None
+    facts: Any = None
+    city: Any = None
+    seconds: int = 900
+    time: int = 0
+    news: Sequence[Any] = ()
+    at: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def present(self, place: str | None) -> tuple[str, ...]:
+        """The ids of all who are at a place, in id order."""
+        if place is None:
+            return ()
+        found = self._present.get(place)
+        if found is None:
+            found = self._present[place] = tuple(sorted(self.at.get(place, ()), key=id_order))
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Perception:
+    """What one citizen perceives in a step; its blocks, the dispatcher and prompts are given it.
+
+    Attributes:
+        view: what all citizens share
+        id: the citizen's id, as it is addressed
+        status: the citizen's own state
+        place: the id of the place where it is; None on the way, or without a city
+        messages: those of the step before, in the order (sender, sequence)
+        answers: what became of what it wanted in the step before, in the order of its wants
+        feed: what the feed shows it, the best first
+    """
+
+    view: View
+    id: str
+    status: dict[str, Any]
+    place: str | None = None
+    messages: Sequence[dict[str, Any]] = ()
+    answers: Sequence[Answer] = ()
+    feed: Sequence[Any] = ()
+
+    @property
+    def step(self) -> int:
+        """The number of the step."""
+        return self.view.step
+
+    @property
+    def seconds(self) -> int:
+        """How long the step is, in simulated seconds."""
+        return self.view.seconds
+
+    @property
+    def clock(self) -> Any:
+        """The time at which the step begins."""
+        return self.view.clock
+
+    @property
+    def time(self) -> int:
+        """Seconds since midnight."""
+        return self.view.time
+
+    @property
+    def facts(self) -> Any:
+        """The weather and other facts, as they were."""
+        return self.view.facts
+
+    @property
+    def news(self) -> list[Any]:
+        """Announcements, then what the feed shows it."""
+        return [*self.view.news, *self.feed]
+
+    @property
+    def open(self) -> bool:
+        """Whether its place is open now; a place without opening hours is."""
+        city = self.view.city
+        if self.place is None or not hasattr(city, "is_open"):
+            return True
+        return bool(city.is_open(self.place, self.view.time))
+
+    @property
+    def here(self) -> list[str]:
+        """The ids of the others at its place, in id order."""
+        me = self.id
+        return [id for id in self.view.present(self.place) if id != me]
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The ids of all at its place, itself too, in id order: one tuple for all of them."""
+        return self.view.present(self.place)
+
+    @property
+    def intention(self) -> str:
+        """What its plan wants now, in words: `work` or `shop at market-2`; empty without a plan."""
+        status = self.status
+        plan = status.get("plan")
+        if not plan:
+            return ""
+        now = status.get("now") or 0
+        if not 0 <= now < len(plan):
+            return ""
+        wanted = plan[now]
+        where = wanted.get("where")
+        return f"{wanted['do']} at {where}" if where else str(wanted["do"])
+
+    def as_json(self) -> dict[str, Any]:
+        """It as JSON data."""
+        return {
+            "step": self.step,
+            "clock": str(self.clock),
+            "facts": self.facts.as_json() if hasattr(self.facts, "as_json") else self.facts,
+            "place": self.place,
+            "open": self.open,
+            "here": self.here,
+            "intention": self.intention,
+            "messages": list(self.messages),
+            "answers": [answer_json(each) for each in self.answers],
+            "news": self.news,
+        }
+
+    def text(self) -> str:
+        """It in words, for a prompt."""
+        lines = [f"It is {self.clock}."]
+        if self.facts:
+            lines.append(f"{self.facts}.")
+        moving = self.status.get("moving")
+        if self.place is not None:
+            state = "" if self.open else ", which is closed"
+            lines.append(f"You are at {self.place}{state}.")
+            here = self.here
+            if here:
+                more = f" and {len(here) - 10} others" if len(here) > 10 else ""
+                lines.append(f"Here are also {', '.join(here[:10])}{more}.")
+        elif moving:
+            lines.append(f"You are on the way to {moving['to']}.")
+        if self.intention:
+            lines.append(f"Your plan now: {self.intention}.")
+        for message in self.messages:
+            action = message["action"]
+            said = action["args"].get("content", action["args"])
+            lines.append(f"{message['from']} ({action['name']}): {said}")
+        for answer in self.answers:
+            outcome = "done" if answer.done else f"not done: {answer.reason}"
+            lines.append(f"{answer.want}: {outcome}")
+        lines += [f"News: {each}" for each in self.news]
+        return "\n".join(lines)
+
+    __str__ = text

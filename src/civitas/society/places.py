@@ -1,0 +1,147 @@
+"""What blocks need of a place, as small protocols, and the error where a place has not got it.
+
+Where citizens can be is a set of *places*, known by text ids: the places of a `City`, the nodes of
+a `Network`, the cells of a `Grid`. Each implements what it can of the protocols below, and a block
+asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from civitas.errors import ConfigError
+
+
+class Near(NamedTuple):
+    """A place that `near` found, and the seconds it takes to get there."""
+
+    id: str
+    seconds: int
+
+
+@runtime_checkable
+class Places(Protocol):
+    """Where one can be. Ids are texts; an unknown id is a ConfigError everywhere."""
+
+    def __contains__(self, place: object) -> bool:
+        """Whether there is a place of that id."""
+        ...
+
+    def ids(self) -> tuple[str, ...]:
+        """Every place, in order of id."""
+        ...
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of places that there are, in order."""
+        ...
+
+    def kind(self, place: str) -> str:
+        """Return a place's kind, such as `shop`."""
+        ...
+
+    def by_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the places of a kind in order of id; none where there is no such kind."""
+        ...
+
+
+@runtime_checkable
+class Routes(Protocol):
+    """How long it takes from one place to another."""
+
+    def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
+        """Return the whole seconds from `a` to `b`; None if there is no way."""
+        ...
+
+    def near(
+        self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
+    ) -> tuple[Near, ...]:
+        """Return the nearest other places (of a kind) that can be reached, the nearest first."""
+        ...
+
+
+@runtime_checkable
+class Neighbours(Protocol):
+    """Which places are next to which: one edge or one cell away."""
+
+    def neighbours(self, place: str) -> tuple[str, ...]:
+        """Return the places next to a place, in order of id."""
+        ...
+
+
+@runtime_checkable
+class Capacities(Protocol):
+    """How many citizens a place holds at a time."""
+
+    def capacity(self, place: str) -> int | None:
+        """Return how many; None for any number."""
+        ...
+
+
+@runtime_checkable
+class Hours(Protocol):
+    """When places are open."""
+
+    def is_open(self, place: str, time: int) -> bool:
+        """Return whether a place is open, `time` seconds after midnight (of any day)."""
+        ...
+
+
+@runtime_checkable
+class Positions(Protocol):
+    """Where places are on a plane, for pictures and distances."""
+
+    def position(self, place: str) -> tuple[int, int]:
+        """Return x and y: metres in a city, columns and rows on a grid."""
+        ...
+
+
+_OFFER: dict[Any, str] = {
+    Places: "places",
+    Routes: "travel times to places",
+    Neighbours: "neighbours of places",
+    Capacities: "capacities of places",
+    Hours: "opening hours of places",
+    Positions: "positions of places",
+}
+_WHO_HAS: dict[Any, str] = {
+    Places: "a City, Network or Grid",
+    Routes: "a City, Network or Grid",
+    Neighbours: "a Network or Grid",
+    Capacities: "a City or Grid",
+    Hours: "a City",
+    Positions: "a City or Grid",
+}
+
+
+def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) -> None:
+    """Check that a block finds in a place what it needs.
+
+    Args:
+        places: a City, Network, Grid, anything that implements the protocols, or None for no place
+        protocols: what the block needs: `Routes`, `Hours`, …
+        who: the block that needs it, for the error
+        kinds: the kinds of places that it needs at least one of
+
+    Raises:
+        ConfigError: something is missing; the text says who needs what, and what has it.
+    """
+    kinds = tuple(kinds)
+    wanted = dict.fromkeys((*protocols, Places) if kinds else protocols)
+    missing = [protocol for protocol in wanted if not isinstance(places, protocol)]
+    if missing:
+        what = ", ".join(_OFFER.get(protocol, protocol.__name__) for protocol in missing)
+        of = f" of kind {_listed(kinds)}" if kinds else ""
+        found = "there is no city" if places is None else f"{type(places).__name__} has none"
+        holders = _WHO_HAS.get(missing[0], "what implements it")
+        raise ConfigError(f"{who} needs {what}{of}, and {found}: pass as city= {holders}")
+    absent = [kind for kind in kinds if not places.by_kind(kind)]
+    if absent:
+        raise ConfigError(
+            f"{who} needs places of kind {_listed(absent)}, and {type(places).__name__} has only: "
+            f"{_listed(places.kinds()) or 'none'}"
+        )
+
+
+def _listed(kinds: Iterable[str]) -> str:
+    return ", ".join(repr(kind) for kind in kinds)

@@ -1,0 +1,398 @@
+"""How messages travel in a society: what is sent in a step is delivered in the next.
+
+Every message is put aside until the commit stage, which sorts all of them by (sender, sequence).
+An agent then handles its messages in its turn, one at a time, as handlers of every space do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from civitas.agent import CURRENT, Agent, overrides
+from civitas.errors import InvalidMessage, RequestError, VirtualTimeError
+from civitas.message import BROADCAST as EVERYONE
+from civitas.message import Envelope, address, check_message
+from civitas.society.wants import id_order
+from civitas.spaces.delivery import (
+    ANSWER,
+    ASKING,
+    BROADCAST,
+    CALLBACK,
+    QUEUED,
+    REQUEST,
+    RUNNING,
+    SEND,
+    Delivery,
+)
+from civitas.spaces.handler import Offer
+from civitas.spaces.mailbox import Seat
+from civitas.spaces.outcomes import Outcomes
+from civitas.spaces.request import Request
+from civitas.spaces.router import PostOffice
+
+if TYPE_CHECKING:
+    from civitas.society.wants import Answer, Want
+    from civitas.spaces.loop import LoopThread
+
+logger = logging.getLogger("civitas.society")
+
+Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+class Sent(NamedTuple):
+    """A message on its way to the next step.
+
+    Attributes:
+        rank: where its sender stands in id order
+        envelope: the message
+        kind: `SEND` or `ANSWER`
+        answers: of an answer, the id of what it answers
+        request: of a request to a service, where its outcome goes
+    """
+
+    rank: tuple[int, int, str]
+    envelope: Envelope
+    kind: int = SEND
+    answers: str | None = None
+    request: Delivery | None = None
+
+
+class Turn(Delivery):
+    """An agent's part in one step: it handles its messages, then does its own step.
+
+    When it has waited too long, its `limit` ends it, and it is `late`.
+    """
+
+    __slots__ = ()
+
+    limit: asyncio.TimerHandle | None = None
+    late: bool = False
+
+
+class VirtualRequest(Request):
+    """A request to a service: its outcome is there once the step's commit stage is over."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        """Nothing: the service settles it whether somebody waits or not."""
+
+    def __await__(self) -> Any:
+        if not self._delivery.answered and get_ident() == self._office.thread_id:
+            raise VirtualTimeError(
+                f'the request to "{self._delivery}" is settled when the step is over: its answer '
+                "comes as a `response` in the next step, so do not await it in this one"
+            )
+        return (yield from super().__await__())
+
+
+_LATER: Final[dict[str, Callable[[Any], Any]]] = {
+    "active": lambda seat: {},
+    "asking": lambda seat: set(),
+    "box": lambda seat: deque(),
+    "carried": lambda seat: set(),
+    "held": lambda seat: {},
+    "offers": Offer.all_of,
+}
+"""What few agents of a society need, made when one first does: a citizen is to take little room."""
+
+
+def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
+    seat: Any = delivery.seat
+    seat.begun = handler
+
+
+class SocietySeat(Seat):
+    """An agent's place in a society.
+
+    Attributes:
+        rank: where it stands in id order
+        mail: the messages that it handles in this step
+        wants: what it wants of the world in this step
+        answers: what became of what it wanted in the step before
+        begun: the handler of the message that is to be handled now
+        lives: whether it has a step of its own
+    """
+
+    __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
+
+    def __init__(self, agent: Agent, space: Any, office: VirtualOffice) -> None:
+        self.agent = agent
+        self.space = space
+        self.office = office
+        self.id = address(agent.id)
+        self.rank = id_order(self.id)
+        self.start = _hold  # a handler is awaited in the turn
+        self.before = overrides(agent, "before_action")
+        self.after = overrides(agent, "after_action")
+        self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
+        self.limit = office.mailbox
+        self.dead = self.running = 0
+        self.concurrency = 1  # one message at a time, whatever it is elsewhere
+        self.open = True
+        self.here = self.ready = self.outside = False
+        self.arriving = self.leaving = None
+        self.mail: list[Sent] | tuple[()] = ()
+        self.wants: list[Want] | None = None
+        self.answers: list[Answer] | tuple[()] = ()
+        self.begun: Coroutine[Any, Any, Any] | None = None
+        # What cannot be described fails here; agents of the same make are looked at once.
+        make = (type(agent), *(type(block) for block in agent.blocks))
+        if make not in office.makes:
+            Offer.all_of(self)
+            office.makes.add(make)
+
+    def __getattr__(self, name: str) -> Any:
+        make = _LATER.get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        value = make(self)
+        setattr(self, name, value)
+        return value
+
+    def want(self, want: Want) -> None:
+        """Keep a want for the commit stage."""
+        if self.wants is None:
+            self.wants = []
+            office: Any = self.office
+            office.wanting.append(self)
+        self.wants.append(want)
+
+    def accept(self, delivery: Delivery) -> None:
+        """A message was permitted, and is handled in the same turn."""
+        delivery.state = QUEUED
+
+    def statistics(self) -> dict[str, Any]:
+        """How many messages wait, and what is being handled."""
+        handling = [each.envelope.name for each in list(self.active)]
+        return {"waiting": len(self.mail), "handling": handling, "asking": len(self.asking)}
+
+    async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
+        """Handle the messages, one after the other, then do the agent's own step."""
+        for sent in mail:
+            if not self.open:
+                return
+            delivery = Delivery(sent.envelope, sent.kind)
+            if sent.envelope.to == EVERYONE:
+                delivery.kind = BROADCAST
+            delivery.original_id = sent.answers
+            await self._handle(delivery)
+            CURRENT.set(turn)
+        if self.lives and self.open:
+            await self.agent.run()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        delivery.seat = self
+        self.begin(delivery)
+        if delivery.state == ASKING:
+            asked = delivery.task
+            if asked is not None:
+                await asyncio.wait((asked,))
+            if delivery.answered or not delivery.approved:
+                return
+            self.begin(delivery)
+        handler, self.begun = self.begun, None
+        if handler is None:
+            return
+        value, failure = None, None
+        CURRENT.set(delivery)
+        try:
+            value = await handler
+        except BaseException as error:  # whatever an action raises is its outcome
+            failure = error
+        office: Any = self.office
+        Outcomes.ended(office, delivery, value, failure)
+        if isinstance(failure, asyncio.CancelledError):
+            raise failure
+
+
+class VirtualOffice(PostOffice):
+    """Takes messages in as every post office does, and delivers them step by step.
+
+    Attributes:
+        sent: what was sent and is not yet delivered
+        services: the ids of the services
+        makes: the classes of agents and their blocks that were looked at
+        wanting: who wants something in this step
+        turns: those that have begun and not ended
+    """
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        mailbox: int,
+        services: dict[str, Any],
+        turn_timeout_s: float,
+        over: Callable[[Turn, BaseException | None], None],
+    ) -> None:
+        super().__init__(thread, mailbox)
+        self.sent: list[Sent] = []
+        self.services = services
+        self.makes: set[tuple[type, ...]] = set()
+        self.wanting: list[SocietySeat] = []
+        self.turns: set[Turn] = set()
+        self._turn_timeout_s = turn_timeout_s
+        self._over = over
+        self._fewer: asyncio.Future[None] | None = None
+
+    # -- what is sent ------------------------------------------------------------------------------
+
+    def route(self, envelope: Envelope, seat: Seat | None) -> None:
+        """Keep a message for the next step."""
+        if not self.closed:
+            self.sent.append(Sent(self._rank(envelope.sender), envelope))
+
+    def post(self, delivery: Delivery) -> None:
+        """Keep an answer, or a request to a service, for the next step."""
+        envelope, rank = delivery.envelope, self._rank(delivery.envelope.sender)
+        if delivery.kind == REQUEST:
+            self.sent.append(Sent(rank, envelope, SEND, None, delivery))
+        else:
+            self.sent.append(Sent(rank, envelope, ANSWER, delivery.original_id))
+
+    def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
+        """Send a request to a service.
+
+        Raises:
+            VirtualTimeError: it is to any other agent: time stands still until the step is over
+        """
+        if envelope.to == EVERYONE:
+            raise InvalidMessage("to", "a request goes to one agent, not to *")
+        if envelope.to not in self.services:
+            raise VirtualTimeError(
+                f"agent {seat.id!r} cannot request from {envelope.to!r}: in a society an answer "
+                "comes in the next step; send a message, and its answer comes as one; requests go "
+                f"to services: {', '.join(self.services) or 'there are none'}"
+            )
+        delivery = Delivery(envelope, REQUEST)
+        self.enter(self.post, delivery)
+        return VirtualRequest(delivery, self)
+
+    def make_ready(self, seat: Any) -> None:
+        """Nothing: an agent handles its messages in its turn."""
+
+    def _rank(self, sender: str) -> tuple[int, int, str]:
+        seat: Any = self.seats.get(sender)
+        return id_order(sender) if seat is None else seat.rank
+
+    # -- what is delivered -------------------------------------------------------------------------
+
+    def collect(self, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+        """All that was sent, in the order (sender, sequence), as the interceptors let it through.
+
+        Observers are shown it in that order.
+        """
+        self.thread.drain()
+        sent, self.sent = self.sent, []
+        # Stable: what one sender has sent stays in its order.
+        sent.sort(key=lambda each: each.rank)
+        if interceptors:
+            sent = [each for one in sent for each in _intercepted(one, interceptors)]
+        if self.observers:
+            for each in sent:
+                self._show(each.envelope)
+        return sent
+
+    def deliver(self, sent: list[Sent]) -> int:
+        """Put messages before their receivers; gives how many were delivered."""
+        seats: dict[str, Any] = self.seats
+        count = 0
+        for each in sent:
+            envelope = each.envelope
+            if envelope.to == EVERYONE:
+                for seat in list(seats.values()):
+                    if seat.id != envelope.sender or seat.agent.receive_own_broadcasts:
+                        count += self._put(seat, each)
+                continue
+            seat = seats.get(envelope.to)
+            if seat is not None:
+                count += self._put(seat, each)
+        return count
+
+    def _put(self, seat: SocietySeat, sent: Sent) -> int:
+        if len(seat.mail) >= self.mailbox:
+            delivery = Delivery(sent.envelope, sent.kind)
+            delivery.seat = seat
+            self.refuse(delivery, self._full(seat))
+            return 0
+        if not seat.mail:
+            seat.mail = []
+        seat.mail.append(sent)
+        return 1
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def begin(self, seat: SocietySeat) -> None:
+        """Begin an agent's turn; what does not wait is over when this returns."""
+        turn = Turn(Envelope(seat.id, seat.id, "step", {}), CALLBACK)
+        turn.seat = seat
+        turn.state = RUNNING
+        mail, seat.mail = seat.mail, ()
+        self.turns.add(turn)
+        self.start(turn, seat.take_turn(turn, mail))
+        if turn in self.turns:
+            turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
+
+    def _late(self, turn: Turn) -> None:
+        turn.late = True
+        self.workers.cancel(turn)
+
+    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+        """A turn has ended, or one of the callbacks that all spaces have."""
+        if type(delivery) is not Turn:
+            super().ended(delivery, value, error)
+            return
+        self.turns.discard(delivery)
+        if delivery.limit is not None:
+            delivery.limit.cancel()
+        delivery.answered = True
+        self._over(delivery, error)
+        fewer, self._fewer = self._fewer, None
+        if fewer is not None and not fewer.done():
+            fewer.set_result(None)
+
+    async def fewer(self) -> None:
+        """Wait until a turn has ended."""
+        if self._fewer is None:
+            self._fewer = self.loop.create_future()
+        await asyncio.shield(self._fewer)
+
+    async def break_off(self) -> None:
+        """Cancel the turns that wait, and wait until they have ended."""
+        for turn in list(self.turns):
+            turn.cancelling = True
+            self.workers.cancel(turn)
+        while self.turns:
+            await self.fewer()
+
+    # -- services ----------------------------------------------------------------------------------
+
+    def answer(self, sent: Sent, answer: Answer | None, error: RequestError | None) -> None:
+        """Answer what was sent to a service: by a message, and to who holds the request."""
+        value = answer and {"done": answer.done, "reason": answer.reason, "value": answer.value}
+        if sent.request is not None:
+            self.settle(sent.request, value, error)
+        self._answer(Delivery(sent.envelope, SEND), value, error)
+
+
+def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+    """A message as the interceptors let it through: one, or none. One that fails stops nothing."""
+    message: Any = sent.envelope.to_dict()
+    for each in interceptors:
+        try:
+            message = each(message)
+            if message is None:
+                return []
+            envelope = check_message(message, sent.envelope.sender)
+        except Exception:
+            logger.exception("interceptor %r failed on a message of %r", each, sent.envelope.sender)
+            message = sent.envelope.to_dict()
+            continue
+        sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+        message = envelope.to_dict()
+    return [sent]

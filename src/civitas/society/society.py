@@ -1,0 +1,386 @@
+"""The society: a space in virtual time, whose citizens live step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.action import is_async
+from civitas.agent import Agent
+from civitas.clock import DAY_S, Clock, seconds_of
+from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, SpaceClosed, StateError
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.record import NULL_RECORD, Record, recorded
+from civitas.society.asking import Asking
+from civitas.society.checkpoint import (
+    KIND,
+    SocietyState,
+    agents_as_bytes,
+    as_bytes,
+    head_of,
+    load,
+    restore,
+    save,
+)
+from civitas.society.commit import Service
+from civitas.society.engine import Engine, LocalEngine
+from civitas.society.router import Interceptor
+from civitas.society.steps import Steps
+from civitas.society.wants import id_order
+from civitas.spaces.loop import on_a_space
+
+if TYPE_CHECKING:
+    from civitas.approval import Approver
+    from civitas.budget import Budget
+    from civitas.journal import Journal
+
+logger = logging.getLogger("civitas.society")
+
+MAILBOX: Final = 1_000
+"""How many messages one agent may get in a step."""
+
+
+class Society(Steps):
+    """Agents that live together in simulated time.
+
+    A step is staged. First every agent has its turn: it handles the messages of the step before,
+    one at a time, then does its own step (`run()`); all of them see the city, the time and each
+    other as the step before has left them. Then what they wanted is settled by the rules of
+    `society/commit.py`, in id order, and written. So the order of turns changes nothing.
+
+    What is sent in a step is delivered in the next, in the order (sender, sequence), and so are
+    answers. An agent that fails loses its turn: what it wanted is dropped, the failure is logged,
+    counted and kept in `failures`, and everything else goes on. What it has sent stays sent.
+
+    Args:
+        citizens: the agents; or how many are drawn by the seed (`make_people`), or the file of a
+            table of them (`read_people`), with all blocks
+        city: the places: a `City`, a `Network`, a `Grid`, or None
+        seed: what all random numbers are made from
+        model: the model that citizens may ask who have none of their own
+        engine: what runs the turns
+        journal: where runs are recorded, so that they go on after a crash
+        budget: what all calls of models may spend, but for those of agents with a `budget`
+        approver: as of every space
+        services: firms, the bank, the government, a feed: what settles wants
+        start: when step 0 begins
+        facts: what holds everywhere: facts by name, or a function of the `Clock`
+        model_timeout_s: how long one call of a model may take, in seconds
+        turn_timeout_s: how long one turn may wait, for whatever it is
+        ask_once: whether citizens with the same prompt in the same step share one answer
+        mailbox: how many messages one agent may get in a step
+
+    Attributes:
+        number: the number of the step that comes next
+        clock: when that step begins
+        books: whose money is where, and who is where
+        metrics: a row for each step
+        failures: the last 100 failures, as `step, agent, what`
+        fallbacks: how often in this step a rule has decided because a model was of no use
+
+    Raises:
+        ConfigError: an argument is wrong, or a citizen's money or place is
+        DuplicateAgent: two citizens have the same id
+    """
+
+    def __init__(
+        self,
+        citizens: int | str | PathLike[str] | Iterable[Agent] = (),
+        city: Any = None,
+        *,
+        seed: int = 0,
+        model: Any = None,
+        engine: Engine | None = None,
+        journal: Journal | None = None,
+        budget: Budget | None = None,
+        approver: Approver | None = None,
+        services: Iterable[Service] = (),
+        start: str | datetime = "2026-01-05T00:00",
+        facts: Any = None,
+        model_timeout_s: float = 60,
+        turn_timeout_s: float = 600,
+        ask_once: bool = False,
+        mailbox: int = MAILBOX,
+    ) -> None:
+        if type(seed) is not int or not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
+        limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
+        for name, limit in limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+                raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+        super().__init__(
+            city,
+            seed,
+            Clock(start),
+            facts,
+            _by_id(services),
+            model,
+            LocalEngine() if engine is None else engine,
+            Asking(model_timeout_s, budget, once=ask_once),
+            turn_timeout_s,
+            approver=approver,
+            mailbox=mailbox,
+        )
+        self._journal = journal
+        self._running: asyncio.Task[Any] | None = None
+        try:
+            for agent in _agents(citizens, city, seed):
+                self.add(agent)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- running -----------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        days: float | None = None,
+        step: str | timedelta | int = "15min",
+        *,
+        steps: int | None = None,
+        run_id: str | None = None,
+        save_every: int | None = None,
+        progress: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Live for some time.
+
+        With a journal the run is recorded: the same call with the same `run_id`, in a society made
+        in the same way, goes on after a crash and comes to the same state, byte by byte.
+
+        Args:
+            days: how many simulated days; 1 if neither this nor `steps` is given
+            step: how long a step is
+            steps: how many steps, instead of `days`
+            run_id: the run's id in the journal; a new one if left out
+            save_every: after how many steps the whole state is recorded; a day's if left out
+            progress: called with the row of metrics after each step, on the society's loop
+
+        Returns:
+            the rows of metrics of these steps
+
+        Raises:
+            ConfigError: an argument is wrong
+            StateError: a step of it was broken off before, or something broke conservation
+            RunMismatch: another society began the run
+        """
+        clock = self.clock
+        if seconds_of(step) != clock.step_s:
+            clock = Clock(clock.moment, step)
+        count = _steps(clock, days, steps)
+        if save_every is not None and (type(save_every) is not int or save_every < 1):
+            raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
+        every = save_every or max(1, DAY_S // clock.step_s)
+        self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent awaits no step")
+        running = self._thread.run(self._run, clock, count, run_id, every, progress)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # the step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(self._stopped))
+            raise
+
+    async def step(self) -> dict[str, Any]:
+        """Live for one step, of the length of the last ones; gives its row of metrics."""
+        return (await self.run(step=self.clock.step_s, steps=1))[0]
+
+    async def _run(
+        self,
+        clock: Clock,
+        count: int,
+        run_id: str | None,
+        every: int,
+        progress: Callable[[dict[str, Any]], Any] | None,
+    ) -> list[dict[str, Any]]:
+        if self._running is not None:
+            raise DefinitionError("the society is running already: wait for that run to end")
+        self._running = asyncio.current_task()
+        try:
+            if self._journal is None:
+                self.clock = clock
+                state = SocietyState(self.number, self.number)
+                await self._go_on(NULL_RECORD, state, count, 0, progress)
+                return state.rows
+            task = f"{count} steps of {clock.step_s} s, {len(self.ids())} agents"
+            async with recorded(
+                self._journal,
+                secrets.token_hex(8) if run_id is None else run_id,
+                KIND,
+                "society",
+                SocietyState,
+                task=task,
+                program=self._program(clock, count),
+            ) as record:
+                if record.state is None:
+                    self.clock = clock
+                    state = SocietyState(self.number)
+                    save(self, record, state)
+                    await record.commit()
+                else:
+                    state = record.state
+                    restore(self, record, state)
+                    before = (row for row in self.metrics if row["step"] < state.first)
+                    self.metrics = [*before, *state.rows]
+                self._asking.record = record
+                self._asking.recall(record, self._model)
+                try:
+                    await self._go_on(record, state, count, every, progress)
+                finally:
+                    self._asking.record = NULL_RECORD
+                if record.over is None:
+                    await record.end("done")
+                return state.rows
+        finally:
+            self._running = None
+
+    async def _stopped(self) -> None:
+        if self._running is not None:
+            await asyncio.wait((self._running,))
+
+    async def _go_on(
+        self,
+        record: Record[SocietyState],
+        state: SocietyState,
+        count: int,
+        every: int,
+        progress: Callable[[dict[str, Any]], Any] | None,
+    ) -> None:
+        last = state.first + count
+        while self.number < last:
+            row = await self._step()
+            state.rows.append(row)
+            if record is not NULL_RECORD and (
+                self.number == last or (self.number - state.first) % every == 0
+            ):
+                save(self, record, state)
+                await record.commit()
+            if progress is not None:
+                progress(row)
+
+    def _program(self, clock: Clock, count: int) -> dict[str, Any]:
+        """What must be the same for a society to go on with a run."""
+        makes = [
+            [seat.id, type(seat.agent).__name__, *(type(b).__name__ for b in seat.agent.blocks)]
+            for seat in self.seats
+        ]
+        city = None if self.city is None else [type(self.city).__name__, list(self.city.ids())]
+        return {
+            "seed": self.seed,
+            "time": [clock.step_s, count],
+            "agents": makes,
+            "city": city,
+            "services": [[id, type(each).__name__] for id, each in self.services.items()],
+            "model": getattr(self._model, "name", None),
+        }
+
+    # -- what others may do ------------------------------------------------------------------------
+
+    def intercept(self, interceptor: Interceptor) -> None:
+        """Have a function stop or change messages, in the commit stage and in their order.
+
+        Args:
+            interceptor: given a message as a dict of its own, it returns the message, changed or
+                not, or None, which stops it. It may change all but `from`. Several are called in
+                the order in which they were given. One that fails changes nothing, and is logged.
+        """
+        if not callable(interceptor) or is_async(interceptor):
+            raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
+        self._interceptors = (*self._interceptors, interceptor)
+
+    def announce(self, news: Any) -> None:
+        """Tell all citizens something: they perceive it as news in the next step.
+
+        Raises:
+            ConfigError: it is no JSON data
+        """
+        try:
+            self.news.append(copy_json(news))
+        except NotJSON as error:
+            raise ConfigError(f"news must be JSON data: {error}") from None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the society is between two steps, as JSON data that shares nothing with it.
+
+        Raises:
+            StateError: a step is under way, or an agent's state is no JSON data
+        """
+        made: dict[str, Any] = self._on_loop(self._state_dict)
+        return made
+
+    def _state_dict(self) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(as_bytes(head_of(self), "the state of the society"))
+        return made | {"agents": json.loads(agents_as_bytes(self.seats))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Be where another society with the same seed and services was.
+
+        Agents that are not in the state leave.
+
+        Raises:
+            StateError: it is no such state, it has agents that are not here, or a step is under way
+        """
+        copied = json.loads(as_bytes(state, "a state"))
+        self._on_loop(load, self, copied)
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._start()
+
+        def call() -> Any:
+            if self._in_step:
+                raise StateError(f"step {self.number} is under way: wait for it")
+            return function(*args)
+
+        return self._thread.call(call)
+
+
+def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
+    """How many steps a run has."""
+    if steps is not None:
+        if days is not None:
+            raise ConfigError("days and steps are given: give one of them")
+        if type(steps) is not int or steps < 0:
+            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
+        return steps
+    days = 1 if days is None else days
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
+        raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
+    count = days * DAY_S / clock.step_s
+    if count != int(count):
+        raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
+    return int(count)
+
+
+def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
+    """The citizens as agents: those given, or drawn ones with all blocks."""
+    if type(citizens) is int and citizens >= 0:
+        from civitas.society.people import citizens as agents_of
+        from civitas.society.people import make_people
+
+        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
+    if isinstance(citizens, str | PathLike):
+        from civitas.society.people import citizens as agents_of
+        from civitas.society.people import completed
+        from civitas.society.table import read_people
+
+        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
+    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
+        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
+    return citizens
+
+
+def _by_id(services: Iterable[Service]) -> dict[str, Service]:
+    """The services by id, in id order."""
+    made: dict[str, Service] = {}
+    for service in sorted(services, key=lambda each: id_order(each.id)):
+        if made.setdefault(service.id, service) is not service:
+            raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
+    return made

@@ -1,0 +1,331 @@
+"""One step of a society: turns, the commit stage, and who comes and goes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from civitas.agent import Agent
+from civitas.clock import Clock
+from civitas.errors import ConfigError, InvalidArguments, StateError
+from civitas.society.asking import AskedModel, Asking
+from civitas.society.citizen import CitizenAgent
+from civitas.society.commit import Books, Service, Wanted
+from civitas.society.engine import Engine
+from civitas.society.perception import Perception, View
+from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
+from civitas.society.wants import want_of
+from civitas.spaces.request import on_end
+from civitas.spaces.space import Space
+from civitas.text import one_line
+
+if TYPE_CHECKING:
+    from civitas.approval import Approver
+    from civitas.spaces.delivery import Delivery
+    from civitas.spaces.mailbox import Seat
+    from civitas.spaces.router import PostOffice
+
+logger = logging.getLogger("civitas.society")
+
+_FAILURES: Final = 100
+"""So many failures are kept in words; all are counted."""
+
+
+class Steps(Space):
+    """A space in virtual time; `Society` says how long it runs, and records it."""
+
+    _Seat = SocietySeat
+
+    def __init__(
+        self,
+        city: Any,
+        seed: int,
+        clock: Clock,
+        facts: Any,
+        services: dict[str, Service],
+        model: Any,
+        engine: Engine,
+        asking: Asking,
+        turn_timeout_s: float,
+        *,
+        approver: Approver | None,
+        mailbox: int,
+    ) -> None:
+        super().__init__(approver=approver, mailbox=mailbox)
+        self.city = city
+        self.seed = seed
+        self.clock = clock
+        self.facts = facts
+        self.services = services
+        self.number = 0
+        self.news: list[Any] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.fallbacks = 0
+        self.books = self.new_books()
+        self._model = model
+        self._engine = engine
+        self._asking = asking
+        self._turn_timeout_s = turn_timeout_s
+        self._interceptors: tuple[Interceptor, ...] = ()
+        self._in_step = False
+        self._broken = ""
+        self._come: list[SocietySeat] = []
+        self._left: list[str] = []
+        self._order: list[SocietySeat] | None = []
+        self._citizens: list[SocietySeat] = []
+        self._failed: list[tuple[SocietySeat, str]] = []
+
+    # -- one step ----------------------------------------------------------------------------------
+
+    async def _step(self) -> dict[str, Any]:
+        if self._broken:
+            raise StateError(
+                f"{self._broken}: go on from its journal (the same call with the same run_id), or "
+                "from a state by load_state_dict"
+            )
+        office = self.office
+        await self._all_here()
+        self._broken = f"step {self.number} was broken off"
+        self._in_step = True
+        self._failed = []
+        self.fallbacks = 0
+        self._asking.begin(self.number)
+        try:
+            early = office.collect(self._interceptors)  # what was sent since the last step
+            delivered = office.deliver(early)
+            seats = self._perceive()
+            await self._engine.run(seats, office)
+            row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
+        except asyncio.CancelledError:
+            await office.break_off()
+            raise
+        finally:
+            self._in_step = False
+        self._broken = ""
+        return row
+
+    async def _all_here(self) -> None:
+        """Wait for the `after_add` of those who have come."""
+        for seat in self.seats:
+            if seat.arriving is not None:
+                if not seat.arriving.answered:
+                    ended = asyncio.Event()
+                    on_end(seat.arriving, ended.set)
+                    await ended.wait()
+                seat.arriving = None
+
+    def _perceive(self) -> list[SocietySeat]:
+        """Have every citizen perceive; gives those who have a turn."""
+        clock, facts = self.clock, self.facts
+        view = self._view = View(
+            step=self.number,
+            clock=clock,
+            facts=facts(clock) if callable(facts) else facts,
+            city=self.city,
+            seconds=clock.step_s,
+            time=clock.time,
+            news=tuple(self.news),
+            at=self.books.at,
+        )
+        self.news = []
+        where = self.books.where
+        having: list[SocietySeat] = []
+        for seat in self.seats:
+            agent: Any = seat.agent
+            mail = seat.mail
+            if isinstance(agent, CitizenAgent):
+                messages = [each.envelope.to_dict() for each in mail] if mail else ()
+                id = seat.id
+                agent._perceived = Perception(
+                    view, id, agent.memory.status, where[id], messages, seat.answers
+                )
+                agent._draws = None
+                seat.answers = ()
+            if seat.lives or mail:
+                having.append(seat)
+        return having
+
+    def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
+        seat: Any = turn.seat
+        if error is None or not seat.open or turn.cancelling or self.office.ending:
+            return
+        seat.wants = []  # it is among those who want already
+        if turn.late:
+            error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
+        notes = "; ".join(getattr(error, "__notes__", ()))
+        what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
+        self._failed.append((seat, what))
+        logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
+        logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
+
+    def _commit(self, delivered: int, to_services: list[Sent]) -> dict[str, Any]:
+        """The commit stage: settle, write, deliver."""
+        office, books = self.office, self.books
+        self._come_and_go()
+        books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
+        total = books.total
+        _ = self.seats
+        changed = [(seat, what) for seat in self._citizens if (what := books.restore(seat.id))]
+        for seat, what in changed:
+            text = f"it changed its own {what}, which is the commit stage's alone: undone"
+            self._failed.append((seat, text))
+            logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
+        sent = office.collect(self._interceptors)
+        services = self.services
+        to_services += [each for each in sent if each.envelope.to in services]
+        self._settle(to_services)
+        books.end_step()
+        books.check(total)
+        if to_services:  # the services' answers come in the next step too
+            sent = [each for each in sent if each.envelope.to not in services]
+            sent = sorted([*sent, *office.collect(self._interceptors)], key=lambda s: s.rank)
+        delivered += office.deliver(sent)
+        # In id order, whatever the order of turns was.
+        self._failed.sort(key=lambda each: each[0].rank)
+        self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
+        row = self._row(delivered)
+        self.metrics.append(row)
+        self.number += 1
+        self.clock = self.clock.after()
+        return row
+
+    def _settle(self, to_services: list[Sent]) -> None:
+        """Settle what citizens want, and what was asked of services."""
+        office = self.office
+        wanting, office.wanting = office.wanting, []
+        wants: list[Wanted] = []
+        for seat in wanting:
+            mine, seat.wants = seat.wants or (), None
+            if mine and seat.open:
+                answers: list[Any] = [None] * len(mine)
+                seat.answers = answers
+                wants += [
+                    Wanted(seat.rank, seat.id, want, (answers, number))
+                    for number, want in enumerate(mine)
+                ]
+        for sent in to_services:
+            try:
+                want = want_of(sent.envelope.name, sent.envelope.args)
+            except InvalidArguments as error:
+                office.answer(sent, None, error)
+                continue
+            service = self.services[sent.envelope.to]
+            wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
+        wants.sort(key=lambda each: each.rank)
+        for token, answer in self.books.settle(wants):
+            if type(token) is Sent:
+                office.answer(token, answer, None)
+            else:
+                token[0][token[1]] = answer
+
+    def _row(self, delivered: int) -> dict[str, Any]:
+        home = work = 0
+        for seat in self._citizens:
+            status = seat.agent.memory.status
+            place = status["place"]
+            if place is not None:
+                if place == status.get("home"):
+                    home += 1
+                elif place == status.get("work"):
+                    work += 1
+        return {
+            "step": self.number,
+            "time": self.clock.moment.isoformat(),
+            "moving": self.books.travelled,
+            "home": home,
+            "work": work,
+            "money": self.books.total,
+            "messages": delivered,
+            "failures": len(self._failed),
+            "fallbacks": self.fallbacks,
+            "model_calls": self._asking.calls,
+        }
+
+    # -- who is there ------------------------------------------------------------------------------
+
+    @property
+    def office(self) -> VirtualOffice:
+        """What carries the messages."""
+        office = self._office or self._start()
+        assert isinstance(office, VirtualOffice)
+        return office
+
+    @property
+    def seats(self) -> list[SocietySeat]:
+        """The seats of all agents, in id order."""
+        if self._order is None:
+            seats: Iterable[Any] = list(self.office.seats.values())
+            self._order = sorted(seats, key=lambda seat: seat.rank)
+            self._citizens = [s for s in self._order if isinstance(s.agent, CitizenAgent)]
+        return self._order
+
+    def _post_office(self) -> PostOffice:
+        return VirtualOffice(
+            self._thread, self._mailbox, self.services, self._turn_timeout_s, self._turn_over
+        )
+
+    def _add(self, agent: Agent, office: PostOffice) -> Seat:
+        if str(agent.id) in self.services:
+            raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
+        seat = cast(SocietySeat, super()._add(agent, office))
+        self._order = None
+        if self._in_step:
+            self._come.append(seat)
+            return seat
+        try:
+            self.enter_books(seat)
+        except ConfigError:
+            self._vacate(seat)
+            raise
+        return seat
+
+    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
+        super()._vacate(seat, *spared)
+        self._order = None
+        if self._in_step:
+            self._left.append(seat.id)  # until the commit stage everyone sees it where it was
+        else:
+            self.books.leave(seat.id)
+
+    def _come_and_go(self) -> None:
+        """Have those enter and leave the books who came and left in this step."""
+        left, self._left = self._left, []
+        come, self._come = self._come, []
+        for id in left:
+            self.books.leave(id)
+        for seat in come:
+            if not seat.open:
+                continue
+            try:
+                self.enter_books(seat)
+            except ConfigError as error:
+                self._failed.append((seat, str(error)))
+                logger.warning("agent %r could not come: %s", seat.id, error)
+                self._vacate(seat)
+                self._left.clear()
+
+    def enter_books(self, seat: SocietySeat) -> None:
+        """Have a citizen be in the books, and its calls of models go by the society."""
+        agent: Any = seat.agent
+        if getattr(agent, "shared", None) is False:
+            agent.shared = True  # in a society an agent has one memory
+        if not isinstance(agent, CitizenAgent):
+            return
+        self.books.enter(seat.id, agent.memory.status)
+        for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
+            model = getattr(holder, name, None)
+            if model is not None and type(model) is not AskedModel:
+                setattr(holder, name, self.asked_model(agent, model))
+
+    def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
+        """An agent's model, or the society's, whose calls are limited in time and recorded."""
+        model = self._model if own is None else own
+        return None if model is None else AskedModel(self._asking, agent, model)
+
+    def new_books(self) -> Books:
+        """Books with the services and without citizens."""
+        return Books(self.city, self.services)

@@ -1,0 +1,194 @@
+"""Citizens from a table, CSV or Parquet: every cell is checked, and an error names row and column.
+
+A row is a citizen. `id` is required; any other column may be missing, and so may any cell, which is
+then drawn (`people.completed`). The columns:
+
+* `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
+* `age` 0–120, `gender`, `education`, `skill` 0–100,000
+* `money` (cents, 0 or more)
+* `hunger`, `energy`, `safety`, `social` 0–1000
+* `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000), `relations` (by id, 0–1000)
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from civitas.errors import ConfigError, MissingExtra
+from civitas.message import address
+from civitas.society.people import NEEDS
+from civitas.text import error_text, excerpt
+
+_MOST_MONEY = 10**15
+_NUMBERS: Final = {
+    "age": (0, 120),
+    "skill": (0, 100_000),
+    "money": (0, _MOST_MONEY),
+    **dict.fromkeys(NEEDS, (0, 1000)),
+}
+_WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
+_TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
+_IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
+COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
+"""The columns that a table may have."""
+
+
+def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
+    """Return the citizens of a table, for `people.completed`.
+
+    Args:
+        path: a `.csv` (UTF-8, with a header) or `.parquet` file
+        city: where `home`, `work` and `school` are to be; None does not look
+
+    Raises:
+        ConfigError: the file cannot be read, or a column, a cell or an id is wrong
+        MissingExtra: it is Parquet, and pyarrow is not installed
+    """
+    file = Path(path)
+    if file.suffix.lower() == ".parquet":
+        columns, rows = _parquet(file)
+    elif file.suffix.lower() == ".csv":
+        columns, rows = _csv(file)
+    else:
+        raise ConfigError(f"{file.name}: a table must be .csv or .parquet")
+    return checked_people(rows, columns, city, file.name)
+
+
+def checked_people(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Iterable[str] | None = None,
+    city: Any = None,
+    source: str = "table",
+) -> list[dict[str, Any]]:
+    """Return the citizens that rows of columns are; see `read_people`."""
+    known = list(columns) if columns is not None else None
+    if known is not None:
+        _check_columns(known, source)
+    found: list[dict[str, Any]] = []
+    at: dict[str, int] = {}
+    for number, row in enumerate(rows, 1):
+        where = f"{source}, row {number}"
+        if known is None:
+            _check_columns(list(row), source)
+        person = _person(row, where, city)
+        before = at.setdefault(str(person["id"]), number)
+        if before != number:
+            raise ConfigError(
+                f"{where}, column 'id': {person['id']!r} is the id of row {before} too"
+            )
+        found.append(person)
+    if not found:
+        raise ConfigError(f"{source} has no rows")
+    return found
+
+
+def _check_columns(columns: list[str], source: str) -> None:
+    for column in columns:
+        if column not in COLUMNS:
+            raise ConfigError(
+                f"{source}: unknown column {excerpt(column)}; there are {', '.join(COLUMNS)}"
+            )
+        if columns.count(column) > 1:
+            raise ConfigError(f"{source}: column {column!r} is there twice")
+    if "id" not in columns:
+        raise ConfigError(f"{source} has no column 'id'")
+
+
+def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
+    person: dict[str, Any] = {}
+    profile: dict[str, Any] = {}
+    needs: dict[str, Any] = {}
+    for column in COLUMNS:
+        value = row.get(column)
+        if value is None or value == "":
+            if column == "id":
+                raise ConfigError(f"{where}, column 'id' is empty")
+            continue
+        at = f"{where}, column {column!r}"
+        if column == "id":
+            value = _id(value, at)
+        elif column in _NUMBERS:
+            value = _number(value, *_NUMBERS[column], at)
+        elif column in _WEIGHTS:
+            value = dict(_weights(value, *_WEIGHTS[column], at))
+        elif not isinstance(value, str) or not value.isprintable() or len(value) > 255:
+            raise ConfigError(
+                f"{at} must be a text of at most 255 characters, got {excerpt(value)}"
+            )
+        elif column in ("home", "work", "school") and city is not None and value not in city.ids():
+            raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
+        into = needs if column in NEEDS else profile if column in _IN_PROFILE else person
+        into[column] = value
+    if profile:
+        person["profile"] = profile
+    if needs:
+        person["needs"] = needs
+    return person
+
+
+def _id(value: Any, at: str) -> int | str:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and str(int(value)) == value:
+        value = int(value)
+    try:
+        address(value)
+    except Exception as error:
+        raise ConfigError(f"{at}: {error}") from None
+    return value  # type: ignore[no-any-return]
+
+
+def _number(value: Any, low: int, high: int, at: str) -> int:
+    number = value
+    if isinstance(value, str):
+        digits = value.strip().removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) < 20:
+            number = int(value)
+    if type(number) is not int or not low <= number <= high:
+        raise ConfigError(f"{at} must be a whole number from {low} to {high}, got {excerpt(value)}")
+    return number
+
+
+def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
+    if not isinstance(value, str):
+        raise ConfigError(
+            f"{at} must be a text such as 'music:800;sport:500', got {excerpt(value)}"
+        )
+    for part in filter(None, map(str.strip, value.split(";"))):
+        name, colon, number = part.rpartition(":")
+        if not colon or not name.strip():
+            raise ConfigError(f"{at} must be name:number;…, got {excerpt(part)}")
+        yield name.strip(), _number(number.strip(), low, high, f"{at}, {name.strip()!r}")
+
+
+def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            lines = csv.reader(opened, strict=True)
+            columns = [column.strip() for column in next(lines, [])]
+            rows: list[dict[str, Any]] = []
+            for cells in filter(None, lines):
+                if len(cells) != len(columns):
+                    raise ConfigError(
+                        f"{file.name}, row {len(rows) + 1} (line {lines.line_num}) must have "
+                        f"{len(columns)} cells, got {len(cells)}"
+                    )
+                rows.append(dict(zip(columns, map(str.strip, cells), strict=True)))
+            # With a column twice, the rows are refused before they are looked at.
+            return columns, rows
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
+
+
+def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtra("Parquet", "tables") from error
+    try:
+        table = parquet.read_table(file)
+    except Exception as error:  # pyarrow has its own kinds
+        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
+    return list(table.column_names), table.to_pylist()

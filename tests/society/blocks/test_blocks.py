@@ -1,0 +1,224 @@
+"""Blocks together: the example of seed 000, a block of one's own, and a day of a town."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.society.blocks.living import HOUR, citizen, live, town
+
+from civitas import ScriptedModel
+from civitas.dispatch import AgentToolbox
+from civitas.society.blocks import all_blocks
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
+from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams
+from civitas.society.blocks.plan import PlanBlock
+from civitas.society.blocks.social import SocialBlock, SocialBlockParams
+from civitas.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
+from civitas.society.city import City
+from civitas.society.economy import make_economy
+from civitas.society.feed import Feed
+from civitas.society.people import citizens, make_people
+from civitas.society.society import Society
+from civitas.society.wants import Move
+
+
+def test_the_example_of_seed_000_runs_as_printed() -> None:
+    llm = ScriptedModel(['{"block": "MobilityBlock", "reason": "to the park"}'])
+    env = town()
+    toolbox = AgentToolbox(llm, env)
+    plan = [{"do": "leisure", "where": "park-1", "from": 0, "until": 24 * HOUR}]
+    memory = CitizenMemory({"plan": plan, "now": 0})
+
+    # Create blocks
+    mobility_block = MobilityBlock(llm=llm, environment=env, block_params=MobilityBlockParams())
+    social_block = SocialBlock(llm=llm, environment=env, block_params=SocialBlockParams())
+
+    # Create agent with blocks
+    agent = CitizenAgent(
+        id=1,
+        name="John",
+        type=AgentType.Citizen,
+        toolbox=toolbox,
+        memory=memory,
+        agent_params=CitizenAgentParams(enable_mobility=True),
+        blocks=[mobility_block, social_block],
+    )
+
+    # Run agent (called by the simulation engine)
+    asyncio.run(agent.run())
+
+    assert agent.dispatcher.decisions[-1].block == "MobilityBlock"
+    assert agent.wants == [Move("park-1")]
+
+
+def test_a_citizen_with_nothing_but_blocks_lives_a_step() -> None:
+    agent = CitizenAgent(1, blocks=all_blocks())
+    asyncio.run(agent.run())
+    assert agent.status["needs"]["hunger"] == 1000
+    assert agent.status["act"] == "sleep"
+
+
+def test_a_block_of_ones_own_in_twenty_lines() -> None:
+    class PrayParams(CitizenBlockParams):
+        minutes: int = 10
+
+    class PrayBlock(CitizenBlock):
+        """Prays where the plan says so."""
+
+        name = "PrayBlock"
+        description = "Prays"
+        ParamsType = PrayParams
+        does = ("pray",)
+
+        async def forward(self) -> None:
+            self.act("pray")
+            self.note(f"It prayed for {self.params.minutes} minutes.")
+
+    plan = [{"do": "pray", "where": None, "from": 0, "until": 24 * HOUR}]
+    agent = citizen([PrayBlock(), MobilityBlock()], plan=plan, now=0)
+    live(agent, 6)
+    assert agent.status["act"] == "pray"
+    assert agent.memory.stream == [(24, "It prayed for 10 minutes.")]
+
+
+def test_parameters_are_checked_described_and_do_not_change() -> None:
+    for block in all_blocks():
+        schema = type(block.params).model_json_schema()
+        assert all(field["description"] for field in schema["properties"].values())
+        assert block.name
+        assert block.description
+        assert block.actions
+        with pytest.raises(ValueError, match="frozen"):
+            block.params.by_model = False
+        with pytest.raises(ValueError, match="unknown"):
+            type(block.params)(unknown=1)
+
+
+def test_a_model_may_be_left_out_of_a_block() -> None:
+    llm = ScriptedModel([])
+    block = PlanBlock(llm=llm, block_params=PlanBlock.ParamsType(by_model=False))
+    agent = citizen([block])
+    asyncio.run(agent.run())
+    assert agent.status["plan"]
+    assert llm.received == []
+    assert block.fallbacks == 0
+
+
+# -- a day of a town -------------------------------------------------------------------------------
+
+
+class Day:
+    """What a town of 80 did on a Monday, seen after each step."""
+
+    def __init__(self, seed: int = 3) -> None:
+        city = City.generate(seed=seed, citizens=80)
+        self.people = citizens(make_people(city, 80, seed=seed))
+        services = [*make_economy(city, seed=seed), Feed()]
+        self.society = Society(self.people, city, seed=seed, services=services)
+        self.money = self.society.books.total
+        self.acts: list[list[str]] = [[] for _ in self.people]
+        self.closed: list[str] = []
+        self.before: dict[str, Any] = {}
+        asyncio.run(self.society.run(days=1, progress=self.saw))
+        self.status = [agent.status for agent in self.people]
+        self.after = dict(self.society.books.balances)
+        self.failures = list(self.society.failures)
+        self.society.close()
+
+    def saw(self, row: dict[str, Any]) -> None:
+        city, time = self.society.city, row["step"] * 900
+        for acts, agent in zip(self.acts, self.people, strict=True):
+            acts.append(agent.status["act"])
+            place = self.before.get(agent.id, agent.status["home"])
+            if (
+                place is not None
+                and acts[-1] in ("work", "shop", "study")
+                and not city.is_open(place, time)
+            ):
+                self.closed.append(f"{agent.id} at {place}, {time}")
+            arrived = agent.status["place"]
+            if arrived not in (None, place) and not city.is_open(arrived, time + 900):
+                self.closed.append(f"{agent.id} came to {arrived}, {time + 900}")
+            self.before[agent.id] = arrived
+
+
+@pytest.fixture(scope="module")
+def day() -> Day:
+    return Day()
+
+
+def test_a_day_has_sleep_meals_and_work(day: Day) -> None:
+    for acts in day.acts:
+        spent = Counter(acts)
+        assert 22 <= spent["sleep"] <= 42  # 5.5 to 10.5 hours
+        assert spent["eat"] >= 4
+    workers = [acts for acts, s in zip(day.acts, day.status, strict=True) if s["work"]]
+    hours = [Counter(acts)["work"] / 4 for acts in workers]
+    assert sum(hours) / len(hours) > 6
+    assert not any(
+        Counter(a)["work"] for a, s in zip(day.acts, day.status, strict=True) if not s["work"]
+    )
+
+
+def test_nobody_acts_at_a_closed_place_or_comes_to_one(day: Day) -> None:
+    assert day.closed == []
+
+
+def test_money_only_moved_and_somebody_earned_bought_and_was_taxed(day: Day) -> None:
+    assert sum(day.after.values()) == day.money
+    assert min(day.after.values()) >= 0
+    assert {
+        str(agent.id): agent.status["money"] for agent in day.people
+    }.items() <= day.after.items()
+    earned = [status["earned"] for status in day.status if status.get("earned")]
+    assert len(earned) > 20
+    firms = [each for id, each in day.society.services.items() if id.startswith("firm-")]
+    assert sum(firm.month_sold for firm in firms if firm.sells) > 100
+    assert day.after["government"] != day.society.services["government"].money
+
+
+def test_no_need_stays_unmet_all_day(day: Day) -> None:
+    for need in ("hunger", "energy", "safety", "social"):
+        levels = [status["needs"][need] for status in day.status]
+        assert sum(levels) / len(levels) > 300
+    assert day.failures == []
+
+
+def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:
+    again = Day()
+    assert again.status == day.status
+    assert again.acts == day.acts
+    assert Day(seed=4).acts != day.acts
+
+
+def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
+    city = City.generate(seed=3, citizens=10)
+    model = ScriptedModel(["I am a teapot."] * 1000)
+    people = citizens(make_people(city, 10, seed=3))
+    society = Society(people, city, seed=3, model=model)
+    (row,) = asyncio.run(society.run(steps=1))
+    assert row["failures"] == 0
+    assert row["fallbacks"] >= 10
+    assert all(agent.status["plan"] for agent in people)
+    assert all(agent.status["fallbacks"]["PlanBlock"] == 1 for agent in people)
+    society.close()
+
+
+def test_a_day_goes_on_from_its_state_as_json() -> None:
+    def town_of_20() -> Society:
+        city = City.generate(seed=3, citizens=20)
+        people = citizens(make_people(city, 20, seed=3))
+        return Society(people, city, seed=3, services=[*make_economy(city, seed=3), Feed()])
+
+    whole, begun, goes_on = town_of_20(), town_of_20(), town_of_20()
+    asyncio.run(whole.run(steps=60))
+    asyncio.run(begun.run(steps=40))
+    goes_on.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    asyncio.run(goes_on.run(steps=20))
+    assert json.dumps(goes_on.state_dict()) == json.dumps(whole.state_dict())
+    for society in (whole, begun, goes_on):
+        society.close()

@@ -1,0 +1,108 @@
+"""Mobility: which place, by which mode, and never to one that is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.society.blocks.living import HOUR, citizen, live, town
+
+from civitas import ConfigError, ScriptedModel
+from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
+from civitas.society.blocks.plan import PlanBlock
+from civitas.society.city import City
+from civitas.society.map import Place
+from civitas.society.network import Network
+from civitas.society.wants import Move
+
+
+def going(where: str, block: MobilityBlock | None = None, **status: Any) -> Any:
+    plan = [{"do": "leisure", "where": where, "from": 0, "until": 24 * HOUR}]
+    return citizen([PlanBlock(), block or MobilityBlock()], plan=plan, day=0, **status)
+
+
+def test_the_near_and_the_large_are_chosen_more_often() -> None:
+    assert gravity(10, 300) > gravity(10, 600) > gravity(10, 6000)
+    assert gravity(20, 600) > gravity(10, 600)
+    assert gravity(1, 10**9) == 1
+    chosen = Counter(
+        live(going("shop", id=number), 10, city=town())[0].to for number in range(1, 101)
+    )
+    assert chosen["shop-1"] > 2 * chosen["shop-2"] > 0
+
+
+def test_one_explores_the_less_the_more_places_one_knows() -> None:
+    assert explores(0) == 1000
+    assert explores(1) == 600
+    assert explores(1) > explores(5) > explores(50) > 0
+    # Known ways: who never explores goes back where it was.
+    never = MobilityBlockParams(rho=0)
+    for number in range(1, 11):
+        agent = going(
+            "shop", MobilityBlock(block_params=never), id=number, visits={"shop": {"shop-2": 3}}
+        )
+        (move,) = live(agent, 10, city=town())
+        assert move.to == "shop-2"
+        assert agent.status["visits"]["shop"]["shop-2"] == 4
+
+
+def test_nobody_sets_out_for_what_will_be_closed_on_arrival() -> None:
+    city = town(shop_1=(12, 18), shop_2=(12, 18))
+    assert live(going("shop"), 9, city=city) == []
+    assert live(going("shop"), 18, city=city) == []
+    # It opens on the way: at 11:45 it is still closed, and open when one is there.
+    assert len(live(going("shop"), 11.75, city=city)) == 1
+    assert live(going("shop"), 17.75, city=city) == []
+
+
+def test_the_fastest_mode_is_taken_and_children_do_not_drive() -> None:
+    far = City(
+        [Place("home-1", "home", 0, 0), Place("park-1", "park", 20_000, 0, 99)],
+        [("home-1", "park-1", 20_000)],
+    )
+    (adult,) = live(going("park-1"), 9, city=far)
+    (child,) = live(going("park-1", profile={"age": 10}), 9, city=far)
+    (near,) = live(going("shop-1"), 9, city=town())
+    assert (adult.mode, child.mode, near.mode) == ("drive", "transit", "cycle")
+    walks = MobilityBlock(block_params=MobilityBlockParams(mode="walk"))
+    assert live(going("park-1", walks), 9, city=far) == [Move("park-1", "walk")]
+
+
+def test_who_is_there_stays_and_who_is_on_the_way_goes_on() -> None:
+    assert live(going("park-1"), 9, city=town(), place="park-1") == []
+    agent = going("park", moving={"to": "park-1", "arrives": 40, "mode": "walk"})
+    assert live(agent, 9, city=town(), place=None) == []
+    assert agent.status["act"] == "travel"
+
+
+def test_a_model_chooses_among_the_places() -> None:
+    block = MobilityBlock(llm=ScriptedModel([json.dumps({"place": "shop-2"})]))
+    assert live(going("shop", block), 10, city=town())[0].to == "shop-2"
+    assert block.fallbacks == 0
+
+
+@pytest.mark.parametrize("answer", ("the shop", json.dumps({"place": "the moon"}), OSError("gone")))
+def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) -> None:
+    block = MobilityBlock(llm=ScriptedModel([answer]))
+    assert live(going("shop", block), 10, city=town()) == live(going("shop"), 10, city=town())
+    assert block.fallbacks == 1
+
+
+def test_a_network_has_no_hours_and_will_do() -> None:
+    city: Any = Network({"home-1": "home", "a": "club", "b": "club"}, [("home-1", "a"), ("a", "b")])
+    (move,) = live(going("club"), 3, city=city)
+    assert move.to in ("a", "b")
+
+
+def test_its_actions_need_a_city_and_say_so() -> None:
+    block = MobilityBlock()
+    agent = citizen([block])
+    live(agent, 8, place=None)
+    with pytest.raises(ConfigError, match="MobilityBlock needs"):
+        asyncio.run(block.go("park-1"))
+    live(agent, 8, city=town(park_1=(10, 20)))
+    assert asyncio.run(block.go("park-1")) is False
+    assert asyncio.run(block.places("shop")) == ["shop-1", "shop-2"]

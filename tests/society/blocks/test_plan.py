@@ -1,0 +1,203 @@
+"""A day's plan: what it has, how it breaks, and how it is mended."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.society.blocks.living import HOUR, citizen, live, said, town
+
+from civitas import ScriptedModel
+from civitas.clock import DAY_S
+from civitas.society.blocks.mobility import MobilityBlock
+from civitas.society.blocks.needs import NeedsBlock
+from civitas.society.blocks.other import OtherBlock
+from civitas.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
+from civitas.society.wants import Answer, Move
+
+
+def item(do: str, where: str | None, start: float, until: float) -> dict[str, Any]:
+    return {"do": do, "where": where, "from": int(start * HOUR), "until": int(until * HOUR)}
+
+
+def blocks() -> list[Any]:
+    return [NeedsBlock(), PlanBlock(), MobilityBlock(), OtherBlock()]
+
+
+@pytest.mark.parametrize("id", range(1, 21))
+def test_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
+    agent = citizen([PlanBlock()], id=id, work="work-1")
+    live(agent, 0, city=town(work_1=(7, 19)))
+    plan = agent.status["plan"]
+    assert plan[0]["from"] == 0
+    assert plan[-1]["until"] == DAY_S
+    assert all(one["until"] == other["from"] for one, other in itertools.pairwise(plan))
+    spent: dict[str, int] = {}
+    for each in plan:
+        spent[each["do"]] = spent.get(each["do"], 0) + each["until"] - each["from"]
+    assert sum(each["do"] == "eat" for each in plan) == 3
+    assert 6 * HOUR <= spent["sleep"] <= 10 * HOUR
+    assert 6 * HOUR <= spent["work"] <= 9 * HOUR
+
+
+@given(
+    st.integers(0, DAY_S),
+    st.integers(0, DAY_S),
+    st.integers(0, 6 * HOUR),
+    st.integers(0, DAY_S),
+    st.integers(0, DAY_S),
+    st.integers(0, 95),
+)
+def test_any_parameters_give_a_day_without_gap_or_overlap(
+    wake: int, bed: int, spread: int, begins: int, hours: int, step: int
+) -> None:
+    params = PlanBlockParams(wake=wake, bed=bed, spread=spread, begins=begins, hours=hours)
+    agent = citizen([PlanBlock(block_params=params)], work="work-1", id=wake)
+    live(agent, step=step, city=town(work_1=(6, 22), shop_1=(8, 20), restaurant_1=(17, 2)))
+    plan = agent.status["plan"]
+    assert plan[0]["from"] == 0
+    assert plan[-1]["until"] == DAY_S
+    assert all(one["until"] == other["from"] for one, other in itertools.pairwise(plan))
+    assert all(each["from"] < each["until"] for each in plan)
+    on = plan[agent.status["now"]]
+    assert on["from"] <= step * 900 < on["until"]
+
+
+def test_work_is_within_the_hours_of_its_place_and_not_at_weekends() -> None:
+    agent = citizen([PlanBlock()], work="work-1")
+    live(agent, 0, city=town(work_1=(10, 15)))
+    work = [each for each in agent.status["plan"] if each["do"] == "work"]
+    assert work[0]["from"] == 10 * HOUR
+    assert work[-1]["until"] == 15 * HOUR
+    live(agent, step=5 * 96, city=town(work_1=(10, 15)))  # Saturday
+    assert "work" not in {each["do"] for each in agent.status["plan"]}
+    always = PlanBlock(block_params=PlanBlockParams(weekend=True))
+    agent = citizen([always], work="work-1")
+    live(agent, step=5 * 96, city=town())
+    assert "work" in {each["do"] for each in agent.status["plan"]}
+
+
+def test_an_item_that_is_put_in_cuts_what_was_planned() -> None:
+    plan = [item("sleep", None, 0, 8), item("work", "work-1", 8, 16), item("leisure", None, 16, 24)]
+    made = with_item(plan, item("eat", None, 12, 12.5))
+    assert [each["do"] for each in made] == ["sleep", "work", "eat", "work", "leisure"]
+    assert made[item_at(made, 12 * HOUR)]["do"] == "eat"
+    assert made[3]["from"] == int(12.5 * HOUR)
+
+
+def test_a_closed_place_breaks_the_plan_and_the_citizen_stays_at_home() -> None:
+    plan = [item("work", "work-1", 0, 24)]
+    agent = citizen(blocks(), plan=plan, day=0, work="work-1")
+    wants = live(agent, 8, city=town(work_1=(10, 18)))
+    assert wants == []
+    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
+    assert agent.status["mended"] == 1
+    assert "work-1 is closed" in agent.memory.stream[-1][1]
+
+
+def test_a_place_that_does_not_exist_breaks_the_plan_and_not_the_run() -> None:
+    agent = citizen(blocks(), plan=[item("leisure", "atlantis", 0, 24)], day=0)
+    assert live(agent, 8, city=town()) == []
+    live(agent, 8.25, city=town())
+    assert "no place atlantis" in agent.memory.stream[0][1]
+    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
+
+
+def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:
+    city = town()
+    agent = citizen(blocks(), plan=[item("leisure", "shop", 0, 24)], day=0)
+    (first,) = live(agent, 8, city=city)
+    refused = Answer(first, False, f"{first.to} is full")
+    (second,) = live(agent, 8.25, city=city, answers=[refused])
+    assert {first.to, second.to} == {"shop-1", "shop-2"}
+    refused = Answer(second, False, f"{second.to} is full")
+    assert live(agent, 8.5, city=city, answers=[refused]) == []
+    assert live(agent, 8.75, city=city) == []  # there is no third: it rests at home
+    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
+
+
+@pytest.mark.parametrize(
+    ("need", "do"),
+    (("hunger", "eat"), ("energy", "sleep"), ("safety", "leisure"), ("social", "social")),
+)
+def test_a_need_that_is_too_low_breaks_the_plan(need: str, do: str) -> None:
+    needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {need: 100}
+    agent = citizen(
+        [NeedsBlock(), PlanBlock()], needs=needs, plan=[item("browse", "park-1", 0, 24)], day=0
+    )
+    live(agent, 15, city=town(), place="park-1")
+    assert agent.status["plan"][agent.status["now"]]["do"] == do
+    later = agent.status["plan"][agent.status["now"] + 1]
+    assert (later["do"], later["where"]) == ("browse", "park-1")
+
+
+def test_company_waits_until_work_is_over_and_nothing_breaks_sleep() -> None:
+    needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {"social": 100}
+    agent = citizen(
+        [NeedsBlock(), PlanBlock()], needs=needs, plan=[item("work", "work-1", 0, 24)], day=0
+    )
+    live(agent, 10, city=town(), place="work-1")
+    assert "mended" not in agent.status
+    needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 50)
+    agent = citizen(
+        [NeedsBlock(), PlanBlock()], needs=needs, plan=[item("sleep", "home-1", 0, 24)], day=0
+    )
+    live(agent, 3, city=town(), messages=[said("2")])
+    assert "mended" not in agent.status
+
+
+def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> None:
+    answer = {
+        "plan": [
+            {"do": "sleep", "where": "home", "from": "00:00", "until": "07:00"},
+            {"do": "work", "where": "work", "from": "09:00", "until": "17:00"},
+        ]
+    }
+    block = PlanBlock(llm=ScriptedModel([json.dumps(answer)]))
+    agent = citizen([block], work="work-1")
+    live(agent, 0, city=town())
+    assert [(each["do"], each["where"]) for each in agent.status["plan"]] == [
+        ("sleep", "home-1"),
+        ("leisure", "home-1"),
+        ("work", "work-1"),
+        ("leisure", "home-1"),
+    ]
+    assert block.fallbacks == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    (
+        "I would rather not.",
+        json.dumps({"plan": []}),
+        json.dumps({"plan": [{"do": "fly", "where": "home", "from": "00:00", "until": "07:00"}]}),
+        json.dumps(
+            {
+                "plan": [
+                    {"do": "work", "where": "work", "from": "09:00", "until": "17:00"},
+                    {"do": "sleep", "where": "home", "from": "00:00", "until": "10:00"},
+                ]
+            }
+        ),
+        ValueError("the model is out of order"),
+    ),
+)
+def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) -> None:
+    block = PlanBlock(llm=ScriptedModel([answer]))
+    agent, by_rule = citizen([block], work="work-1"), citizen([PlanBlock()], work="work-1")
+    for each in (agent, by_rule):
+        live(each, 0, city=town())
+    assert agent.status["plan"] == by_rule.status["plan"]
+    assert block.fallbacks == 1
+
+
+def test_a_way_that_is_refused_home_leaves_the_citizen_where_it_is() -> None:
+    agent = citizen(blocks(), plan=[item("leisure", "home-1", 0, 24)], day=0)
+    (move,) = live(agent, 8, city=town(), place="park-1")
+    assert move == Move("home-1", move.mode)
+    live(agent, 8.25, city=town(), place="park-1", answers=[Answer(move, False, "home-1 is full")])
+    assert agent.status["plan"][agent.status["now"]]["where"] is None

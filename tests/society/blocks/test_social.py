@@ -1,0 +1,130 @@
+"""Social life: contacts make relations, neglect fades them, and opinions meet within bounds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.society.blocks.living import HOUR, citizen, live, said
+
+from civitas import ScriptedModel
+from civitas.society.blocks.social import (
+    SocialBlock,
+    SocialBlockParams,
+    faded,
+    message_text,
+    opinion_after,
+    relation_after,
+)
+from civitas.society.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
+
+MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
+
+
+def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
+    assert [relation_after(each, 50) for each in (0, 50, 999, 1000)] == [50, 98, 1000, 1000]
+    assert [faded(each, 5) for each in (0, 1, 800)] == [0, 0, 796]
+    relation = hours = 0
+    while relation < 500:
+        relation, hours = relation_after(relation, 2), hours + 0.25
+    assert 50 < hours < 90  # Hall 2019: between a casual friend and a friend
+    agent = citizen([SocialBlock()])
+    seen = []
+    for step in range(5):
+        live(agent, step=step, messages=[said("2")])
+        seen.append(agent.status["relations"]["2"])
+    assert seen == sorted(set(seen))
+
+
+def test_a_relation_without_contact_fades_by_the_day() -> None:
+    agent = citizen([SocialBlock()], relations={"2": 800, "3": 800})
+    live(agent, step=95)
+    assert agent.status["relations"] == {"2": 800, "3": 800}
+    live(agent, step=96, messages=[said("2")])
+    relations = agent.status["relations"]
+    assert relations["2"] > 800 > relations["3"]
+
+
+def test_of_too_many_relations_the_weakest_goes() -> None:
+    few = SocialBlock(block_params=SocialBlockParams(friends=2))
+    agent = citizen([few], relations={"2": 30, "3": 500})
+    live(agent, messages=[said("4")])
+    assert list(agent.status["relations"]) == ["3", "4"]
+
+
+def test_opinions_approach_within_the_bound_and_only_there() -> None:
+    assert opinion_after(0, 300, 400, 200) == 60
+    assert opinion_after(0, -300, 400, 200) == -60
+    assert opinion_after(0, 500, 400, 200) == 0
+    agent = citizen([SocialBlock()])
+    live(agent, messages=[said("2", topic="music", opinion=700)])
+    assert agent.status["opinions"]["music"] == 520
+    live(agent, messages=[said("2", topic="music", opinion=-700), said("2", topic="x", opinion=9)])
+    assert agent.status["opinions"] == {"music": 520}
+
+
+def test_who_is_not_to_change_does_not() -> None:
+    memory = CitizenMemory({"opinions": {"music": 0}, "relations": {}})
+    params = CitizenAgentParams(enable_cognition=False)
+    agent = CitizenAgent(1, memory=memory, agent_params=params, blocks=[SocialBlock()])
+    live(agent, messages=[said("2", topic="music", opinion=100)])
+    assert agent.status["opinions"] == {"music": 0}
+    assert agent.status["relations"] == {}
+
+
+def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
+    met = set()
+    for number in range(20):
+        agent = citizen([SocialBlock()], plan=MEET)
+        live(agent, step=number, others=("2", "3"))
+        met |= set(agent.status["relations"])
+    assert met == {"2", "3"}
+    agent = citizen([SocialBlock()], plan=MEET, relations={"7": 500})
+    live(agent)
+    assert agent.status["relations"]["7"] > 500
+    alone = citizen([SocialBlock()], plan=MEET)
+    live(alone)
+    assert alone.status["act"] == "leisure"
+
+
+def test_what_is_said_tells_what_one_thinks() -> None:
+    assert "enough of music" in message_text(0, "music", -900)
+    assert "care about music" in message_text(1, "music", 900)
+    assert message_text(0, "", 0) == "Good to see you."
+    agent = citizen([SocialBlock()], plan=MEET)
+    live(agent, others=("2",))
+    assert "something in music" in agent.memory.stream[-1][1]
+
+
+def test_a_model_says_it_in_its_own_words() -> None:
+    answer = {"to": "2", "content": "Shall we dance?"}
+    block = SocialBlock(llm=ScriptedModel([json.dumps(answer)]))
+    agent = citizen([block], plan=MEET)
+    live(agent, others=("2", "3"))
+    assert "It said to 2: Shall we dance?" in agent.memory.stream[-1][1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    (
+        "Hello!",
+        json.dumps({"to": "99", "content": "hello"}),
+        json.dumps({"to": "2", "content": "x" * 300}),
+        RuntimeError("gone"),
+    ),
+)
+def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) -> None:
+    block = SocialBlock(llm=ScriptedModel([answer]))
+    agent = citizen([block], plan=MEET)
+    live(agent, others=("2",))
+    assert agent.status["relations"] == {"2": 2}
+    assert block.fallbacks == 1
+
+
+def test_what_is_said_in_no_known_form_moves_nothing() -> None:
+    agent = citizen([SocialBlock()])
+    for args in ({"topic": ["music"], "opinion": 1}, {"topic": "music", "opinion": "high"}):
+        live(agent, messages=[said("2", **args)])
+    live(agent, messages=[said("2", topic="music", opinion=10**9)])  # as far as an opinion goes
+    assert agent.status["opinions"] == {"music": 500}

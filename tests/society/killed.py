@@ -1,0 +1,64 @@
+"""A society in a process of its own, which is killed, and what it paid for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from civitas import Journal, ScriptedModel
+from civitas.models.protocol import ModelReply
+from civitas.society import Society
+from journal.program import RUN, Counting, Effects, main, watch
+from society.life import Bank, Busy, busy, state_of, town
+
+
+class Asks(Busy):
+    """Asks a model now and then."""
+
+    model_asked = True
+
+
+class Paid(ScriptedModel):
+    """Repeats what it was asked; each answer is noted outside."""
+
+    def __init__(self, effects: Effects) -> None:
+        super().__init__(())
+        self._effects = effects
+
+    async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
+        asked = messages[-1]["content"]
+        self._effects.note(f"answer {asked}")
+        return ModelReply(f"you said {asked}")
+
+
+def do(job: dict[str, Any]) -> None:
+    """Begin the run, or go on with it; or be killed meanwhile."""
+    folder = Path(job["folder"])
+    commit = job.get("commit")
+    watch(("journal",), None if commit is None else tuple(commit))
+    effects = Effects(folder / "effects", job.get("effect"))
+    with (
+        Journal(folder / "journal") as journal,
+        Society(
+            busy(5, Asks),
+            town(),
+            seed=5,
+            model=Paid(effects),
+            journal=journal,
+            services=[Bank()],
+        ) as society,
+    ):
+        rows = asyncio.run(society.run(steps=4, run_id=RUN, save_every=2))
+        said = {
+            "state": hashlib.sha256(state_of(society)).hexdigest(),
+            "rows": rows,
+            "commits": Counting.commits,
+        }
+    (folder / "reply.json").write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(do)

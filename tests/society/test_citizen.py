@@ -1,0 +1,89 @@
+"""Citizens: what they remember, which blocks they have, what they do outside of a society."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from civitas import Agent, ReActAgent, ScriptedModel
+from civitas.block import Block
+from civitas.errors import NotInSpace, StateError
+from civitas.society import (
+    AgentType,
+    CitizenAgent,
+    CitizenAgentParams,
+    CitizenMemory,
+    Move,
+    Society,
+)
+from society.life import Noting, said
+
+
+def test_a_memory_keeps_the_last_events_and_messages() -> None:
+    memory = CitizenMemory({"money": 1}, most=3)
+    for step in range(3):
+        memory.note(step, f"event {step}")
+    memory.add_memory({"role": "assistant", "content": "well"})
+    assert memory.get_memories() == [
+        {"role": "user", "content": "Step 1: event 1"},
+        {"role": "user", "content": "Step 2: event 2"},
+        {"role": "assistant", "content": "well"},
+    ]
+    assert [each["content"] for each in memory.get_memories(1)] == ["well"]
+    other = CitizenMemory(most=3)
+    other.load_state_dict(memory.state_dict())
+    assert (other.status, other.stream) == (memory.status, memory.stream)
+    assert memory.thread("t") is memory.thread("t")
+    assert memory.thread("t").stream == []
+    with pytest.raises(StateError):
+        other.load_state_dict({"status": {}})
+
+
+def test_a_block_that_is_not_enabled_is_left_out() -> None:
+    class Walks(Block):
+        enabled_by = "enable_mobility"
+
+    class Talks(Block):
+        enabled_by = "enable_social"
+
+    params = CitizenAgentParams(enable_mobility=False)
+    citizen = CitizenAgent(1, agent_params=params, blocks=[Walks(), Talks()])
+    assert [block.name for block in citizen.blocks] == ["Talks"]
+    assert citizen.type is AgentType.Citizen
+    assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
+
+
+def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() -> None:
+    class Looks(Block):
+        def fits(self, context: Any) -> float:
+            return float(context.intention == "sleep at home-1")
+
+        async def forward(self) -> str:
+            assert self.agent.llm is None
+            return f"slept {self.agent.draws.below(1, 'hours')}"
+
+    plan = [{"do": "sleep", "where": "home-1"}]
+    citizen = CitizenAgent(7, memory=CitizenMemory({"plan": plan, "now": 0}), blocks=[Looks()])
+    assert asyncio.run(citizen.run()) == "slept 0"
+    with pytest.raises(NotInSpace):
+        citizen.want(Move("work"))
+    citizen.status["now"] = 5
+    assert asyncio.run(citizen.run()) is None
+
+
+async def test_an_agent_with_threads_has_one_memory_in_a_society() -> None:
+    model = ScriptedModel(["Hello.", "Hello again."])
+    clerk = ReActAgent("clerk", model)
+    one, two = Noting("one"), Noting("two")
+    agents: list[Agent] = [clerk, one, two]
+    async with Society(agents) as society:
+        one.send(said("clerk", content="I am one."))
+        two.send(said("clerk", content="I am two."))
+        await society.run(steps=2)
+        assert [args["content"] for _, _, args in one.heard + two.heard] == [
+            "Hello.",
+            "Hello again.",
+        ]
+    assert "I am one." in str(model.received[1])

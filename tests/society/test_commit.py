@@ -1,0 +1,167 @@
+"""The commit stage: who gets the last place, who is paid first, and that money only moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from civitas.errors import StateError
+from civitas.society import (
+    Answer,
+    Books,
+    Buy,
+    CitizenAgent,
+    Follow,
+    Grid,
+    Like,
+    Move,
+    Pay,
+    Post,
+    Save,
+    Service,
+    Society,
+    Want,
+    Work,
+)
+from society.life import Bank, Places, living, town
+
+
+def wanting(*wants: Want, id: str | int = 1, **status: Any) -> CitizenAgent:
+    """A citizen that wants this in step 0, and keeps the answers in its status."""
+
+    def want(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            for each in wants:
+                me.want(each)
+        for answer in me.perceived.answers:
+            told = me.status.setdefault("told", [])
+            told.append(answer.reason if not answer.done else answer.value)
+
+    return living(want, id=id, **status)
+
+
+async def after(steps: int, *citizens: CitizenAgent, **options: Any) -> Society:
+    society = Society(citizens, **options)
+    await society.run(steps=steps)
+    society.close()
+    return society
+
+
+async def test_the_last_place_goes_to_who_is_there_first_then_by_id() -> None:
+    city = Places(a=None, b=2)
+    there = wanting(id=30, home="b")
+    ten, nine = (wanting(Move("b"), id=id, home="a") for id in (10, 9))
+    await after(2, there, ten, nine, city=city)
+    assert [each.status["place"] for each in (there, nine, ten)] == ["b", "b", "a"]
+    assert (nine.status["told"], ten.status["told"]) == ([1], ["b is full"])
+
+
+async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
+    places: list[Any] = []
+
+    def watch(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            me.want(Move("b", "crawl"))
+        places.append((me.perceived.place, me.status["moving"]))
+
+    late = living(lambda me: me.want(Move("b")), id=2, home="a")
+    await after(6, living(watch, home="a"), late, city=Places(a=None, b=1))
+    on_the_way = (None, {"to": "b", "arrives": 4, "mode": "crawl"})
+    assert places == [("a", None), *[on_the_way] * 3, ("b", None), ("b", None)]
+    assert late.status["place"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("want", "told"),
+    (
+        (Move("a"), 0),
+        (Move("c", "swim"), "there is no way from a to c"),
+        (Pay("2", 101), "1 has 100 cents, not 101"),
+        (Pay("2", 0), "cents must be 1 or more, got 0"),
+        (Pay("2", True), "cents must be 1 or more, got True"),
+        (Pay("9", 1), "there is no 9 who could be paid"),
+        (Save(7), 7),
+        (Work("a", 900), "no service at a takes Work"),
+        (Buy("a", "food", 5), "no service at a takes Buy"),
+        (Post("hello"), "no service takes Post"),
+        (Follow("2"), "no service takes Follow"),
+        (Like(3), "no service takes Like"),
+    ),
+)
+async def test_what_cannot_be_done_says_why(want: Want, told: Any) -> None:
+    citizen = wanting(want, home="a", money=100)
+    await after(2, citizen, wanting(id=2), city=town(), services=[Bank()])
+    assert citizen.status["told"] == [told]
+
+
+async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> None:
+    citizen = wanting(Move("b"))
+    await after(2, citizen)
+    assert citizen.status["told"] == ["there is no city"]
+    grid = Grid(3, 3)
+    first, *_ = grid.ids()
+    lost = wanting(Move("nowhere"), home=first)
+    await after(2, lost, city=grid)
+    assert "nowhere" in lost.status["told"][0]
+
+
+async def test_wages_come_before_payments_and_payments_go_by_id() -> None:
+    class Firm(Service):
+        takes = (Work, Buy)
+
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            if isinstance(want, Work):
+                return Answer(want, not books.pay(self.id, sender, 100), value=100)
+            assert isinstance(want, Buy)
+            reason = books.pay(sender, self.id, want.cents)
+            return Answer(want, not reason, reason)
+
+    poor = wanting(Buy("a", "food", 60), Pay("2", 50), Work("a", 900), id=1)
+    heir = wanting(Pay("1", 40), id=2)
+    firm = Firm("firm-1", "a", 100)
+    society = await after(2, poor, heir, city=town(), services=[firm])
+    # The wage of 100, then 50 to the heir, then 40 back from it, then 60 for food.
+    assert poor.status["told"] == [None, None, 100]
+    assert poor.status["money"] == 30
+    assert heir.status["money"] == 10
+    assert society.books.balances["firm-1"] == 60
+    assert [row["money"] for row in society.metrics] == [100, 100]
+
+
+async def test_a_service_that_makes_money_ends_the_run() -> None:
+    class Mint(Bank):
+        def after_step(self, books: Books) -> None:
+            books.balances[self.id] += 1
+
+    with pytest.raises(StateError, match="there were 100 cents and now there are 101"):
+        await after(1, wanting(money=100), services=[Mint()])
+
+
+async def test_a_service_that_fails_refuses_that_want_alone() -> None:
+    class Torn(Bank):
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            if sender == "1":
+                raise ZeroDivisionError("oh")
+            return super().settle(books, sender, want)
+
+    torn, fine = wanting(Save(5), id=1, money=10), wanting(Save(5), id=2, money=10)
+    await after(2, torn, fine, services=[Torn()])
+    assert torn.status["told"] == ["bank failed: ZeroDivisionError: oh"]
+    assert fine.status["told"] == [5]
+
+
+async def test_capacity_money_and_places_hold_in_every_step() -> None:
+    from society.life import busy
+
+    async with Society(busy(24), Places(a=9, b=8, c=8), seed=8, services=[Bank()]) as society:
+        for _ in range(20):
+            row = await society.step()
+            assert row["money"] == 2400
+            assert row["failures"] == 0
+            at = society.books.at
+            assert all(
+                len(at.get(place, ())) <= most for place, most in zip("abc", (9, 8, 8), strict=True)
+            )
+            everyone = [id for here in at.values() for id in here] + list(society.books.moving)
+            assert sorted(everyone, key=int) == [str(number) for number in range(24)]

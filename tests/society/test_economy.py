@@ -1,0 +1,262 @@
+"""Firms, bank and government: who is paid first, and that money only moves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from civitas import ConfigError
+from civitas.clock import Clock
+from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.city import City
+from civitas.society.commit import Books, Wanted
+from civitas.society.economy import (
+    BRACKETS,
+    Bank,
+    Government,
+    adapted,
+    make_economy,
+    shares,
+    tax_on,
+)
+from civitas.society.firm import Firm, wage_for
+from civitas.society.grid import Grid
+from civitas.society.society import Society
+from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
+
+
+def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str, Any]) -> Books:
+    """Books of citizens `c1`, … at a time of the first day."""
+    made = Books(city, {each.id: each for each in services})
+    made.clock = Clock(step="15min").at(hour * 4)
+    made.step = hour * 4
+    for id, status in citizens.items():
+        made.enter(id, status)
+    return made
+
+
+def settled(made: Books, *wanted: tuple[str, Want]) -> list[Answer]:
+    """The answers in the order of what was wanted."""
+    by_token = dict(
+        made.settle([Wanted(id_order(id), id, want, n) for n, (id, want) in enumerate(wanted)])
+    )
+    return [by_token[number] for number in range(len(wanted))]
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def test_tax_is_by_brackets() -> None:
+    assert tax_on(0) == 0
+    assert tax_on(2_610) == 261
+    assert tax_on(10_603) == 261 + 959
+    assert tax_on(20_000, ((0, 0), (10_000, 500))) == 5_000
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**6))
+def test_more_income_is_more_tax_and_never_more_than_the_income(income: int, more: int) -> None:
+    assert 0 <= tax_on(income) <= tax_on(income + more)
+    assert tax_on(income + more) - tax_on(income) <= more
+
+
+@given(st.integers(0, 10**9), st.lists(st.integers(0, 10**6), max_size=20))
+def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[int]) -> None:
+    parts = shares(total, weights)
+    assert sum(parts) == (total if sum(weights) else 0)
+    for part, weight in zip(parts, weights, strict=True):
+        exact = total * weight / sum(weights) if sum(weights) else 0
+        assert abs(part - exact) <= 1
+
+
+def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
+    assert adapted(1000, 200, 100, 50, 1000) == 1025
+    assert adapted(1000, 100, 200, 50, 1000) == 975
+    assert adapted(1000, 100, 0, 50, 1000) == 1050
+    assert adapted(1000, 100, 0, 50, 0) == 1000
+    assert adapted(1, 0, 100, 1000, 1000) == 1
+
+
+def test_a_wage_is_for_seconds_and_skill() -> None:
+    assert wage_for(2500, 1000, 3600) == 2500
+    assert wage_for(2500, 1550, 900) == 968
+
+
+# -- the services ----------------------------------------------------------------------------------
+
+
+def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
+    firm, state = Firm("firm-1", "work-1", 100_000, wage=20_000), Government()
+    made = books(firm, state, c1={"work": "work-1", "place": "work-1"})
+    net = [settled(made, ("c1", Work("work-1", 900)))[0].value for _ in range(4)]
+    assert made.balances["c1"] == sum(net) == 20_000 - tax_on(20_000)
+    assert made.balances["government"] == tax_on(20_000)
+    assert net == sorted(net, reverse=True)
+
+
+def test_wages_come_before_purchases_and_the_first_in_id_order_before_the_second() -> None:
+    firm = Firm("firm-1", "shop-1", 1000, wage=4000, price=100, stock=15, sells=True)
+    worker, buyer = {"work": "shop-1"}, {"money": 900}
+    made = books(firm, c1={**worker}, c2={**worker}, c3={**buyer}, c4={**buyer})
+    answers = settled(
+        made,
+        ("c1", Work("shop-1", 900)),
+        ("c2", Work("shop-1", 900)),
+        ("c3", Buy("shop-1", "goods", 900)),
+        ("c4", Buy("shop-1", "goods", 900)),
+    )
+    assert [each.done for each in answers] == [True, False, True, True]
+    assert "firm-1 has 0 cents, not 1000" in answers[1].reason
+    assert [each.value for each in answers[2:]] == [900, 600]
+    assert (firm.stock, firm.asked, firm.sold) == (0, 18, 15)
+    assert "sold out" in settled(made, ("c3", Buy("shop-1", "goods", 900)))[0].reason
+
+
+@pytest.mark.parametrize(
+    ("want", "reason"),
+    (
+        (Work("work-1", 900), "not employed"),
+        (Work("shop-1", 901), "seconds must be"),
+        (Work("shop-1", 0), "seconds must be"),
+        (Buy("work-1", "goods", 900), "sells nothing"),
+        (Buy("shop-1", "goods", 0), "cents must be"),
+        (Buy("shop-1", "goods", 99), "a unit costs 100"),
+        (Buy("shop-1", "goods", 10**9), "not"),
+        (Buy("nowhere", "goods", 900), "no service"),
+        (Save(0), "cents must be"),
+        (Save(-1), "has saved 0"),
+        (Save(10**9), "not"),
+        (Pay("nobody", 1), "there is no nobody"),
+    ),
+)
+def test_what_cannot_be_is_refused_with_a_reason_and_moves_nothing(want: Want, reason: str) -> None:
+    shop = Firm("firm-1", "shop-1", 10_000, stock=10**8, sells=True)
+    made = books(shop, Firm("firm-2", "work-1"), Bank(), c1={"work": "shop-1", "money": 1000})
+    before = dict(made.balances)
+    (answer,) = settled(made, ("c1", want))
+    assert not answer.done
+    assert reason in answer.reason
+    assert made.balances == before
+
+
+def test_one_works_and_buys_only_where_one_is_and_while_it_is_open() -> None:
+    city = City.generate(seed=1, citizens=50)
+    shop = city.by_kind("shop")[0]
+    firm = Firm("firm-1", shop, 10_000, stock=100, sells=True)
+    home = city.by_kind("home")[0]
+    away = {"work": shop, "money": 1000, "place": home}
+    made = books(firm, city=city, c1=dict(away), c2={**away, "place": shop})
+    wants = [("c1", Work(shop, 900)), ("c1", Buy(shop, "", 500)), ("c2", Buy(shop, "", 500))]
+    assert [each.done for each in settled(made, *wants)] == [False, False, True]
+    made.clock = Clock().at(3 * 4)
+    assert "closed" in settled(made, ("c2", Buy(shop, "", 500)))[0].reason
+
+
+def test_public_wages_come_from_the_government() -> None:
+    school, state = Firm("firm-1", "school-1", public=True), Government(money=5000)
+    made = books(school, state, c1={"work": "school-1"})
+    (answer,) = settled(made, ("c1", Work("school-1", 900)))
+    assert answer.done
+    assert made.balances["government"] == 5000 - answer.value
+
+
+def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
+    bank = Bank(money=30, interest=1000)
+    made = books(bank, c1={"money": 50_000}, c2={"money": 50_000})
+    settled(made, ("c1", Save(20_000)), ("c2", Save(50_000)))
+    bank.credit(made)
+    assert bank.deposits == {"c1": 20_020, "c2": 50_000}  # 50 cents more than it has
+    (answer,) = settled(made, ("c1", Save(-20_020)))
+    assert (answer.value, made.balances["c1"]) == (0, 50_020)
+    assert made.total == 100_030
+
+
+def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
+    shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
+    works = Firm("firm-2", "work-1", 100_000, wage=4000)
+    state = Government(most_price=1000, month=1)
+    made = books(shop, works, state, hour=23, c1={"work": "work-1"}, c2={"money": 10_000})
+    total = made.total
+    settled(made, ("c1", Work("work-1", 900)), ("c2", Buy("shop-1", "goods", 9000)))
+    assert made.balances["firm-1"] == 15_000
+    tax = made.balances["government"]
+    made.step = 95
+    made.clock = Clock().at(95)
+    made.end_step()
+    assert made.total == total
+    assert shop.stock == 25 * 900 // 3600  # what was made in a quarter of an hour
+    # The shop paid 50.00 to the works, which had paid a wage of 10.00 and so has 40.00 of profit.
+    assert made.balances["firm-1"] == 10_000
+    assert made.balances["firm-2"] == 100_000
+    assert made.balances["c1"] == 1000 - tax + 2000 + tax // 2
+    assert made.balances["government"] == tax % 2
+    assert shop.price > 100
+    assert (shop.asked, works.paid, works.worked, state.taxed) == (0, 0, 0, {})
+
+
+def test_services_go_on_from_their_state() -> None:
+    shop, bank, state = Firm("firm-1", "s", 100, sells=True), Bank(), Government()
+    made = books(shop, bank, state, c1={"work": "s", "money": 500})
+    settled(made, ("c1", Work("s", 90)), ("c1", Save(100)))
+    again = books(Firm("firm-1", "s", 100, sells=True), Bank(), Government())
+    again.load_state_dict(made.state_dict())
+    assert again.state_dict() == made.state_dict()
+
+
+def test_an_economy_is_made_for_a_city() -> None:
+    city = City.generate(seed=1, citizens=200)
+    services = make_economy(city)
+    firms = [each for each in services if isinstance(each, Firm)]
+    assert [each.id for each in services[:3]] == ["bank", "government", "firm-1"]
+    assert {each.place for each in firms if each.sells} == {
+        *city.by_kind("shop"),
+        *city.by_kind("restaurant"),
+    }
+    assert all(each.money == 0 for each in firms if each.public)
+    with pytest.raises(ConfigError, match="make_economy needs"):
+        make_economy(None)
+    with pytest.raises(ConfigError, match="a place of kind"):
+        make_economy(Grid(3, 3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda: Firm("f", "p", -1),
+        lambda: Firm("f", "p", price=0),
+        lambda: Firm("f", "p", wage=-1),
+        lambda: Bank(interest=-1),
+        lambda: Government(month=0),
+        lambda: Government(most_wage=1001),
+        lambda: Government(brackets=()),
+        lambda: Government(brackets=((5, 100),)),
+        lambda: Government(brackets=((0, 100), (0, 200))),
+        lambda: Government(brackets=((0, 1001),)),
+    ),
+)
+def test_wrong_numbers_are_refused(make: Any) -> None:
+    with pytest.raises(ConfigError):
+        make()
+    assert BRACKETS[0][0] == 0
+
+
+def test_a_service_is_asked_by_messages_too() -> None:
+    heard: list[Any] = []
+
+    class Saver(CitizenAgent):
+        async def response(self, data: Any, original_message_id: str | None = None) -> None:
+            heard.append((self.perceived.step, data))
+
+        async def forward(self) -> None:
+            if self.perceived.step == 0:
+                self.send({"to": "bank", "action": {"name": "save", "args": {"cents": 300}}})
+
+    saver = Saver(1, memory=CitizenMemory({"money": 1000}))
+    society = Society([saver], services=[Bank()])
+    asyncio.run(society.run(steps=2))
+    assert heard == [(1, {"done": True, "reason": "", "value": 300})]
+    assert (saver.status["money"], society.books.balances["bank"]) == (700, 300)
+    society.close()

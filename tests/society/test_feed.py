@@ -1,0 +1,122 @@
+"""The feed: what is posted, liked and followed, and in which order it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from civitas import ConfigError
+from civitas.society.commit import Books, Wanted
+from civitas.society.feed import DECADE_S, Feed, heat, shown_rank
+from civitas.society.wants import Answer, Follow, Like, Post, Want, id_order
+
+
+def town(feed: Feed, citizens: int = 20) -> Books:
+    made = Books(None, {feed.id: feed})
+    for number in range(1, citizens + 1):
+        made.enter(str(number), {})
+    return made
+
+
+def do(made: Books, sender: str, want: Want) -> Answer:
+    ((_, answer),) = made.settle([Wanted(id_order(sender), sender, want, None)])
+    return answer
+
+
+def shown(feed: Feed, id: str, interests: Any = None, limit: int = 10) -> list[int]:
+    return [post.number for post in feed.shown(id, interests, limit)]
+
+
+def test_ten_times_the_likes_weigh_as_much_as_12_and_a_half_hours() -> None:
+    assert heat(0, 0) == heat(1, 0) == 0
+    assert heat(10, 0) == DECADE_S
+    assert heat(100, 0) == heat(10, DECADE_S) == heat(1, 2 * DECADE_S)
+
+
+def test_interest_and_following_move_a_post_up() -> None:
+    assert shown_rank(0, 1000, False) == shown_rank(0, 0, True) == 45_000
+    assert shown_rank(7, 0, False) == 7
+
+
+def test_the_newest_comes_first_and_likes_outweigh_age() -> None:
+    feed = Feed()
+    made = town(feed)
+    for number in range(3):
+        made.step = number
+        assert do(made, "1", Post(f"post {number}")).value == number + 1
+    assert shown(feed, "2") == [3, 2, 1]
+    assert shown(feed, "1") == []  # one's own is not news
+    for number in range(2, 12):
+        assert do(made, str(number), Like(1)).value == number - 1
+    assert shown(feed, "2", limit=2) == [1, 3]
+
+
+def test_a_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Post("a song", "music"))
+    do(made, "2", Post("a match", "sport"))
+    assert shown(feed, "3", {"music": 1000})[0] == 1
+    assert shown(feed, "3", {"sport": 1000})[0] == 2
+    do(made, "4", Follow("1"))
+    assert shown(feed, "4")[0] == 1
+
+
+def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Post("quiet"))
+    made.step = 100
+    for _ in range(200):
+        do(made, "2", Post("loud"))
+    assert 1 not in shown(feed, "3", limit=100)
+    do(made, "3", Follow("1"))
+    assert 1 in shown(feed, "3", limit=100)
+
+
+@pytest.mark.parametrize(
+    ("want", "reason"),
+    (
+        (Like(1), "its own"),
+        (Like(9), "no post 9"),
+        (Like("1"), "no post '1'"),
+        (Follow("1"), "itself"),
+        (Follow("99"), "no citizen"),
+        (Post(""), "1 to 280"),
+        (Post("x" * 281), "1 to 280"),
+    ),
+)
+def test_what_makes_no_sense_is_refused(want: Want, reason: str) -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Post("hello"))
+    answer = do(made, "1", want)
+    assert not answer.done
+    assert reason in answer.reason
+
+
+def test_a_post_is_liked_once_by_each() -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Post("hello"))
+    assert do(made, "2", Like(1)).done
+    assert not do(made, "2", Like(1)).done
+    assert list(feed.posts[1].liked) == ["2"]
+
+
+def test_only_the_last_posts_are_kept_and_a_state_is_taken_over_whole() -> None:
+    feed = Feed(most=3)
+    made = town(feed)
+    for number in range(5):
+        do(made, "1", Post(f"post {number}", "music"))
+    do(made, "2", Like(5))
+    do(made, "2", Follow("1"))
+    assert list(feed.posts) == [3, 4, 5]
+    again = Feed(most=3)
+    again.load_state_dict(feed.state_dict())
+    assert again.state_dict() == feed.state_dict()
+    assert shown(again, "2") == shown(feed, "2")
+    assert do(town(again), "1", Post("next")).value == 6
+    with pytest.raises(ConfigError, match="most="):
+        Feed(most=0)

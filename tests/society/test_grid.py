@@ -1,0 +1,61 @@
+"""Grids of cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from civitas.errors import ConfigError
+from civitas.society import Grid
+
+
+def test_neighbours_and_sides() -> None:
+    assert Grid(3, 3).neighbours("0,0") == ("0,1", "1,0", "1,1")
+    assert Grid(3, 3, around=4).neighbours("1,1") == ("0,1", "1,0", "1,2", "2,1")
+    assert Grid(4, 3, around=4, torus=True).neighbours("0,0") == ("0,1", "0,2", "1,0", "3,0")
+    assert Grid(1, 1, torus=True).neighbours("0,0") == ()
+    assert Grid(2, 1, torus=True).neighbours("0,0") == ("1,0",)
+
+
+@pytest.mark.parametrize("around", (4, 8))
+@pytest.mark.parametrize("torus", (False, True))
+def test_the_seconds_are_those_from_neighbour_to_neighbour(around: int, torus: bool) -> None:
+    grid = Grid(5, 4, around=around, torus=torus, cell_seconds=10)
+    for start in grid.ids():
+        steps = {start: 0}
+        waiting = [start]
+        for here in waiting:
+            for cell in grid.neighbours(here):
+                if cell not in steps:
+                    steps[cell] = steps[here] + 1
+                    waiting.append(cell)
+        assert {cell: grid.seconds(start, cell) for cell in grid.ids()} == {
+            cell: 10 * count for cell, count in steps.items()
+        }
+
+
+def test_capacity_and_position() -> None:
+    assert Grid(3, 2).capacity("2,1") == 1
+    assert Grid(3, 2, capacity=None).capacity("2,1") is None
+    assert Grid(3, 2).position("2,1") == (2, 1)
+    for wrong in ("2,2", "3,1", "-1,0", "02,1", "2;1", "٢,1", "2,1,0", None):
+        with pytest.raises(ConfigError, match="the grid has no cell"):
+            Grid(3, 2).capacity(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    (
+        ({"width": 0}, "width must be a whole number from 1"),
+        ({"height": 1.5}, "height must be a whole number from 1"),
+        ({"around": 6}, "around must be 4 or 8, got 6"),
+        ({"torus": 1}, "torus must be a boolean, got 1"),
+        ({"capacity": -1}, "capacity must be a whole number from 0"),
+        ({"cell_seconds": 0}, "cell_seconds must be a whole number from 1"),
+    ),
+)
+def test_wrong_grids_are_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Grid(**{"width": 3, "height": 3, **arguments})
+    assert text in str(caught.value)

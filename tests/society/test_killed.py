@@ -1,0 +1,70 @@
+"""A society killed wherever it can be comes to the same bytes; no answer is paid twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.process import KILLED, Processes
+from journal.program import WIDTH
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes("society.killed") as made:
+        yield made
+
+
+def effects(folder: Path) -> Counter[str]:
+    path = folder / "effects"
+    data = path.read_bytes() if path.exists() else b""
+    return Counter(data[at : at + WIDTH].decode().strip() for at in range(0, len(data), WIDTH))
+
+
+def ended(folder: Path) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((folder / "reply.json").read_text())
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("whole")
+    assert processes.run(folder) == 0
+    assert set(effects(folder).values()) == {1}
+    return ended(folder) | {"answers": len(effects(folder))}
+
+
+@pytest.mark.timeout(180)
+def test_killed_at_every_commit_it_comes_to_the_same_bytes(
+    processes: Processes, tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    assert whole["answers"] > 5
+    for number in range(1, whole["commits"] + 1):
+        for when in ("before", "after"):
+            folder = tmp_path / f"{number}-{when}"
+            folder.mkdir()
+            assert processes.run(folder, commit=[number, when]) == KILLED
+            assert processes.run(folder) == 0
+            said = ended(folder)
+            assert said["state"] == whole["state"], (number, when)
+            assert said["rows"] == whole["rows"]
+            # Again only what had been answered and not yet recorded when the process died.
+            done = effects(folder)
+            assert len(done) == whole["answers"]
+            again = [what for what, times in done.items() if times > 1]
+            assert len(again) <= (6 if when == "before" else 0), (number, when, again)
+
+
+def test_a_run_that_has_ended_is_not_lived_again(
+    processes: Processes, tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    assert processes.run(tmp_path) == 0
+    assert processes.run(tmp_path) == 0
+    assert ended(tmp_path)["state"] == whole["state"]
+    assert ended(tmp_path)["rows"] == whole["rows"]
+    assert set(effects(tmp_path).values()) == {1}

@@ -1,0 +1,232 @@
+"""Messages in a society: sent in one step, handled in the next, in the order (sender, sequence)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from civitas import Agent, CallbackApprover, action
+from civitas.action import ACCESS_REQUESTED
+from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, VirtualTimeError
+from civitas.society import CitizenAgent, Society
+from society.life import Bank, Noting, living, said
+
+
+async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence() -> None:
+    def speak(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            for number in range(2):
+                me.send(said("ear", content=f"{me.id} {number}"))
+
+    ear = Noting("ear")
+    async with Society([ear, *(living(speak, id=id) for id in (10, 9, "b", 2, "a"))]) as society:
+        await society.step()
+        assert ear.heard == []
+        await society.step()
+        assert [args["content"] for _, _, args in ear.heard] == [
+            f"{id} {number}" for id in (2, 9, 10, "a", "b") for number in range(2)
+        ]
+
+
+async def test_answers_and_errors_come_a_step_later() -> None:
+    me, other = Noting("me"), Noting("other")
+    async with Society([me, other]) as society:
+        me.send({"id": "m1", **said("other", "double", number=4)})
+        me.send(said("other", "fail"))
+        me.send(said("other", "burn"))
+        me.send(said("other", "double", number="four"))
+        me.send(said("nobody", "double", number=4))
+        await society.step()
+        assert [name for _, name, _ in other.heard] == ["double"]
+        assert me.heard == []
+        await society.step()
+        answer, *errors = me.heard
+        assert answer == ("other", "response", {"data": 8, "original_message_id": "m1"})
+        assert [name for _, name, _ in errors] == ["error"] * 3
+        assert errors[0][2]["error"] == "ValueError: no"
+        assert errors[1][2]["error"] == '"burn" not found on "other"'
+
+
+async def test_an_agent_handles_one_message_at_a_time() -> None:
+    class Slow(Agent):
+        concurrency = 5
+        log: list[str] = []  # noqa: RUF012
+
+        @action
+        async def work(self, name: str) -> None:
+            self.log.append(f"begin {name}")
+            await asyncio.sleep(0)
+            self.log.append(f"end {name}")
+
+    slow, me = Slow("slow"), Noting("me")
+    async with Society([slow, me]) as society:
+        for name in "ab":
+            me.send(said("slow", "work", name=name))
+        await society.step()
+    assert slow.log == ["begin a", "end a", "begin b", "end b"]
+
+
+async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:
+    class Plain(Agent):
+        @action
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+    me = Noting("me")
+    async with Society([me, Plain("plain")]) as society:
+        me.send(said("plain", "add", a=1, b=2))
+        await society.run(steps=2)
+        assert me.heard[0][2]["data"] == 3
+
+
+async def test_a_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> None:
+    one, two = Noting(1), Noting(2, receive_own_broadcasts=False)
+    async with Society([one, two]) as society:
+        one.send(said("*", content="all"))
+        two.send(said("*", content="others"))
+        await society.step()
+        assert [args["content"] for _, _, args in one.heard] == ["all", "others"]
+        assert [args["content"] for _, _, args in two.heard] == ["all"]
+
+
+async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled() -> None:
+    held: list[Any] = []
+
+    async def ask(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            with pytest.raises(VirtualTimeError, match="bank"):
+                me.request(said(2))
+            with pytest.raises(VirtualTimeError, match="cannot request from 'nobody'"):
+                me.ask("nobody", "say", content="x")
+            with pytest.raises(InvalidMessage):
+                me.request(said("*"))
+            pending = me.ask("bank", "save", cents=30)
+            held.append(pending)
+            with pytest.raises(VirtualTimeError, match="in the next step"):
+                await pending
+        me.memory.note(me.perceived.step, str([m["action"] for m in me.perceived.messages]))
+
+    me, other = living(ask, money=100), Noting(2)
+    async with Society([me, other], services=[Bank()]) as society:
+        row = await society.step()
+        assert row["failures"] == 0, society.failures
+        done = {"done": True, "reason": "", "value": 30}
+        assert await held[0] == done
+        assert me.status["money"] == 70
+        await society.step()
+        assert str(done) in me.memory.stream[1][1]
+        # Others ask a service by a message, and are told as much.
+        other.send(said("bank", "save", cents=1))
+        other.send(said("bank", "rob", cents=1))
+        other.send(said("bank", "save", euros=1))
+        other.send(said("bank", "follow", id="1"))
+        await society.run(steps=2)
+        assert [name for _, name, _ in other.heard] == ["error", "error", "response", "response"]
+        assert "must be one of move, pay" in other.heard[0][2]["error"]
+        assert "are not those of save" in other.heard[1][2]["error"]
+        assert other.heard[2][2]["data"]["reason"] == "2 has no money of its own"
+        assert other.heard[3][2]["data"]["reason"] == "bank does not take Follow"
+
+
+async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> None:
+    seen: list[str] = []
+
+    def censor(message: dict[str, Any]) -> dict[str, Any] | None:
+        content = message["action"]["args"].get("content", "")
+        seen.append(content)
+        return None if "secret" in content else message
+
+    def shout(message: dict[str, Any]) -> dict[str, Any]:
+        message["action"]["args"]["content"] = message["action"]["args"]["content"].upper()
+        return message
+
+    def broken(message: dict[str, Any]) -> Any:
+        message["action"] = "none"
+        return message
+
+    ear, me = Noting("ear"), Noting(1)
+    shown: list[Any] = []
+    async with Society([ear, me]) as society:
+        for each in (censor, shout, broken):
+            society.intercept(each)
+        society.observe(shown.append)
+        for content in ("one", "a secret", "two"):
+            me.send(said("ear", content=content))
+        await society.step()
+        assert seen == ["one", "a secret", "two"]
+        assert [args["content"] for _, _, args in ear.heard] == ["ONE", "TWO"]
+        assert [message["action"]["args"]["content"] for message in shown] == ["ONE", "TWO"]
+        with pytest.raises(DefinitionError, match="plain function"):
+            society.intercept("no")  # type: ignore[arg-type]
+
+
+async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:
+    def storm(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            for _ in range(50):
+                me.send(said("ear", content="!"))
+
+    ear = Noting("ear")
+    async with Society([ear, living(storm)], mailbox=20) as society:
+        assert (await society.step())["messages"] == 20
+        row = await society.step()
+        assert len(ear.heard) == 20
+        assert row["messages"] == 20  # of the 30 errors, its own mailbox takes 20
+        assert (await society.step())["messages"] == 0  # an error is answered by none
+
+
+@pytest.mark.parametrize("permits", (True, False))
+async def test_an_approval_is_waited_for_in_the_turn(permits: bool) -> None:
+    class Guarded(Noting):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def open(self) -> str:
+            return "opened"
+
+    guarded, me = Guarded("guarded"), Noting("me")
+    approver = CallbackApprover(lambda request: permits)
+    async with Society([guarded, me], approver=approver) as society:
+        me.send(said("guarded", "open"))
+        me.send(said("guarded", content="after"))
+        await society.run(steps=2)
+        assert guarded.heard[0][2] == {"content": "after"}
+        told = "opened" if permits else "not permitted"
+        assert told in str(me.heard[0][2])
+
+
+async def test_callbacks_are_called_as_in_every_space() -> None:
+    class Told(Noting):
+        calls: list[str] = []  # noqa: RUF012
+
+        async def after_add(self) -> None:
+            self.calls.append("after_add")
+            self.send(said("me", content="here I am"))
+
+        async def before_action(self, message: dict[str, Any]) -> None:
+            self.calls.append("before")
+
+        async def after_action(
+            self, message: dict[str, Any], value: Any, error: BaseException | None
+        ) -> None:
+            self.calls.append(f"after {value}")
+
+        async def before_remove(self) -> None:
+            self.calls.append("before_remove")
+
+    me, told = Noting("me"), Told("told")
+    async with Society([me, told]) as society:
+        me.send(said("told", "double", number=2))
+        await society.step()
+        assert me.heard == [("told", "say", {"content": "here I am"})]
+    assert told.calls == ["after_add", "before", "after 4", "before_remove"]
+
+
+async def test_what_is_sent_to_who_has_left_is_gone() -> None:
+    me, other = Noting("me"), Noting("other")
+    async with Society([me, other]) as society:
+        me.send(said("other", content="bye"))
+        society.remove(other)
+        assert (await society.step())["messages"] == 0
+    with pytest.raises(SpaceClosed):
+        society.add(Noting("late"))

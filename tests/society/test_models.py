@@ -1,0 +1,179 @@
+"""Models in a society: side by side, limited in time, recorded; what fails costs one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Budget, Journal, ScriptedModel
+from civitas.block import Block
+from civitas.errors import ModelError
+from civitas.models.protocol import ModelReply, Usage
+from civitas.society import CitizenAgent, LocalEngine, Society
+from society.life import living
+
+
+class Counting(ScriptedModel):
+    """Repeats what it was asked, and counts; what `hangs` names never ends."""
+
+    def __init__(self, hangs: str = "", fails: str = "") -> None:
+        super().__init__(())
+        self.hangs, self.fails = hangs, fails
+        self.now = self.most = self.calls = 0
+
+    async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
+        asked = messages[-1]["content"]
+        self.calls += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            if asked == self.hangs:
+                await asyncio.Event().wait()
+            if asked == self.fails:
+                raise ModelError("no weights")
+            await asyncio.sleep(0)
+            return ModelReply(f"you said {asked}", usage=Usage(3, 4))
+        finally:
+            self.now -= 1
+
+
+def asking(text: str = "", id: int = 1) -> CitizenAgent:
+    """A citizen that asks the model something each step, and remembers the answer or the error."""
+
+    async def ask(me: CitizenAgent) -> None:
+        prompt = [{"role": "user", "content": text or f"{me.id}"}]
+        try:
+            answer = (await me.llm.complete(prompt)).text
+        except ModelError as error:
+            me.fell_back(str(error))
+            answer = str(error)
+        me.memory.note(me.perceived.step, answer)
+
+    return living(ask, id=id)
+
+
+async def test_citizens_ask_side_by_side_up_to_the_bound() -> None:
+    model = Counting()
+    citizens = [asking(id=number) for number in range(20)]
+    async with Society(citizens, model=model, engine=LocalEngine(concurrency=5)) as society:
+        row = await society.step()
+    assert (model.most, model.calls, row["model_calls"]) == (5, 20, 20)
+    assert citizens[7].memory.stream == [(0, "you said 7")]
+
+
+async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> None:
+    model = Counting(hangs="2", fails="3")
+    citizens = [asking(id=number) for number in range(1, 5)]
+    async with Society(citizens, model=model, model_timeout_s=0.05) as society:
+        row = await society.step()
+    assert (row["failures"], row["fallbacks"]) == (0, 2)
+    assert [each.memory.stream[0][1] for each in citizens] == [
+        "you said 1",
+        "the model did not answer agent '2': it took longer than 0.05 s",
+        "the model did not answer agent '3': ModelError: no weights",
+        "you said 4",
+    ]
+
+
+async def test_what_struck_is_recorded_and_taken_again(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(row: Any) -> None:
+        if row["step"] == 1:
+            raise Stop
+
+    with Journal(tmp_path / "journal") as journal:
+        first = Counting(hangs="2", fails="3")
+        citizens = [asking(id=number) for number in range(1, 5)]
+        options: dict[str, Any] = {"journal": journal, "model_timeout_s": 0.05}
+        async with Society(citizens, model=first, **options) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=3, run_id="R", progress=stop)
+        told = [list(each.memory.stream) for each in citizens]
+        second = Counting()
+        citizens = [asking(id=number) for number in range(1, 5)]
+        async with Society(citizens, model=second, **options) as society:
+            rows = await society.run(steps=3, run_id="R")
+        assert [each.memory.stream[:2] for each in citizens] == told
+        assert second.calls == 4  # those of the last step alone
+        assert [row["fallbacks"] for row in rows] == [2, 2, 0]
+
+
+async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> None:
+    for once, calls in ((True, 2), (False, 8)):
+        model = Counting()
+        citizens = [asking("hello", id=number) for number in range(4)]
+        async with Society(citizens, model=model, ask_once=once) as society:
+            await society.run(steps=2)
+        assert model.calls == calls
+        assert {str(each.memory.stream) for each in citizens} == {
+            str([(0, "you said hello"), (1, "you said hello")])
+        }
+
+
+async def test_a_budget_holds_for_all_together_and_across_processes(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        for _ in range(2):
+            model, budget = Counting(), Budget(model_calls=5)
+            citizens = [asking(id=number) for number in range(3)]
+            async with Society(citizens, model=model, budget=budget, journal=journal) as society:
+                rows = await society.run(steps=3, run_id="R")
+            assert [row["fallbacks"] for row in rows] == [0, 1, 3]
+            assert budget.spent.model_calls == 5
+        assert model.calls == 0
+
+
+async def test_a_citizen_may_have_a_budget_of_its_own() -> None:
+    model, budget = Counting(), Budget(model_calls=10)
+    rich, poor = asking(id=1), asking(id=2)
+    poor.budget = budget.child(model_calls=1)
+    async with Society([rich, poor], model=model, budget=budget) as society:
+        rows = await society.run(steps=3)
+    assert [row["fallbacks"] for row in rows] == [0, 1, 1]
+    assert budget.spent.model_calls == 4
+
+
+async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> None:
+    done: list[str] = []
+
+    class Walk(Block):
+        def fits(self, context: Any) -> float:
+            return 1.0
+
+        async def forward(self) -> None:
+            done.append("walk")
+
+    class Talk(Walk):
+        def fits(self, context: Any) -> float:
+            return 0.5
+
+        async def forward(self) -> None:
+            done.append("talk")
+
+    model = ScriptedModel(['{"block": "Talk", "reason": "a chat"}', ModelError("gone")])
+    citizen = CitizenAgent(1, blocks=[Walk(), Talk()])
+    async with Society([citizen], model=model) as society:
+        rows = await society.run(steps=2)
+    assert done == ["talk", "walk"]
+    assert [row["fallbacks"] for row in rows] == [0, 1]
+    assert [each.block for each in citizen.dispatcher.decisions] == ["Talk", "Walk"]
+    assert "You are at" not in model.received[0][1]["content"]  # there is no city
+
+
+async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:
+    class Ask(Block):
+        def fits(self, context: Any) -> float:
+            return 1.0
+
+        async def forward(self) -> None:
+            await self.llm.complete([{"role": "user", "content": "own"}])
+
+    citizen = CitizenAgent(1, blocks=[Ask(llm=Counting(hangs="own"))])
+    async with Society([citizen], model_timeout_s=0.05) as society:
+        row = await society.step()
+    assert (row["failures"], row["model_calls"]) == (1, 1)
+    assert "took longer than 0.05 s" in society.failures[0][2]

@@ -1,0 +1,94 @@
+"""Networks: given, from edge lists, small worlds and scale-free ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from civitas.errors import ConfigError
+from civitas.society import Network
+
+
+def test_ways_take_the_fewest_edges() -> None:
+    network = Network.from_edges([("a", "b"), ("b", "c"), ["c", "d"], ("a", "b")], edge_seconds=90)
+    assert network.edges == (("a", "b"), ("b", "c"), ("c", "d"))
+    assert network.seconds("a", "d") == 270
+    assert network.neighbours("b") == ("a", "c")
+
+
+def test_a_ring_without_rewiring_is_regular() -> None:
+    ring = Network.small_world(12, neighbours=4, rewired=0, seed=1)
+    assert ring.neighbours("0") == ("1", "10", "11", "2")
+    assert len(ring.edges) == 24
+
+
+@pytest.mark.parametrize("rewired", (0.1, 1))
+def test_rewiring_moves_its_share_of_the_edges(rewired: float) -> None:
+    n = 1000
+    ring = {frozenset(e) for e in Network.small_world(n, rewired=0, seed=5).edges}
+    world = Network.small_world(n, rewired=rewired, seed=5)
+    assert len(world.edges) == 2 * n
+    moved = len({frozenset(edge) for edge in world.edges} - ring)
+    spread = 5 * math.sqrt(2 * n * rewired * (1 - rewired)) + 2 * n * 0.01
+    assert abs(moved - 2 * n * rewired) < spread
+    assert world.edges == Network.small_world(n, rewired=rewired, seed=5).edges
+    assert world.edges != Network.small_world(n, rewired=rewired, seed=6).edges
+
+
+def test_small_networks_that_are_nearly_full_can_be_rewired() -> None:
+    for n in range(3, 8):
+        for neighbours in range(2, n, 2):
+            world = Network.small_world(n, neighbours=neighbours, rewired=1, seed=n)
+            assert len(world.edges) == min(n * neighbours // 2, n * (n - 1) // 2)
+
+
+def test_preferential_attachment_has_hubs() -> None:
+    """The share of nodes of degree k or more is that of Barabási and Albert.
+
+    With m edges for each new node it is m(m+1) / (k(k+1)) in the limit (Bollobás and others 2001).
+    """
+    n, m = 4000, 2
+    network = Network.scale_free(n, edges=m, seed=9)
+    degrees = [len(network.neighbours(node)) for node in network.ids()]
+    assert sum(degrees) == 2 * len(network.edges) == 2 * (3 + (n - 3) * m)
+    assert min(degrees) == m
+    for k in (3, 5, 10):
+        share = m * (m + 1) / (k * (k + 1))
+        found = sum(degree >= k for degree in degrees) / n
+        assert abs(found - share) < 5 * math.sqrt(share * (1 - share) / n) + 0.005
+    assert network.edges == Network.scale_free(n, edges=m, seed=9).edges
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    (
+        (lambda: Network(["a", "a"]), 'nodes: "a" is there twice'),
+        (lambda: Network([1]), "nodes: an id must be 1–255 printable characters, got 1"),
+        (lambda: Network(["\ud800"]), "nodes: an id must be 1–255 printable"),
+        (lambda: Network({"a": ""}), 'node "a": kind must be 1–255 printable'),
+        (lambda: Network(["a"], [("a", "b")]), 'edges[0]: "b" is no node'),
+        (lambda: Network(["a"], [("a", "a")]), 'edges[0] leads from "a" to itself'),
+        (lambda: Network(["a"], ["ab"]), "edges[0] must be a pair of ids"),
+        (lambda: Network.from_edges([("a", 1)]), "edges[0]: 1 is no node"),
+        (lambda: Network.from_edges([("a", ["b"])]), "edges[0]: array is no node"),
+        (lambda: Network.from_edges([5]), "edges[0] must be a pair"),
+        (lambda: Network(["a"], edge_seconds=0), "edge_seconds must be a whole number from 1"),
+        (lambda: Network.small_world(2, seed=1), "n must be a whole number from 3"),
+        (lambda: Network.small_world(9, neighbours=3, seed=1), "neighbours must be even, got 3"),
+        (
+            lambda: Network.small_world(9, neighbours=10, seed=1),
+            "neighbours must be a whole number",
+        ),
+        (lambda: Network.small_world(9, rewired=math.nan, seed=1), "rewired must be a probability"),
+        (lambda: Network.small_world(9, rewired="1", seed=1), "rewired must be a probability"),
+        (lambda: Network.small_world(9, seed=-1), "seed must be a whole number"),
+        (lambda: Network.scale_free(2, edges=2, seed=1), "n must be a whole number from 3"),
+        (lambda: Network.scale_free(9, edges=0, seed=1), "edges must be a whole number from 1"),
+    ),
+)
+def test_wrong_networks_are_refused(make: Any, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert text in str(caught.value)

@@ -1,0 +1,190 @@
+"""Citizens from distributions and from tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from civitas import ConfigError
+from civitas.society.city import City
+from civitas.society.firm import STAFF
+from civitas.society.network import Network
+from civitas.society.people import EDUCATION, citizens, completed, make_people
+from civitas.society.table import checked_people, read_people
+
+
+@pytest.fixture(scope="module")
+def city() -> City:
+    return City.generate(seed=5, citizens=400)
+
+
+@pytest.fixture(scope="module")
+def people(city: City) -> list[dict[str, Any]]:
+    return make_people(city, 400, seed=5)
+
+
+def test_the_same_seed_gives_the_same_bytes(city: City, people: list[dict[str, Any]]) -> None:
+    assert json.dumps(make_people(city, 400, seed=5)) == json.dumps(people)
+    assert make_people(city, 400, seed=6) != people
+
+
+def test_they_are_distributed_as_stated(people: list[dict[str, Any]]) -> None:
+    profiles = [person["profile"] for person in people]
+    children = sum(profile["age"] < 18 for profile in profiles)
+    assert 0.1 < children / 400 < 0.35
+    old = sum(profile["age"] >= 65 for profile in profiles)
+    assert 0.08 < old / 400 < 0.25
+    women = sum(profile["gender"] == "female" for profile in profiles)
+    assert 0.4 < women / 400 < 0.6
+    adults = [person for person in people if person["profile"]["age"] >= 18]
+    degrees = Counter(person["profile"]["education"] for person in adults)
+    assert set(degrees) == set(EDUCATION)
+    assert 0.25 < (degrees["bachelor"] + degrees["master"]) / len(adults) < 0.5
+    aged = [person for person in people if 18 <= person["profile"]["age"] < 67]
+    assert 0.6 < sum(person["work"] is not None for person in aged) / len(aged) < 0.85
+    money = sorted(person["money"] for person in adults)
+    assert 200_000 < money[len(money) // 2] < 1_200_000
+    assert sum(money) / len(money) > 2 * money[len(money) // 2]
+
+
+def test_homes_and_work_hold_no_more_than_they_can(
+    city: City, people: list[dict[str, Any]]
+) -> None:
+    for home, count in Counter(person["home"] for person in people).items():
+        assert city.kind(home) == "home"
+        assert count <= city.capacity(home)
+    for work, count in Counter(person["work"] for person in people if person["work"]).items():
+        assert count <= max(1, city.capacity(work) * STAFF[city.kind(work)] // 1000)
+    pupils = [person for person in people if 5 <= person["profile"]["age"] < 18]
+    seated = [person["school"] for person in pupils if person["school"]]
+    assert len(seated) > 0.9 * len(pupils)
+    for school, count in Counter(seated).items():
+        assert count <= city.capacity(school) * 9 // 10
+    assert not any(person["work"] for person in pupils)
+
+
+def test_relations_are_mutual_and_households_are_close(people: list[dict[str, Any]]) -> None:
+    by_id = {str(person["id"]): person for person in people}
+    for id, person in by_id.items():
+        for friend, strength in person["relations"].items():
+            assert by_id[friend]["relations"][id] == strength
+            if by_id[friend]["home"] == person["home"]:
+                assert strength == 800
+    assert 3 < sum(len(person["relations"]) for person in people) / 400 < 8
+
+
+def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
+    given = {"id": "ada", "name": "Ada", "money": 7, "profile": {"age": 30}, "needs": {"energy": 1}}
+    (ada,) = completed([given], seed=1)
+    assert (ada["name"], ada["money"], ada["profile"]["age"]) == ("Ada", 7, 30)
+    assert ada["needs"]["energy"] == 1
+    assert ada["needs"]["hunger"] >= 600
+    assert ada["profile"]["gender"]
+    assert given["needs"] == {"energy": 1}  # what was given is not changed
+    (agent,) = citizens([ada])
+    assert (agent.id, agent.name, agent.status["money"]) == ("ada", "Ada", 7)
+    assert [type(block).__name__ for block in agent.blocks][:2] == ["NeedsBlock", "PlanBlock"]
+
+
+def test_too_many_for_the_homes_are_refused(city: City) -> None:
+    with pytest.raises(ConfigError, match="homes are full"):
+        make_people(city, 500)
+    with pytest.raises(ConfigError, match="kind 'home'"):
+        make_people(Network(["a", "b"]), 1)
+    with pytest.raises(ConfigError, match="count must be"):
+        make_people(city, 0)
+    assert len(make_people(None, 3)) == 3
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+TABLE = """\
+id,name,age,home,work,money,hunger,interests,opinions,relations
+1,Ada,35,home-1,,125000,800,music:900; sport:100,music:-200,2:700
+2,Ben,,home-1,work-1,,,,,
+x,,,,,0,,,,
+"""
+
+
+def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("\ufeff" + TABLE, encoding="utf-8")
+    ada, ben, x = read_people(file, city)
+    assert ada == {
+        "id": 1,
+        "name": "Ada",
+        "home": "home-1",
+        "money": 125_000,
+        "profile": {"age": 35, "interests": {"music": 900, "sport": 100}},
+        "needs": {"hunger": 800},
+        "opinions": {"music": -200},
+        "relations": {"2": 700},
+    }
+    assert ben == {"id": 2, "name": "Ben", "home": "home-1", "work": "work-1"}
+    assert x == {"id": "x", "money": 0}
+    assert completed([ben, x], seed=1)[0]["work"] == "work-1"
+
+
+def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
+    file = tmp_path / "people.parquet"
+    columns = {"id": [1, 2], "money": [5, None], "home": ["home-1", None]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    assert read_people(file, city) == [{"id": 1, "home": "home-1", "money": 5}, {"id": 2}]
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    (
+        ("", "no column 'id'"),
+        ("name\nAda\n", "no column 'id'"),
+        ("id\n", "has no rows"),
+        ("id,salary\n1,5\n", 'unknown column "salary"'),
+        ("id,id\n1,1\n", "column 'id' is there twice"),
+        ("id,money\n1,5\n2,-1\n", "row 2, column 'money' must be a whole number from 0"),
+        ("id,money\n1,5.5\n", "row 1, column 'money'"),
+        (
+            "id,age\n1,old\n",
+            "row 1, column 'age' must be a whole number from 0 to 120, got \"old\"",
+        ),
+        ("id,hunger\n1,1001\n", "column 'hunger' must be a whole number from 0 to 1000"),
+        ("id\n1\n2\n1\n", "row 3, column 'id': 1 is the id of row 1 too"),
+        ("id,name\n,Ada\n", "row 1, column 'id' is empty"),
+        ("id\n*\n", "row 1, column 'id'"),
+        ("id,home\n1,the moon\n", "row 1, column 'home': the city has no place \"the moon\""),
+        ("id,interests\n1,music\n", "column 'interests' must be name:number"),
+        ("id,interests\n1,music:2000\n", "column 'interests', 'music' must be a whole number"),
+        ("id,money\n1\n", "row 1 (line 2) must have 2 cells, got 1"),
+        ('id\n"1\n', "cannot be read"),
+    ),
+)
+def test_what_is_wrong_with_a_table_is_named(
+    tmp_path: Path, city: City, table: str, fault: str
+) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(table)
+    with pytest.raises(ConfigError) as raised:
+        read_people(file, city)
+    assert fault in str(raised.value)
+    assert "people.csv" in str(raised.value)
+
+
+def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"must be \.csv or \.parquet"):
+        read_people(tmp_path / "people.txt")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_people(tmp_path / "none.csv")
+    (tmp_path / "people.parquet").write_text("no parquet")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_people(tmp_path / "people.parquet")
+    (tmp_path / "latin.csv").write_bytes(b"id\n\xff\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_people(tmp_path / "latin.csv")
+    for row in ({"id": 1, "money": True}, {"id": 1, "name": 5}, {"id": 1, "relations": 3}):
+        with pytest.raises(ConfigError, match="row 1, column"):
+            checked_people([row])

@@ -1,0 +1,400 @@
+"""Societies live step by step: determinism, failures, who comes and goes, states, bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Agent, Journal
+from civitas.block import Block
+from civitas.errors import (
+    ConfigError,
+    DefinitionError,
+    DuplicateAgent,
+    RunMismatch,
+    SpaceClosed,
+    StateError,
+)
+from civitas.society import CitizenAgent, CitizenMemory, LocalEngine, Move, Pay, Society
+from society.life import Bank, Busy, Noting, Shuffled, busy, living, said, state_of, town
+
+
+async def lived(engine: Any = None, steps: int = 6, seed: int = 3) -> tuple[bytes, list[Any]]:
+    """What a busy society comes to, and every message in the order in which it was shown."""
+    shown: list[Any] = []
+    async with Society(busy(20), town(), seed=seed, engine=engine, services=[Bank()]) as society:
+        society.observe(shown.append)
+        await society.run(steps=steps)
+        return state_of(society), shown
+
+
+async def test_the_order_of_turns_changes_nothing() -> None:
+    state, shown = await lived()
+    assert len(shown) > 100
+    for seed in range(3):
+        other_state, other_shown = await lived(Shuffled(seed))
+        assert json.dumps(other_shown) == json.dumps(shown)
+        assert other_state == state
+    assert (await lived(seed=4))[0] != state
+
+
+async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
+    whole, _ = await lived(steps=6)
+    async with Society(busy(20), town(), seed=3, services=[Bank()]) as society:
+        await society.run(steps=3)
+        state = society.state_dict()
+    async with Society(busy(20), town(), seed=3, services=[Bank()]) as other:
+        other.load_state_dict(json.loads(json.dumps(state)))
+        assert other.number == 3
+        await other.run(steps=3)
+        assert state_of(other) == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    (
+        (lambda state: state.update(kind="Space"), "no state of a Society"),
+        (lambda state: state.update(version=9), "version 9"),
+        (lambda state: state.update(seed=4), "seed 4"),
+        (lambda state: state["agents"][0].update(id="9"), "the society has not: 9"),
+        (lambda state: state["services"].clear(), "services are not"),
+        (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
+        (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
+        (lambda state: state.pop("clock"), "damaged"),
+    ),
+)
+async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told: str) -> None:
+    async with Society(busy(3), town(), seed=3, services=[Bank()]) as society:
+        state = society.state_dict()
+        change(state)
+        with pytest.raises((StateError, ConfigError), match=told):
+            society.load_state_dict(state)
+
+
+async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
+    class Boom(Block):
+        async def forward(self) -> None:
+            self.agent.want(Pay("2", 50))
+            raise ValueError("no luck")
+
+        def fits(self, context: Any) -> float:
+            return 1.0
+
+    failing = CitizenAgent(1, memory=CitizenMemory({"money": 100}), blocks=[Boom()])
+    lucky = living(lambda me: me.want(Pay("1", 7)), id=2, money=100)
+    async with Society([failing, lucky]) as society:
+        row = await society.step()
+        assert row["failures"] == 1
+        assert (failing.status["money"], lucky.status["money"]) == (107, 93)
+        ((step, agent, what),) = society.failures
+        assert (step, agent) == (0, "1")
+        assert "ValueError: no luck" in what
+        assert "agent 1, block 'Boom': forward" in what
+        assert (await society.step())["failures"] == 1
+
+
+@pytest.mark.parametrize("error", (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError))
+async def test_nothing_that_is_raised_ends_the_run(error: type[BaseException]) -> None:
+    def raises(_: Any) -> None:
+        raise error
+
+    calm = living(lambda me: me.memory.note(me.perceived.step, "calm"), id=2)
+    async with Society([living(raises), calm]) as society:
+        rows = await society.run(steps=2)
+        assert [row["failures"] for row in rows] == [1, 1]
+        assert len(calm.memory.stream) == 2
+
+
+async def test_a_citizen_may_leave_and_others_may_come_in_a_step() -> None:
+    seen: list[tuple[int, Any, tuple[str, ...]]] = []
+
+    def look(me: CitizenAgent) -> None:
+        seen.append((me.perceived.step, me.id, me.perceived.present))
+
+    def leave(me: CitizenAgent) -> None:
+        look(me)
+        me.want(Pay("2", 5))
+        me.space.remove(me)
+
+    def call(me: CitizenAgent) -> None:
+        look(me)
+        if me.perceived.step == 0:
+            me.space.add(living(look, id=9, home="b", money=3))
+
+    first, second = living(leave, id=1, home="b", money=50), living(call, id=2, home="b")
+    async with Society([first, second], town()) as society:
+        rows = await society.run(steps=2)
+        assert seen == [
+            (0, 1, ("1", "2")),
+            (0, 2, ("1", "2")),
+            (1, 2, ("2", "9")),
+            (1, 9, ("2", "9")),
+        ]
+        assert [row["money"] for row in rows] == [3, 3]  # what left took its money along
+        assert first.space is None
+        assert sorted(society.ids()) == ["2", "9"]
+
+
+async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:
+    def cheat(me: CitizenAgent) -> None:
+        me.status["money"] = 1_000_000
+        me.status["place"] = "c"
+
+    cheater = living(cheat, home="a", money=5)
+    async with Society([cheater], town()) as society:
+        row = await society.step()
+        assert (row["money"], row["failures"]) == (5, 1)
+        assert (cheater.status["money"], cheater.status["place"]) == (5, "a")
+        assert "its own money and place" in society.failures[0][2]
+
+
+async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
+    texts: list[str] = []
+
+    def walk(me: CitizenAgent) -> None:
+        texts.append(me.perceived.text())
+        if me.perceived.step == 0:
+            me.want(Move("b"))
+            me.want(Move("b", "swim"))
+
+    citizen = living(walk, home="a", plan=[{"do": "shop", "where": "b"}], now=0)
+    other = living(lambda me: me.send(said(1, content="hello")), id=2, home="a")
+    async with Society([citizen, other], town()) as society:
+        society.announce("The bridge is closed.")
+        await society.run(steps=2)
+    assert texts[0].splitlines() == [
+        "It is Monday 2026-01-05 00:00:00.",
+        "You are at a.",
+        "Here are also 2.",
+        "Your plan now: shop at b.",
+        "News: The bridge is closed.",
+    ]
+    assert "You are at b." in texts[1]
+    assert "2 (say): hello" in texts[1]
+    assert "Move(to='b', mode=None): done" in texts[1]
+    assert "Move(to='b', mode='swim'): not done: on the way to b" in texts[1]
+    assert "News" not in texts[1]
+
+
+async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
+    told: list[Any] = []
+    async with Society([living(lambda _: None, home="a")], town()) as society:
+        rows = await society.run(days=0.5, step="6h", progress=told.append)
+        assert rows == told == society.metrics
+        assert [row["time"] for row in rows] == ["2026-01-05T00:00:00", "2026-01-05T06:00:00"]
+        assert rows[0]["home"] == 1
+        await society.run(days=1, step="8h")
+        assert str(society.clock) == "Tuesday 2026-01-06 12:00:00"
+        assert society.number == 5
+        assert (await society.step())["step"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    (
+        ({"steps": -1}, "steps must be"),
+        ({"steps": 1.5}, "steps must be"),
+        ({"days": -1}, "days must be"),
+        ({"days": True}, "days must be"),
+        ({"days": float("nan")}, "days must be"),
+        ({"days": 1, "steps": 1}, "give one"),
+        ({"days": 1, "step": "7h"}, "whole number of steps"),
+        ({"step": "-1h"}, "step must be"),
+        ({"steps": 1, "save_every": 0}, "save_every must be"),
+    ),
+)
+async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told: str) -> None:
+    async with Society([]) as society:
+        with pytest.raises(ConfigError, match=told):
+            await society.run(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    (
+        ({"citizens": -1}, "citizens must be"),
+        ({"citizens": b"many"}, "citizens must be"),
+        ({"citizens": {}}, "citizens must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"seed": 1.0}, "seed must be"),
+        ({"model_timeout_s": 0}, "model_timeout_s must be"),
+        ({"turn_timeout_s": float("nan")}, "turn_timeout_s must be"),
+        ({"mailbox": 0}, "mailbox"),
+        ({"start": "soon"}, "start must be"),
+        ({"services": [Bank("x"), Bank("x")]}, "two services"),
+        ({"citizens": [living(print, money=-3)]}, "'1' must be a whole number of cents"),
+        ({"citizens": [living(print, money=1.5)]}, "'1' must be a whole number of cents"),
+        ({"citizens": [living(print, id=n, home="a") for n in range(9)]}, "which holds 8"),
+        ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
+        ({"citizens": ["somebody"]}, "add takes an agent"),
+        ({"citizens": [living(print), living(print)]}, "unique"),
+    ),
+)
+def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
+        Society(**{"city": town(), **arguments})
+
+
+def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
+    with pytest.raises(ConfigError, match="concurrency must be"):
+        LocalEngine(concurrency=0)
+    with pytest.raises(DefinitionError, match="CitizenMemory"):
+        CitizenAgent(1, memory="a lot")  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="status= must be"):
+        CitizenMemory([])  # type: ignore[arg-type]
+
+
+async def test_a_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    named = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Tell(logging.Handler):
+        told = False
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if "has held the loop" in record.getMessage():
+                Tell.told = True
+                Tell.text = record.getMessage()  # type: ignore[attr-defined]
+                loop.call_soon_threadsafe(named.set)
+
+    def spin(_: Any) -> None:
+        while not Tell.told:
+            pass
+
+    handler = Tell()
+    logging.getLogger("civitas.watchdog").addHandler(handler)
+    try:
+        async with Society([living(spin, id=17)]) as society:
+            await society.step()
+            await named.wait()
+    finally:
+        logging.getLogger("civitas.watchdog").removeHandler(handler)
+    assert "agent '17' in \"17.step\"" in handler.text  # type: ignore[attr-defined]
+
+
+async def test_a_run_that_is_cancelled_is_broken_off_and_goes_on_from_a_state() -> None:
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    waits = True
+
+    async def wait(me: CitizenAgent) -> None:
+        if waits:
+            loop.call_soon_threadsafe(began.set)
+            await asyncio.Event().wait()
+
+    async with Society([living(wait)]) as society:
+        state = society.state_dict()
+        running = asyncio.create_task(society.run(steps=3))
+        await began.wait()
+        with pytest.raises(StateError, match="step 0 is under way"):
+            society.state_dict()
+        with pytest.raises(DefinitionError, match="running already"):
+            await society.step()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        waits = False
+        with pytest.raises(StateError, match="step 0 was broken off"):
+            await society.step()
+        society.load_state_dict(state)
+        assert len(await society.run(steps=3)) == 3
+    with pytest.raises(SpaceClosed):
+        await society.step()
+
+
+async def test_a_turn_that_waits_for_ever_is_ended() -> None:
+    async def wait(me: CitizenAgent) -> None:
+        await asyncio.Event().wait()
+
+    calm = living(lambda me: me.memory.note(0, "calm"), id=2)
+    async with Society([living(wait), calm], turn_timeout_s=0.05) as society:
+        assert (await society.step())["failures"] == 1
+        assert "its turn waited longer than 0.05 s" in society.failures[0][2]
+    assert calm.memory.stream == [(0, "calm")]
+
+
+async def test_an_agent_cannot_have_its_society_take_a_step() -> None:
+    async def step(me: CitizenAgent) -> None:
+        await me.space.step()
+
+    async with Society([living(step)]) as society:
+        await society.step()
+        assert "run from outside" in society.failures[0][2]
+
+
+async def test_closing_ends_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    began = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def wait(me: CitizenAgent) -> None:
+        loop.call_soon_threadsafe(began.set)
+        await asyncio.Event().wait()
+
+    society = Society([living(wait)])
+    running = asyncio.create_task(society.run(steps=3))
+    await began.wait()
+    await asyncio.to_thread(society.close)
+    with pytest.raises(SpaceClosed):
+        await running
+    assert not [line for line in caplog.messages if "lost its turn" in line]
+
+
+async def test_who_has_left_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(row: Any) -> None:
+        if row["step"] == 2:
+            raise Stop
+
+    def leave(me: CitizenAgent) -> None:
+        if me.perceived.step == 1:
+            me.space.remove(me)
+
+    def make() -> list[CitizenAgent]:
+        return [living(leave, id=1, money=5), living(print, id=2, money=6)]
+
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(make(), journal=journal) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=4, run_id="R", save_every=1, progress=stop)
+            rows = list(society.metrics)
+        async with Society(make(), journal=journal) as society:
+            assert (await society.run(steps=4, run_id="R", save_every=1))[:3] == rows
+            assert society.ids() == ["2"]
+            assert [row["money"] for row in society.metrics] == [11, 6, 6, 6]
+        found = journal.replay("R")
+        assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
+
+
+async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
+            rows = await society.run(steps=2, run_id="R")
+            assert await society.run(steps=2, run_id="R") == rows  # it has ended
+        async with Society(busy(4), town(), services=[Bank()], journal=journal) as other:
+            with pytest.raises(RunMismatch, match="agents"):
+                await other.run(steps=2, run_id="R")
+        async with Society(busy(3), town(), seed=1, services=[Bank()], journal=journal) as other:
+            with pytest.raises(RunMismatch, match="seed"):
+                await other.run(steps=2, run_id="R")
+
+
+async def test_agents_of_all_kinds_live_in_a_society() -> None:
+    class Plain(Agent):
+        steps = 0
+
+        async def forward(self) -> None:
+            self.steps += 1
+
+    plain, noting = Plain("plain"), Noting("noting")
+    async with Society([plain, noting, *busy(2, Busy)], town(), services=[Bank()]) as society:
+        plain.send(said("noting", content="hello"))
+        await society.run(steps=2)
+        assert plain.steps == 2
+        assert ("plain", "say", {"content": "hello"}) in noting.heard
