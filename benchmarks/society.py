@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks.measure import emit
 from civitas.models.protocol import ModelReply
 from civitas.society import CitizenAgent, CitizenMemory, City, LocalEngine, Society
-from civitas.society.economy import make_economy
-from civitas.society.feed import Feed
+from civitas.society.services.economy import make_economy
+from civitas.society.services.feed import Feed
 
 PAUSE_S = 0.05
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -200,14 +199,8 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], 
     return {
         f"{named(block)}.{name}": (getattr(block, attribute), options)
         for block in blocks
-        for name, (attribute, options) in _marked(type(block)).items()
+        for name, (attribute, options) in offered(type(block)).items()
     }
-
-
-@functools.lru_cache(maxsize=1024)
-def _marked(kind: type) -> dict[str, tuple[str, ActionOptions]]:
-    """The `@action` methods of a class of blocks; a city's citizens have few classes of them."""
-    return actions_of(kind)
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from civitas import ConfigError
 from civitas.clock import Clock
 from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.city import City
+from civitas.society.city.city import City
 from civitas.society.commit import Books, Wanted
-from civitas.society.economy import (
+from civitas.society.grid import Grid
+from civitas.society.services.economy import (
     BRACKETS,
     Bank,
     Government,
@@ -23,8 +24,7 @@ from civitas.society.economy import (
     shares,
     tax_on,
 )
-from civitas.society.firm import Firm, wage_for
-from civitas.society.grid import Grid
+from civitas.society.services.firm import Firm, wage_for
 from civitas.society.society import Society
 from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 

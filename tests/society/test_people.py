@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 from civitas import ConfigError
-from civitas.society.city import City
-from civitas.society.firm import STAFF
+from civitas.society.city.city import City
 from civitas.society.network import Network
-from civitas.society.people import EDUCATION, citizens, completed, make_people
-from civitas.society.table import checked_people, read_people
+from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people
+from civitas.society.people.table import checked_people, read_people
+from civitas.society.services.firm import STAFF
 
 
 @pytest.fixture(scope="module")

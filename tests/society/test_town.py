@@ -10,8 +10,8 @@ import pytest
 
 from civitas import Journal
 from civitas.society import City, Society
-from civitas.society.economy import make_economy
-from civitas.society.feed import Feed
+from civitas.society.services.economy import make_economy
+from civitas.society.services.feed import Feed
 from society.life import Shuffled, state_of
 
 CITIZENS = 60

@@ -10,8 +10,8 @@ from typing import Any
 from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
+from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws
-from civitas.society.map import check_integer, check_text
 
 
 class Facts(Mapping[str, Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from civitas.errors import ConfigError
-from civitas.society.map import check_integer
+from civitas.society.city.map import check_integer
 from civitas.society.network import no_mode
 from civitas.society.places import Near
 from civitas.text import excerpt

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from civitas.errors import ConfigError
+from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws
-from civitas.society.map import check_integer, check_text
 from civitas.society.places import Near
 from civitas.text import excerpt
 

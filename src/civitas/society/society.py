@@ -362,14 +362,14 @@ def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
 def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
     """The citizens as agents: those given, or drawn ones with all blocks."""
     if type(citizens) is int and citizens >= 0:
-        from civitas.society.people import citizens as agents_of
-        from civitas.society.people import make_people
+        from civitas.society.people.drawn import citizens as agents_of
+        from civitas.society.people.drawn import make_people
 
         return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
     if isinstance(citizens, str | PathLike):
-        from civitas.society.people import citizens as agents_of
-        from civitas.society.people import completed
-        from civitas.society.table import read_people
+        from civitas.society.people.drawn import citizens as agents_of
+        from civitas.society.people.drawn import completed
+        from civitas.society.people.table import read_people
 
         return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):

@@ -10,8 +10,8 @@ from typing import Any
 from civitas.clock import Clock
 from civitas.dispatch import AgentToolbox
 from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.city import City
-from civitas.society.map import Place
+from civitas.society.city.city import City
+from civitas.society.city.map import Place
 from civitas.society.perception import Perception, View
 
 HOUR = 3600

@@ -18,10 +18,10 @@ from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from civitas.society.blocks.plan import PlanBlock
 from civitas.society.blocks.social import SocialBlock, SocialBlockParams
 from civitas.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
-from civitas.society.city import City
-from civitas.society.economy import make_economy
-from civitas.society.feed import Feed
-from civitas.society.people import citizens, make_people
+from civitas.society.city.city import City
+from civitas.society.people.drawn import citizens, make_people
+from civitas.society.services.economy import make_economy
+from civitas.society.services.feed import Feed
 from civitas.society.society import Society
 from civitas.society.wants import Move
 

@@ -13,8 +13,8 @@ from tests.society.blocks.living import HOUR, citizen, live, town
 from civitas import ConfigError, ScriptedModel
 from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
 from civitas.society.blocks.plan import PlanBlock
-from civitas.society.city import City
-from civitas.society.map import Place
+from civitas.society.city.city import City
+from civitas.society.city.map import Place
 from civitas.society.network import Network
 from civitas.society.wants import Move
 

@@ -62,7 +62,7 @@ class EconomyBlock(CitizenBlock):
     is of it, in a restaurant at most a quarter of a day's. At the start of a day it brings to the
     bank what is more than two weeks' spending, and takes back what is missing. A model chooses how
     much of it to spend, in thousandths, as EconAgent's chooses its propensity to consume (Li et al.
-    2024, arXiv:2310.10436). Wages, taxes and who is paid first: `civitas.society.economy`.
+    2024, arXiv:2310.10436). Wages, taxes and who is paid first: `civitas.society.services.economy`.
     """
 
     name = "EconomyBlock"

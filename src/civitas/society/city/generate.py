@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
+from civitas.society.city.map import Place, Road, check_integer
 from civitas.society.draw import belows, choices, integers
-from civitas.society.map import Place, Road, check_integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

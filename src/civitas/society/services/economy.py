@@ -43,8 +43,8 @@ from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.society.commit import Books, Service
 from civitas.society.draw import Draws
-from civitas.society.firm import STAFF, Firm
 from civitas.society.places import Places, needs
+from civitas.society.services.firm import STAFF, Firm
 from civitas.society.wants import Answer, Save, Want, id_order
 
 BRACKETS: Final = (

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError, MissingExtra
 from civitas.message import address
-from civitas.society.people import NEEDS
+from civitas.society.people.drawn import NEEDS
 from civitas.text import error_text, excerpt
 
 _MOST_MONEY = 10**15

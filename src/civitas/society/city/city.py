@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.city_file import (
+from civitas.society.city.file import (
     checked_modes,
     checked_nodes,
     checked_places,
@@ -17,10 +17,10 @@ from civitas.society.city_file import (
     read,
     written,
 )
-from civitas.society.generate import generated
-from civitas.society.map import MODES, Mode, Place, Road, check_integer
+from civitas.society.city.generate import generated
+from civitas.society.city.map import MODES, Mode, Place, Road, check_integer
+from civitas.society.city.routes import Roads, Route
 from civitas.society.places import Near
-from civitas.society.routes import Roads, Route
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class City:
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
         """Return a plausible town for 10 … 1,000,000 citizens: the same for the same arguments.
 
-        See `civitas.society.generate` for what there is of each kind, and after whom.
+        See `civitas.society.city.generate` for what there is of each kind, and after whom.
         """
         places, roads, nodes = generated(seed, citizens)
         return cls(places, roads, nodes=nodes, modes=modes)

@@ -32,8 +32,8 @@ from civitas.society import math
 from civitas.society.blocks import all_blocks
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
-from civitas.society.firm import STAFF
 from civitas.society.places import Places, needs
+from civitas.society.services.firm import STAFF
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 NEEDS: Final = ("hunger", "energy", "safety", "social")

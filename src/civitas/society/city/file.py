@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from civitas.errors import ConfigError
-from civitas.society.map import Mode, Place, Road, check_integer, check_text
+from civitas.society.city.map import Mode, Place, Road, check_integer, check_text
 from civitas.text import error_text, excerpt
 
 T = TypeVar("T", Place, Road, Mode)

@@ -1,0 +1,1 @@
+"""Cities: places on a road graph, the ways between them, towns by seed."""

@@ -1,0 +1,1 @@
+"""Citizens: drawn from stated distributions, or read from a table."""

@@ -1,0 +1,1 @@
+"""Who settles what citizens want: the bank, the government, firms, the feed."""
