@@ -37,7 +37,7 @@ class FeedBlock(CitizenBlock):
     """Reads the feed, posts, likes, and follows those whose posts it likes.
 
     These are the acts of OASIS's users (Yang et al. 2024, arXiv:2411.11581), and the feed is ranked
-    by heat and interest as there (`society/services/feed.py`). By rule a post is liked the likelier the
+    by heat and interest as there (`services/feed.py`). By rule a post is liked the likelier the
     more its topic interests the citizen and the closer its author is (homophily: McPherson,
     Smith-Lovin, Cook 2001, "Birds of a feather"), and some of the liked authors are followed. The
     frequencies are assumed. With a model, what it posts, likes and follows is its answer. Where
