@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import APPENDED, LIVE, Codec, as_json, deep_json, dumped, loaded
+from civitas.reasoning.state import (
+    APPENDED,
+    LIVE,
+    Codec,
+    as_json,
+    deep_json,
+    dumped,
+    loaded,
+    read_result,
+    result_json,
+)
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:
@@ -39,8 +49,6 @@ __all__ = [
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-Outcome = Literal["repeat", "ask"]
 
 
 class Record(ReadRecord[S]):
@@ -86,7 +94,7 @@ class Record(ReadRecord[S]):
         /,
         *,
         of: type[T] | Codec | None = None,
-        outcome: Outcome = "repeat",
+        outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
         decided: Callable[[Past], T] | None = None,
         **about: Any,
@@ -123,7 +131,7 @@ class Record(ReadRecord[S]):
         step = Step(self, key, note, past, beside)
         if past.state == "started" and past.asks and past.decision != "repeat":
             made = self._decided(past, decided, of)
-            step.end("ended", {"result": _result_json(made, of), "decided": past.decision})
+            step.end("ended", {"result": result_json(made, of), "decided": past.decision})
             return made
         self.open += 1
         try:
@@ -142,7 +150,7 @@ class Record(ReadRecord[S]):
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:
-            step.end("ended", {"result": _result_json(result, of)})
+            step.end("ended", {"result": result_json(result, of)})
         if self.open:
             await self.commit()  # before those beside it have ended
         return result
@@ -153,11 +161,9 @@ class Record(ReadRecord[S]):
         self.note("ended", {**data, "result": result})
 
     def _result(self, past: Past, of: Any) -> Any:
-        if isinstance(of, Codec):
-            return of.load(past.result)
         if past.kept is not None:
             return self._part.kept(past.kept)
-        return _read(past.result, of)
+        return read_result(past.result, of)
 
     def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
         if past.decision is None:
@@ -169,7 +175,7 @@ class Record(ReadRecord[S]):
             return decided(past)
         if past.decision == "skip":
             raise InDoubt(f"step {past.key!r} of run {self.run_id!r} is skipped by a decision")
-        return cast(T, _read(past.value, of))
+        return cast(T, past.value if isinstance(of, Codec) else read_result(past.value, of))
 
     def hear(self, data: Any) -> None:
         """Note something that came from outside, which belongs to the next state."""
@@ -393,17 +399,3 @@ async def recorded(
         await record.commit()
     finally:
         part.close()
-
-
-def _result_json(result: Any, of: Any) -> Any:
-    if isinstance(of, Codec):
-        return of.dump(result)
-    return result
-
-
-def _read(value: Any, of: Any) -> Any:
-    if isinstance(of, Codec) or of is None or of is Any:
-        return value
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(of).validate_python(value)

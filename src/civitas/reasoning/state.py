@@ -26,6 +26,22 @@ class Codec(NamedTuple):
     load: Callable[[Any], Any]
 
 
+def result_json(result: Any, of: Any) -> Any:
+    """The result of a step as it is recorded; `of` is its type, or its codec."""
+    return of.dump(result) if isinstance(of, Codec) else result
+
+
+def read_result(value: Any, of: Any) -> Any:
+    """The result of a step, as it was recorded."""
+    if isinstance(of, Codec):
+        return of.load(value)
+    if of is None or of is Any:
+        return value
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(of).validate_python(value)
+
+
 def as_json(value: Any) -> Any:
     """A value as JSON data, or a text in its place: the one that a model is shown for it.
 
