@@ -123,9 +123,7 @@ class Record(ReadRecord[S]):
         past = self._steps.get(key) or Past(key)
         if past.state == "ended":
             return cast(T, self._result(past, of))
-        note: dict[str, Any] = {"key": key}
-        if about:
-            note["about"] = about
+        note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
         step = Step(self, key, note, past, beside)
