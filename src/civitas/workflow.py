@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 from civitas.action import ActionOptions, actions_of
 from civitas.block import Block
@@ -195,10 +195,15 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], 
     }
 
 
-@functools.lru_cache(maxsize=1024)
+_MARKED: WeakKeyDictionary[type, dict[str, tuple[str, ActionOptions]]] = WeakKeyDictionary()
+
+
 def _marked(kind: type) -> dict[str, tuple[str, ActionOptions]]:
     """The `@action` methods of a class of blocks; a city's citizens have few classes of them."""
-    return actions_of(kind)
+    found = _MARKED.get(kind)
+    if found is None:
+        found = _MARKED[kind] = actions_of(kind)
+    return found
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

@@ -22,6 +22,7 @@ from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, Virtual
 from civitas.society.wants import want_of
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
+from civitas.spaces.watchdog import WATCHDOG
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
 """So many failures are kept in words; all are counted."""
+_MANY: Final = 10_000
+"""Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 _COLLECTED: Final = 100
 """After so many steps all garbage is looked for."""
 
@@ -120,7 +123,11 @@ class Steps(Space):
             delivered = office.deliver(early)
             with _only_new_garbage():
                 await self._engine.run(self._perceive(), office)
+            if many := len(self.seats) > _MANY:
+                WATCHDOG.forget(office)
             row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
+            if many:
+                WATCHDOG.watch(office)
         except asyncio.CancelledError:
             await office.break_off()
             raise
@@ -147,7 +154,7 @@ class Steps(Space):
         view = self._view = View(
             step=self.number,
             clock=clock,
-            facts=facts(clock) if callable(facts) else facts,
+            facts=(facts(clock) if callable(facts) else facts) or {},
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
