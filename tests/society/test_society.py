@@ -20,7 +20,7 @@ from civitas.errors import (
     SpaceClosed,
     StateError,
 )
-from civitas.society import CitizenAgent, CitizenMemory, LocalEngine, Move, Pay, Society
+from civitas.society import CitizenAgent, CitizenMemory, LocalEngine, Move, Pay, Society, Weather
 from society.life import Bank, Busy, Noting, Shuffled, busy, living, said, state_of, town
 
 
@@ -179,6 +179,25 @@ async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
     assert "Move(to='b', mode=None): done" in texts[1]
     assert "Move(to='b', mode='swim'): not done: on the way to b" in texts[1]
     assert "News" not in texts[1]
+
+
+async def test_facts_are_perceived_as_they_are_at_each_step() -> None:
+    seen: list[Any] = []
+    weather = Weather(1)
+
+    def look(me: CitizenAgent) -> None:
+        seen.append(me.perceived.as_json())
+        seen.append(me.perceived.text())
+
+    async with Society([living(look)], facts=weather.facts) as society:
+        start = society.clock
+        await society.run(days=1, step="12h")
+    night, text, noon, _ = seen
+    assert night["facts"] == dict(weather.facts(start))
+    assert noon["facts"] == dict(weather.facts(society.clock.at(1)))
+    assert night["facts"] != noon["facts"]
+    assert f"weather: {json.dumps(night['facts']['weather'])}." in text
+    assert (night["step"], night["place"], night["messages"]) == (0, None, [])
 
 
 async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:

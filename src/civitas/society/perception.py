@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ class View:
 
     step: int = 0
     clock: Any = None
-    facts: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
     city: Any = None
     seconds: int = 900
     time: int = 0
@@ -87,7 +88,7 @@ class Perception:
         return self.view.time
 
     @property
-    def facts(self) -> Any:
+    def facts(self) -> Mapping[str, Any]:
         """The weather and other facts, as they were."""
         return self.view.facts
 
@@ -134,7 +135,7 @@ class Perception:
         return {
             "step": self.step,
             "clock": str(self.clock),
-            "facts": self.facts.as_json() if hasattr(self.facts, "as_json") else self.facts,
+            "facts": dict(self.facts),
             "place": self.place,
             "open": self.open,
             "here": self.here,
@@ -147,8 +148,7 @@ class Perception:
     def text(self) -> str:
         """It in words, for a prompt."""
         lines = [f"It is {self.clock}."]
-        if self.facts:
-            lines.append(f"{self.facts}.")
+        lines += [f"{name}: {json.dumps(fact)}." for name, fact in self.facts.items()]
         moving = self.status.get("moving")
         if self.place is not None:
             state = "" if self.open else ", which is closed"

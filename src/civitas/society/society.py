@@ -72,7 +72,7 @@ class Society(Steps):
         approver: as of every space
         services: firms, the bank, the government, a feed: what settles wants
         start: when step 0 begins
-        facts: what holds everywhere: facts by name, or a function of the `Clock`
+        facts: what holds everywhere: `Facts`, or a function of the `Clock`, as `Weather(…).facts`
         model_timeout_s: how long one call of a model may take, in seconds
         turn_timeout_s: how long one turn may wait, for whatever it is
         ask_once: whether citizens with the same prompt in the same step share one answer

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
@@ -20,6 +22,7 @@ from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, Virtual
 from civitas.society.wants import want_of
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
+from civitas.spaces.watchdog import WATCHDOG
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -32,6 +35,27 @@ logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
 """So many failures are kept in words; all are counted."""
+_MANY: Final = 10_000
+"""Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
+_COLLECTED: Final = 100
+"""After so many steps all garbage is looked for."""
+
+
+@contextmanager
+def _only_new_garbage() -> Iterator[None]:
+    """Have the collector leave alone what was there before.
+
+    What a turn makes and drops is found all the same; but each time that much was made, the whole
+    city would be walked, which takes a fifth of a step of 10,000 citizens.
+    """
+    if gc.get_freeze_count():
+        yield  # the program has frozen something, which must stay so
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class Steps(Space):
@@ -97,15 +121,21 @@ class Steps(Space):
         try:
             early = office.collect(self._interceptors)  # what was sent since the last step
             delivered = office.deliver(early)
-            seats = self._perceive()
-            await self._engine.run(seats, office)
+            with _only_new_garbage():
+                await self._engine.run(self._perceive(), office)
+            if many := len(self.seats) > _MANY:
+                WATCHDOG.forget(office)
             row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
+            if many:
+                WATCHDOG.watch(office)
         except asyncio.CancelledError:
             await office.break_off()
             raise
         finally:
             self._in_step = False
         self._broken = ""
+        if self.number % _COLLECTED == 0:
+            gc.collect()
         return row
 
     async def _all_here(self) -> None:
@@ -124,7 +154,7 @@ class Steps(Space):
         view = self._view = View(
             step=self.number,
             clock=clock,
-            facts=facts(clock) if callable(facts) else facts,
+            facts=(facts(clock) if callable(facts) else facts) or {},
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
