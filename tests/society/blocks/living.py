@@ -66,7 +66,7 @@ def live(
     index = int(hour * 4) if step is None else step
     clock = Clock(step="15min").at(index)
     at = {place: ["1", *perceived.pop("others", ())]} if place else {}
-    view = View(index, clock, None, city, 900, clock.time, (), at)
+    view = View(index, clock, {}, city, 900, clock.time, (), at)
     agent.perceived = Perception(view, str(agent.id), agent.status, place, **perceived)
     before = len(getattr(agent, "wants", ()))
     asyncio.run(agent.run())
