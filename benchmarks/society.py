@@ -110,7 +110,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     asyncio.run(steps(1_000 if quick else 10_000, 8))
     if not quick:
-        asyncio.run(steps(50_000, 4))
+        asyncio.run(steps(50_000, 8))
     asyncio.run(room(500 if quick else 2_000))
     asyncio.run(models(1_000, 64))
 

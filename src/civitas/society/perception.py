@@ -27,7 +27,7 @@ class View:
 
     step: int = 0
     clock: Any = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] | None = None
     city: Any = None
     seconds: int = 900
     time: int = 0
@@ -90,7 +90,7 @@ class Perception:
     @property
     def facts(self) -> Mapping[str, Any]:
         """The weather and other facts, as they were."""
-        return self.view.facts
+        return self.view.facts or {}
 
     @property
     def news(self) -> list[Any]:

@@ -154,7 +154,7 @@ class Steps(Space):
         view = self._view = View(
             step=self.number,
             clock=clock,
-            facts=(facts(clock) if callable(facts) else facts) or {},
+            facts=facts(clock) if callable(facts) else facts,
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
