@@ -10,7 +10,7 @@ import pytest
 
 from civitas import ConfigError, Journal
 from civitas.errors import RunMismatch, StateError
-from civitas.society import City, Intervention, Place, Society
+from civitas.society import City, Firm, Intervention, Place, Society, Work
 from society.life import Bank, busy, living, state_of, town
 
 
@@ -52,6 +52,21 @@ async def test_each_change_holds_from_the_start_of_its_step() -> None:
         ({"tax": 2}, [], 30, "low", True),
         ({"tax": 2}, [], 30, "low", True),
     ]
+
+
+async def test_a_firm_at_a_closed_place_has_no_work() -> None:
+    said: list[str] = []
+
+    def works(me: Any) -> None:
+        said.extend(answer.reason for answer in me.perceived.answers)
+        me.want(Work("shop-1", 900))
+
+    citizen = living(works, home="shop-1", work="shop-1")
+    firm = Firm("firm", "shop-1", money=10_000)
+    async with Society([citizen], shops(), services=[firm]) as society:
+        society.intervene(Intervention(1, close=["shop-1"]))
+        await society.run(steps=3)
+    assert said == ["", "shop-1 is closed"]
 
 
 @pytest.mark.parametrize(

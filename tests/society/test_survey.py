@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from civitas.models.protocol import ModelReply, Usage
 from civitas.society import (
     CitizenAgent,
     CitizenMemory,
+    LocalEngine,
     Question,
     Respondent,
     Society,
@@ -161,6 +163,33 @@ async def test_a_recorded_survey_is_not_asked_again(tmp_path: Path) -> None:
         async with Society(people(a={}), model=model, journal=journal) as society:
             with pytest.raises(RunMismatch):
                 await society.survey(SURVEY, run_id="S")
+
+
+async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    here = asyncio.get_running_loop()
+
+    class Hanging(Fixed):
+        async def complete(self, *args: Any, **options: Any) -> ModelReply:
+            if self.asked:
+                here.call_soon_threadsafe(begun.set)
+                await asyncio.Event().wait()
+            return await super().complete(*args, **options)
+
+    right = {"mood": 4, "away": True}
+    with Journal(tmp_path / "journal") as journal:
+        options: dict[str, Any] = {"journal": journal, "engine": LocalEngine(concurrency=1)}
+        async with Society(people(a={}, b={}), model=Hanging(right), **options) as society:
+            running = asyncio.create_task(society.survey(SURVEY, run_id="S"))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        model = Fixed(right)
+        async with Society(people(a={}, b={}), model=model, **options) as society:
+            answers = await society.survey(SURVEY, run_id="S")
+    assert len(model.asked) == 1
+    assert {each.source for each in answers} == {"model"}
 
 
 async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> None:

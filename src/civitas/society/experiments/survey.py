@@ -269,7 +269,7 @@ def in_words(respondent: Respondent) -> str:
     if respondent.stream:
         last = respondent.stream[-1]
         said.append(f"Last: {last[1] if isinstance(last, list) else last.get('content')}")
-    return one_line(". ".join(said) + ".", _LONGEST)
+    return one_line(". ".join(each.rstrip(".") for each in said) + ".", _LONGEST)
 
 
 def _is_number(value: Any) -> bool:
