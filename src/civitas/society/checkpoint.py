@@ -54,6 +54,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "clock": [clock.start.isoformat(), clock.step_s, clock.index],
         "services": society.books.state_dict(),
         "news": list(society.news),
+        "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.office.sent],
     }
 
@@ -142,6 +143,8 @@ def _load(society: Steps, given: dict[str, Any]) -> None:
     society.news = list(given["news"])
     office = society.office
     office.sent = [_sent_of_json(each) for each in given["sent"]]
+    society.changed.load_state_dict(given["changed"])
+    society.city = society.changed.city()
     society.books = society.new_books()
     for id, each in zip(ids, given["agents"], strict=True):
         seat = seats[id]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.action import is_async
 from civitas.agent import Agent
 from civitas.clock import DAY_S, Clock, seconds_of
-from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, SpaceClosed, StateError
+from civitas.errors import ConfigError, DefinitionError, DuplicateAgent
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
@@ -32,10 +30,9 @@ from civitas.society.checkpoint import (
 )
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
+from civitas.society.experiments.experiment import Experiments
 from civitas.society.router import Interceptor
-from civitas.society.steps import Steps
 from civitas.society.wants import id_order
-from civitas.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -48,7 +45,7 @@ MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
 
-class Society(Steps):
+class Society(Experiments):
     """Agents that live together in simulated time.
 
     A step is staged. First every agent has its turn: it handles the messages of the step before,
@@ -84,6 +81,8 @@ class Society(Steps):
         books: whose money is where, and who is where
         metrics: a row for each step
         failures: the last 100 failures, as `step, agent, what`
+        interventions: the interventions that it was given, in their order
+        changed: the facts and closed places that interventions have left
         fallbacks: how often in this step a rule has decided because a model was of no use
 
     Raises:
@@ -130,7 +129,6 @@ class Society(Steps):
             mailbox=mailbox,
         )
         self._journal = journal
-        self._running: asyncio.Task[Any] | None = None
         try:
             for agent in _agents(citizens, city, seed):
                 self.add(agent)
@@ -178,16 +176,10 @@ class Society(Steps):
         if save_every is not None and (type(save_every) is not int or save_every < 1):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
         every = save_every or max(1, DAY_S // clock.step_s)
-        self._start()
-        if on_a_space():
-            raise DefinitionError("a society is run from outside: an agent awaits no step")
-        running = self._thread.run(self._run, clock, count, run_id, every, progress)
-        try:
-            return await asyncio.wrap_future(running)
-        except asyncio.CancelledError:
-            with suppress(SpaceClosed):  # the step is broken off on the society's own loop
-                await asyncio.wrap_future(self._thread.run(self._stopped))
-            raise
+        rows: list[dict[str, Any]] = await self._alone(
+            self._run, clock, count, run_id, every, progress
+        )
+        return rows
 
     async def step(self) -> dict[str, Any]:
         """Live for one step, of the length of the last ones; gives its row of metrics."""
@@ -201,50 +193,40 @@ class Society(Steps):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
     ) -> list[dict[str, Any]]:
-        if self._running is not None:
-            raise DefinitionError("the society is running already: wait for that run to end")
-        self._running = asyncio.current_task()
-        try:
-            if self._journal is None:
+        if self._journal is None:
+            self.clock = clock
+            state = SocietyState(self.number, self.number)
+            await self._go_on(NULL_RECORD, state, count, 0, progress)
+            return state.rows
+        task = f"{count} steps of {clock.step_s} s, {len(self.ids())} agents"
+        async with recorded(
+            self._journal,
+            secrets.token_hex(8) if run_id is None else run_id,
+            KIND,
+            "society",
+            SocietyState,
+            task=task,
+            program=self._program(clock, count),
+        ) as record:
+            if record.state is None:
                 self.clock = clock
-                state = SocietyState(self.number, self.number)
-                await self._go_on(NULL_RECORD, state, count, 0, progress)
-                return state.rows
-            task = f"{count} steps of {clock.step_s} s, {len(self.ids())} agents"
-            async with recorded(
-                self._journal,
-                secrets.token_hex(8) if run_id is None else run_id,
-                KIND,
-                "society",
-                SocietyState,
-                task=task,
-                program=self._program(clock, count),
-            ) as record:
-                if record.state is None:
-                    self.clock = clock
-                    state = SocietyState(self.number)
-                    save(self, record, state)
-                    await record.commit()
-                else:
-                    state = record.state
-                    restore(self, record, state)
-                    before = (row for row in self.metrics if row["step"] < state.first)
-                    self.metrics = [*before, *state.rows]
-                self._asking.record = record
-                self._asking.recall(record, self._model)
-                try:
-                    await self._go_on(record, state, count, every, progress)
-                finally:
-                    self._asking.record = NULL_RECORD
-                if record.over is None:
-                    await record.end("done")
-                return state.rows
-        finally:
-            self._running = None
-
-    async def _stopped(self) -> None:
-        if self._running is not None:
-            await asyncio.wait((self._running,))
+                state = SocietyState(self.number)
+                save(self, record, state)
+                await record.commit()
+            else:
+                state = record.state
+                restore(self, record, state)
+                before = (row for row in self.metrics if row["step"] < state.first)
+                self.metrics = [*before, *state.rows]
+            self._asking.record = record
+            self._asking.recall(record, self._model)
+            try:
+                await self._go_on(record, state, count, every, progress)
+            finally:
+                self._asking.record = NULL_RECORD
+            if record.over is None:
+                await record.end("done")
+            return state.rows
 
     async def _go_on(
         self,
@@ -280,6 +262,7 @@ class Society(Steps):
             "city": city,
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
+            "interventions": [each.as_json() for each in self.interventions],
         }
 
     # -- what others may do ------------------------------------------------------------------------
@@ -330,16 +313,6 @@ class Society(Steps):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
-
-    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
-        self._start()
-
-        def call() -> Any:
-            if self._in_step:
-                raise StateError(f"step {self.number} is under way: wait for it")
-            return function(*args)
-
-        return self._thread.call(call)
 
 
 def _steps(clock: Clock, days: float | None, steps: int | None) -> int:

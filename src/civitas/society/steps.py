@@ -6,20 +6,28 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
 from civitas.clock import Clock
-from civitas.errors import ConfigError, InvalidArguments, StateError
+from civitas.errors import (
+    ConfigError,
+    DefinitionError,
+    InvalidArguments,
+    SpaceClosed,
+    StateError,
+)
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine
+from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
+from civitas.spaces.loop import on_a_space
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
 from civitas.spaces.watchdog import WATCHDOG
@@ -90,11 +98,14 @@ class Steps(Space):
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
         self.fallbacks = 0
         self.books = self.new_books()
+        self.interventions: tuple[Intervention, ...] = ()
+        self.changed = Changed(city)
         self._model = model
         self._engine = engine
         self._asking = asking
         self._turn_timeout_s = turn_timeout_s
         self._interceptors: tuple[Interceptor, ...] = ()
+        self._running: asyncio.Task[Any] | None = None
         self._in_step = False
         self._broken = ""
         self._come: list[SocietySeat] = []
@@ -102,6 +113,45 @@ class Steps(Space):
         self._order: list[SocietySeat] | None = []
         self._citizens: list[SocietySeat] = []
         self._failed: list[tuple[SocietySeat, str]] = []
+        self._not_changed: list[str] = []
+
+    # -- between steps -----------------------------------------------------------------------------
+
+    async def _alone(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Await something on the society's loop while no step is under way and nothing else is."""
+        self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent awaits no step")
+        running = self._thread.run(self._guarded, function, args)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # the step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(self._stopped))
+            raise
+
+    async def _guarded(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        if self._running is not None:
+            raise DefinitionError("the society is running already: wait for that run to end")
+        self._running = asyncio.current_task()
+        try:
+            return await function(*args)
+        finally:
+            self._running = None
+
+    async def _stopped(self) -> None:
+        if self._running is not None:
+            await asyncio.wait((self._running,))
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._start()
+
+        def call() -> Any:
+            if self._in_step:
+                raise StateError(f"step {self.number} is under way: wait for it")
+            return function(*args)
+
+        return self._thread.call(call)
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -119,6 +169,7 @@ class Steps(Space):
         self.fallbacks = 0
         self._asking.begin(self.number)
         try:
+            self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
             delivered = office.deliver(early)
             with _only_new_garbage():
@@ -148,19 +199,32 @@ class Steps(Space):
                     await ended.wait()
                 seat.arriving = None
 
-    def _perceive(self) -> list[SocietySeat]:
-        """Have every citizen perceive; gives those who have a turn."""
+    def _intervene_now(self) -> None:
+        """Make the interventions that fall in this step."""
+        self._not_changed = []
+        for each in self.interventions:
+            if each.falls_in(self.number, self.clock):
+                self._not_changed += each.change(self)
+        for why in self._not_changed:
+            logger.warning("intervention in step %d: %s", self.number, why)
+
+    def _view_now(self) -> View:
+        """What all citizens share in the step that comes next."""
         clock, facts = self.clock, self.facts
-        view = self._view = View(
+        return View(
             step=self.number,
             clock=clock,
-            facts=facts(clock) if callable(facts) else facts,
+            facts=self.changed.of(facts(clock) if callable(facts) else facts),
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
             news=tuple(self.news),
             at=self.books.at,
         )
+
+    def _perceive(self) -> list[SocietySeat]:
+        """Have every citizen perceive; gives those who have a turn."""
+        view = self._view_now()
         self.news = []
         where = self.books.where
         having: list[SocietySeat] = []
@@ -216,6 +280,7 @@ class Steps(Space):
         delivered += office.deliver(sent)
         # In id order, whatever the order of turns was.
         self._failed.sort(key=lambda each: each[0].rank)
+        self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
         row = self._row(delivered)
         self.metrics.append(row)
@@ -270,7 +335,7 @@ class Steps(Space):
             "work": work,
             "money": self.books.total,
             "messages": delivered,
-            "failures": len(self._failed),
+            "failures": len(self._failed) + len(self._not_changed),
             "fallbacks": self.fallbacks,
             "model_calls": self._asking.calls,
         }

@@ -1,0 +1,1 @@
+"""Experiments with a society: surveys, interviews and interventions."""

@@ -1,0 +1,205 @@
+"""What a society offers to experiments: ask citizens, and intervene."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError, ModelError, StateError
+from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
+from civitas.reasoning.record import recorded
+from civitas.society.asking import AskedModel, Asking
+from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.survey import (
+    Interview,
+    Question,
+    Respondent,
+    Survey,
+    SurveyAnswer,
+    SurveyState,
+    in_words,
+)
+from civitas.society.perception import Perception, View
+from civitas.society.router import SocietySeat
+from civitas.society.steps import Steps
+
+if TYPE_CHECKING:
+    from civitas.journal import Journal
+
+
+class Experiments(Steps):
+    """The part of a society that experiments use; `Society` is one."""
+
+    _journal: Journal | None
+
+    async def survey(
+        self,
+        survey: Survey,
+        citizens: Iterable[str | int] | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> list[SurveyAnswer]:
+        """Ask citizens between two steps; that changes nothing in the society.
+
+        A citizen with a model is asked once, by a prompt with all questions and the schema of the
+        answers, within the society's limits of time and budget. Where the model fails, or an answer
+        is not of the question's type, the question's rule answers, and the citizen is counted in
+        `fallbacks`. With a journal the survey is a run of its own.
+
+        Args:
+            survey: the questions
+            citizens: the ids of who is asked; all citizens if left out
+            run_id: the run's id in the journal; a survey that is over gives its answers again
+
+        Returns:
+            the answers by citizen in id order, then in the order of the questions
+
+        Raises:
+            ConfigError: it is no Survey, or there is no such citizen
+            RunMismatch: another survey began the run
+        """
+        asked: list[SurveyAnswer] = await self._alone(self._survey, survey, citizens, run_id)
+        return asked
+
+    async def interview(
+        self, citizen: str | int, question: str, *, run_id: str | None = None
+    ) -> Interview:
+        """Ask one citizen in free text, as a survey does; by rule it says how it is and its plan.
+
+        Args:
+            citizen: its id
+            question: the question
+            run_id: as of `survey`
+
+        Returns:
+            what it said; `source` and `reason` tell by what
+        """
+        survey = Survey("interview", [Question("answer", question, by=in_words)])
+        (answer,) = await self.survey(survey, [citizen], run_id=run_id)
+        return Interview(answer.value or "", answer.source, answer.reason)
+
+    def intervene(self, intervention: Intervention) -> None:
+        """Have the world changed at the start of a step to come.
+
+        Interventions are part of how a society is made, as its citizens are: a run that goes on
+        after a crash must have the same, and makes those that it has not made yet. A state holds
+        what they have changed. So another society that loads the state and has other interventions
+        is a branch, which differs from their step on.
+
+        Raises:
+            ConfigError: its step is past, or it closes a place that is unknown
+            StateError: a run is under way
+        """
+        self._on_loop(self._intervene, intervention)
+
+    def _intervene(self, intervention: Intervention) -> None:
+        if self._running is not None:
+            raise StateError("a run is under way: intervene before it begins")
+        if not isinstance(intervention, Intervention):
+            raise ConfigError(f"intervene takes an Intervention, got {intervention!r:.80}")
+        if intervention.is_past(self.number, self.clock):
+            raise ConfigError(f"the intervention is past: step {self.number} comes next")
+        self.changed.check(intervention)
+        self.interventions = (*self.interventions, intervention)
+
+    async def _survey(
+        self, survey: Survey, citizens: Iterable[str | int] | None, run_id: str | None
+    ) -> list[SurveyAnswer]:
+        if not isinstance(survey, Survey):
+            raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
+        _ = self.seats
+        seats = {seat.id: seat for seat in self._citizens}
+        if citizens is not None:
+            wanted = {str(id) for id in citizens}
+            strange = sorted(wanted - set(seats))
+            if strange:
+                raise ConfigError(f"there is no citizen {strange[0]!r} to ask")
+            seats = {id: seat for id, seat in seats.items() if id in wanted}
+        program = {
+            "seed": self.seed,
+            "step": self.number,
+            "survey": [survey.name, survey.schema],
+            "citizens": list(seats),
+            "model": getattr(self._model, "name", None),
+        }
+        async with recorded(
+            self._journal,
+            secrets.token_hex(8) if run_id is None else run_id,
+            "Survey",
+            "society",
+            SurveyState,
+            task=f"{survey.name}: {len(seats)} citizens",
+            program=program,
+        ) as record:
+            if self._journal is not None:
+                self._asking.recall(record, self._model)
+            if record.state is not None:
+                return [SurveyAnswer(*each) for each in record.state.answers]
+            asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
+            asking.begin(self.number)
+            asking.record = record
+            view, gate = (
+                self._view_now(),
+                asyncio.Semaphore(getattr(self._engine, "concurrency", 64)),
+            )
+
+            async def ask(seat: SocietySeat) -> list[SurveyAnswer]:
+                async with gate:
+                    return await self._ask(seat, survey, asking, view)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(ask(seat)) for seat in seats.values()]
+            except BaseExceptionGroup as failed:
+                raise failed.exceptions[0] from None
+            answers = [each for task in tasks for each in task.result()]
+            record.save(SurveyState([list(each) for each in answers]))
+            await record.end("done")
+            return answers
+
+    async def _ask(
+        self, seat: SocietySeat, survey: Survey, asking: Asking, view: View
+    ) -> list[SurveyAnswer]:
+        """What one citizen answers."""
+        citizen: Any = seat.agent
+        respondent = self._respondent(seat, view)
+        given: Any = {}
+        failed = ""
+        model = citizen.llm
+        if model is not None:
+            asked = AskedModel(asking, citizen, model.model)
+            try:
+                reply = await asked.complete(survey.prompt(respondent), None, survey.schema)
+                given = read_json(reply.text or "")
+            except (ModelError, Unreadable) as error:
+                failed = str(error)
+            if not isinstance(given, dict):
+                given, failed = {}, "the model's answer is no JSON object"
+        answers = []
+        for question in survey.questions:
+            reason = failed or (question.fault(given.get(question.id)) if model is not None else "")
+            if model is not None and not reason:
+                value, source = given[question.id], "model"
+            else:
+                value, fault = question.by_rule(respondent)
+                source = "none" if fault else "rule"
+                reason = "; ".join(each for each in (reason, fault) if each)
+            answers.append(SurveyAnswer(seat.id, question.id, value, source, reason, self.number))
+        if model is not None and any(each.source != "model" for each in answers):
+            citizen.fell_back(f"survey {survey.name!r}: {answers[0].reason}")
+        return answers
+
+    def _respondent(self, seat: SocietySeat, view: View) -> Respondent:
+        citizen: Any = seat.agent
+        try:
+            status = copy_json(citizen.memory.status)
+            stream = copy_json(list(citizen.memory.stream))
+        except NotJSON as error:
+            raise StateError(f"the state of agent {seat.id!r} must be JSON data: {error}") from None
+        messages = [each.envelope.to_dict() for each in seat.mail]
+        perceived = Perception(
+            view, seat.id, status, self.books.where[seat.id], messages, tuple(seat.answers)
+        )
+        return Respondent(seat.id, citizen.name or "", status, stream, perceived)

@@ -1,0 +1,214 @@
+"""Interventions: stated changes at the start of a step, made once, after which branches differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import ConfigError, Journal
+from civitas.errors import RunMismatch, StateError
+from civitas.society import City, Firm, Intervention, Place, Society, Work
+from society.life import Bank, busy, living, state_of, town
+
+
+def told(**status: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """A citizen, and what it perceives in each step: facts, news, money, mood, open."""
+    seen: list[tuple[Any, ...]] = []
+
+    def look(me: Any) -> None:
+        now, own = me.perceived, me.status
+        seen.append((dict(now.facts or {}), now.news, own["money"], own.get("mood"), now.open))
+
+    return living(look, **status), seen
+
+
+def shops() -> City:
+    return City([Place("shop-1", "shop", 0, 0), Place("shop-2", "shop", 10, 0)])
+
+
+async def test_each_change_holds_from_the_start_of_its_step() -> None:
+    citizen, seen = told(home="shop-1", money=50)
+    async with Society([citizen], shops(), services=[Bank(money=9)], facts={"tax": 1}) as society:
+        society.intervene(
+            Intervention(
+                1,
+                facts={"tax": 2},
+                close=["shop-1"],
+                status={"mood": "low"},
+                pay=[("1", "bank", 20)],
+                news=["The tax is doubled"],
+            )
+        )
+        society.intervene(Intervention(when="2026-01-05T00:40", open=["shop-1"]))
+        await society.run(steps=4)
+        assert society.books.total == 59
+        assert [row["failures"] for row in society.metrics] == [0] * 4
+    assert seen == [
+        ({"tax": 1}, [], 50, None, True),
+        ({"tax": 2}, ["The tax is doubled"], 30, "low", False),
+        ({"tax": 2}, [], 30, "low", True),
+        ({"tax": 2}, [], 30, "low", True),
+    ]
+
+
+async def test_a_firm_at_a_closed_place_has_no_work() -> None:
+    said: list[str] = []
+
+    def works(me: Any) -> None:
+        said.extend(answer.reason for answer in me.perceived.answers)
+        me.want(Work("shop-1", 900))
+
+    citizen = living(works, home="shop-1", work="shop-1")
+    firm = Firm("firm", "shop-1", money=10_000)
+    async with Society([citizen], shops(), services=[firm]) as society:
+        society.intervene(Intervention(1, close=["shop-1"]))
+        await society.run(steps=3)
+    assert said == ["", "shop-1 is closed"]
+
+
+@pytest.mark.parametrize(
+    ("whose", "changed"), ((["2", "4"], "24"), ({"home": "a"}, "03"), (None, "01234"))
+)
+async def test_a_status_is_set_for_those_named_or_found(whose: Any, changed: str) -> None:
+    async with Society(busy(5), town()) as society:
+        society.intervene(Intervention(0, status={"mood": "low"}, citizens=whose))
+        await society.step()
+        moods = {
+            each["id"]: each["agent"] if "agent" in each else each["memory"]
+            for each in society.state_dict()["agents"]
+        }
+    assert [id for id, state in moods.items() if '"mood"' in json.dumps(state)] == list(changed)
+
+
+async def test_what_cannot_be_changed_is_a_failure_and_the_rest_is_made() -> None:
+    citizen, seen = told(money=5)
+    async with Society([citizen]) as society:
+        society.intervene(
+            Intervention(
+                0,
+                status={"mood": "low"},
+                citizens=["1", "9"],
+                pay=[("1", "nobody", 5), ("1", "1", 6)],
+                news=["all the same"],
+            )
+        )
+        row = await society.step()
+        assert row["failures"] == 3
+        assert [each[:2] for each in society.failures] == [(0, "intervention")] * 3
+    assert seen == [({}, ["all the same"], 5, "low", True)]
+
+
+async def test_branches_are_the_same_bytes_until_the_interventions_step() -> None:
+    def made() -> Society:
+        return Society(busy(12), town(), services=[Bank()], seed=3)
+
+    async with made() as trunk:
+        await trunk.run(steps=4)
+        state = trunk.state_dict()
+        async with made() as left, made() as right:
+            for branch in (left, right):
+                branch.load_state_dict(state)
+            left.intervene(Intervention(6, pay=[("0", "1", 1)]))
+            right.intervene(Intervention(6, facts={"tax": 2}))
+            for _ in range(2):
+                await trunk.step()
+                await left.step()
+                await right.step()
+                assert state_of(trunk) == state_of(left) == state_of(right)
+            await trunk.step()
+            await left.step()
+            await right.step()
+            assert len({state_of(trunk), state_of(left), state_of(right)}) == 3
+
+
+async def test_what_an_intervention_changed_is_in_the_state() -> None:
+    citizen, _ = told(home="shop-1", money=50)
+    async with Society([citizen], shops()) as society:
+        society.intervene(Intervention(0, facts={"tax": 2}, close=["shop-1"]))
+        await society.step()
+        state = society.state_dict()
+    citizen, seen = told(home="shop-1", money=50)
+    async with Society([citizen], shops()) as society:
+        society.load_state_dict(state)
+        await society.step()
+    assert seen == [({"tax": 2}, [], 50, None, False)]
+
+
+async def test_a_run_that_goes_on_makes_each_once(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(row: Any) -> None:
+        if row["step"] == 3:
+            raise Stop
+
+    def made(journal: Journal | None, *interventions: Intervention) -> Society:
+        society = Society(busy(6), town(), services=[Bank(money=100)], journal=journal)
+        for each in interventions:
+            society.intervene(each)
+        return society
+
+    both = [Intervention(at, pay=[("bank", "1", 30)], news=["a gift"]) for at in (1, 4)]
+    async with made(None, *both) as society:
+        await society.run(steps=6)
+        whole = state_of(society)
+    with Journal(tmp_path / "journal") as journal:
+        async with made(journal, *both) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=6, run_id="R", save_every=3, progress=stop)
+        async with made(journal) as society:
+            with pytest.raises(RunMismatch):
+                await society.run(steps=6, run_id="R", save_every=3)
+        async with made(journal, *both) as society:
+            await society.run(steps=6, run_id="R", save_every=3)
+            assert state_of(society) == whole
+
+
+async def test_one_is_given_before_its_step_and_outside_of_a_run() -> None:
+    said: list[str] = []
+
+    def meddle(row: Any) -> None:
+        with pytest.raises(StateError, match="under way"):
+            society.intervene(Intervention(5, news=["late"]))
+        said.append("refused")
+
+    async with Society(busy(1), town()) as society:
+        await society.run(steps=2, progress=meddle)
+        for past in (Intervention(1, news=["x"]), Intervention(when="2026-01-05", news=["x"])):
+            with pytest.raises(ConfigError, match="past"):
+                society.intervene(past)
+        with pytest.raises(ConfigError, match="'z', which is no place"):
+            society.intervene(Intervention(9, close=["z"]))
+    assert said == ["refused"] * 2
+
+
+def test_one_is_plain_data() -> None:
+    one = Intervention(
+        when="2026-01-06T08:00", status={"mood": [1]}, citizens={"work": "b"}, pay=[("a", "b", 1)]
+    )
+    assert Intervention(**json.loads(json.dumps(one.as_json()))) == one
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    (
+        ({"at_step": 1}, "change something"),
+        ({"news": ["x"]}, "at_step or when"),
+        ({"at_step": 1, "when": "2026-01-06", "news": ["x"]}, "at_step or when"),
+        ({"at_step": -1, "news": ["x"]}, "at_step"),
+        ({"when": "tomorrow", "news": ["x"]}, "when"),
+        ({"at_step": 1, "news": "x"}, "news must be a list"),
+        ({"at_step": 1, "news": [{1}]}, "JSON"),
+        ({"at_step": 1, "close": "shop"}, "close must be a list"),
+        ({"at_step": 1, "status": {"money": 5}}, "'money'"),
+        ({"at_step": 1, "pay": [("a", "b", 0)]}, "payment"),
+        ({"at_step": 1, "pay": [("a", 5)]}, "payment"),
+        ({"at_step": 1, "facts": {"": 1}}, "facts"),
+    ),
+)
+def test_a_wrong_one_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Intervention(**given)

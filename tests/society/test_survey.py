@@ -1,0 +1,238 @@
+"""Surveys and interviews: typed answers with their source, which change nothing in a society."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Budget, ConfigError, Journal, ScriptedModel
+from civitas.errors import ModelError, RunMismatch
+from civitas.models.protocol import ModelReply, Usage
+from civitas.society import (
+    CitizenAgent,
+    CitizenMemory,
+    LocalEngine,
+    Question,
+    Respondent,
+    Society,
+    Survey,
+    SurveyAnswer,
+)
+from society.life import busy, state_of, town
+
+MOOD = Question("mood", "How do you feel?", "scale", by=lambda me: me.status["money"] % 5 + 1)
+AWAY = Question("away", "Are you away?", "yes_no", by=lambda me: me.perceived.place != "a")
+SURVEY = Survey("feeling", [MOOD, AWAY])
+
+
+class Fixed(ScriptedModel):
+    """Gives one answer each time, and keeps what it was asked; an error is raised."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(())
+        self.answer = answer
+        self.asked: list[tuple[Any, Any]] = []
+
+    async def complete(
+        self, messages: list[Any], actions: Any = None, schema: Any = None, **_: Any
+    ) -> ModelReply:
+        self.asked.append((messages, schema))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        text = self.answer if isinstance(self.answer, str) else json.dumps(self.answer)
+        return ModelReply(text, usage=Usage(1, 1))
+
+
+def people(**statuses: dict[str, Any]) -> list[CitizenAgent]:
+    return [CitizenAgent(id, memory=CitizenMemory(status)) for id, status in statuses.items()]
+
+
+async def test_rules_answer_in_id_order_and_say_so() -> None:
+    citizens = people(b={"money": 7, "home": "b"}, a={"money": 10, "home": "a"})
+    async with Society(citizens, town()) as society:
+        await society.run(steps=2)
+        answers = await society.survey(SURVEY)
+        assert await society.survey(SURVEY, ["b"]) == answers[2:]
+    assert answers == [
+        SurveyAnswer("a", "mood", 1, "rule", "", 2),
+        SurveyAnswer("a", "away", False, "rule", "", 2),
+        SurveyAnswer("b", "mood", 3, "rule", "", 2),
+        SurveyAnswer("b", "away", True, "rule", "", 2),
+    ]
+
+
+async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:
+    model = Fixed({"mood": 4, "away": True})
+    async with Society(people(a={"money": 1}, b={"money": 2}), model=model) as society:
+        answers = await society.survey(SURVEY)
+        assert society.fallbacks == 0
+    assert [(each.value, each.source) for each in answers] == [(4, "model"), (True, "model")] * 2
+    assert len(model.asked) == 2
+    messages, schema = model.asked[0]
+    assert schema["properties"]["mood"] == {
+        "description": "How do you feel?",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 5,
+    }
+    assert "How do you feel?" in messages[1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sources", "said"),
+    (
+        (ModelError("no weights"), ["rule", "rule"], "no weights"),
+        ("I feel fine", ["rule", "rule"], "not JSON"),
+        ([4, True], ["rule", "rule"], "no JSON object"),
+        ({"mood": 6, "away": True}, ["rule", "model"], "mood: 6"),
+        ({"mood": True, "away": True}, ["rule", "model"], "mood: True"),
+        ({"away": False}, ["rule", "model"], "mood: None"),
+    ),
+)
+async def test_what_a_model_gets_wrong_the_rule_answers_and_it_is_counted(
+    answer: Any, sources: list[str], said: str
+) -> None:
+    async with Society(people(a={"money": 1}), model=Fixed(answer)) as society:
+        answers = await society.survey(SURVEY)
+        assert society.fallbacks == 1
+    assert [each.source for each in answers] == sources
+    assert answers[0].value == 2
+    assert said in answers[0].reason
+
+
+async def test_a_rule_that_fails_or_gives_another_type_leaves_no_answer() -> None:
+    survey = Survey(
+        "wrong",
+        [
+            Question("fails", "?", "text", by=lambda me: me.status["none"]),
+            Question("other", "?", "choice", choices=("x", "y"), by=lambda me: "z"),
+            Question("none", "?", "number"),
+        ],
+    )
+    async with Society(people(a={})) as society:
+        answers = await society.survey(survey)
+    assert [(each.value, each.source) for each in answers] == [(None, "none")] * 3
+    for answer, said in zip(answers, ("KeyError", "'z'", "there is no rule"), strict=True):
+        assert said in answer.reason
+
+
+async def test_answering_changes_nothing() -> None:
+    def meddles(me: Respondent) -> str:
+        me.status["money"] = 0
+        me.stream.clear()
+        return "done"
+
+    survey = Survey("meddling", [Question("q", "?", by=meddles)])
+    model = Fixed("nonsense")
+    async with Society(busy(20), town(), model=model) as society:
+        await society.run(steps=3)
+        before = state_of(society)
+        assert {each.value for each in await society.survey(survey)} == {"done"}
+        await society.interview(3, "How are you?")
+        assert state_of(society) == before
+        await society.run(steps=3)
+        after = state_of(society)
+    async with Society(busy(20), town(), model=model) as society:
+        await society.run(steps=6)
+        assert state_of(society) == after
+
+
+async def test_the_societys_limits_of_time_and_budget_hold() -> None:
+    budget = Budget(model_calls=1)
+    model = Fixed({"mood": 4, "away": True})
+    citizens = people(a={"money": 1}, b={"money": 1})
+    async with Society(citizens, model=model, budget=budget) as society:
+        answers = await society.survey(SURVEY)
+    assert len(model.asked) == budget.spent.model_calls == 1
+    assert sorted(each.source for each in answers) == ["model", "model", "rule", "rule"]
+
+
+async def test_a_recorded_survey_is_not_asked_again(tmp_path: Path) -> None:
+    model = Fixed({"mood": 4, "away": True})
+    with Journal(tmp_path / "journal") as journal:
+        told = []
+        for _ in range(2):
+            async with Society(people(a={}, b={}), model=model, journal=journal) as society:
+                told.append(await society.survey(SURVEY, run_id="S"))
+        assert told[0] == told[1]
+        assert len(model.asked) == 2
+        async with Society(people(a={}), model=model, journal=journal) as society:
+            with pytest.raises(RunMismatch):
+                await society.survey(SURVEY, run_id="S")
+
+
+async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    here = asyncio.get_running_loop()
+
+    class Hanging(Fixed):
+        async def complete(self, *args: Any, **options: Any) -> ModelReply:
+            if self.asked:
+                here.call_soon_threadsafe(begun.set)
+                await asyncio.Event().wait()
+            return await super().complete(*args, **options)
+
+    right = {"mood": 4, "away": True}
+    with Journal(tmp_path / "journal") as journal:
+        options: dict[str, Any] = {"journal": journal, "engine": LocalEngine(concurrency=1)}
+        async with Society(people(a={}, b={}), model=Hanging(right), **options) as society:
+            running = asyncio.create_task(society.survey(SURVEY, run_id="S"))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        model = Fixed(right)
+        async with Society(people(a={}, b={}), model=model, **options) as society:
+            answers = await society.survey(SURVEY, run_id="S")
+    assert len(model.asked) == 1
+    assert {each.source for each in answers} == {"model"}
+
+
+async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> None:
+    plan = [{"do": "work", "where": "office-1", "from": 0, "until": 86_400}]
+    status = {"home": "a", "money": 250, "plan": plan, "now": 0, "needs": {"energy": 700}}
+    citizen = CitizenAgent(1, "Ada", memory=CitizenMemory(status))
+    async with Society([citizen], town()) as society:
+        said = await society.interview(1, "What are you doing?")
+    assert said.source == "rule"
+    for each in ("I am Ada", "at a", "work at office-1", "250 cents", "energy 700"):
+        assert each in said
+
+
+async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
+    model = Fixed({"answer": "Working, as ever."})
+    async with Society(people(a={}), model=model) as society:
+        said = await society.interview("a", "What are you doing?")
+        with pytest.raises(ConfigError, match="no citizen 'z'"):
+            await society.interview("z", "Who are you?")
+    assert (said, said.source) == ("Working, as ever.", "model")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    (
+        ({"kind": "essay"}, "kind"),
+        ({"id": " "}, "id"),
+        ({"kind": "choice"}, "choices"),
+        ({"kind": "text", "choices": ("a",)}, "choices"),
+        ({"kind": "choice", "choices": ("a", "a")}, "choices"),
+        ({"kind": "scale", "low": 5, "high": 5}, "low must be below high"),
+        ({"kind": "scale", "low": 0.5}, "whole"),
+        ({"kind": "yes_no", "low": 1}, "low and high"),
+        ({"kind": "number", "high": float("nan")}, "numbers"),
+        ({"by": 3}, "plain function"),
+    ),
+)
+def test_a_wrong_question_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Question(**{"id": "q", "text": "Why?", **given})
+
+
+def test_a_survey_has_questions_each_once() -> None:
+    for wrong in ([], [MOOD, MOOD], ["How are you?"]):
+        with pytest.raises(ConfigError, match="survey 'x'"):
+            Survey("x", wrong)  # type: ignore[arg-type]
