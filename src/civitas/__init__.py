@@ -24,6 +24,7 @@ approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule Rule
     TerminalApprover
 block: Block
 budget: Budget Spent
+clock: Clock
 context: Context
 dispatch: AgentToolbox BlockDispatcher Dispatch
 environment: Environment
@@ -80,6 +81,9 @@ research.pool: ResourcePool
 research.report: Report
 research.researcher: Researcher
 slash: format_slash parse_slash
+society.citizen: AgentType CitizenAgent CitizenAgentParams CitizenMemory
+society.city.city: City
+society.society: Society
 spaces.amqp.options: AMQPOptions
 spaces.amqp.space: AMQPSpace
 spaces.native: NativeSpace

@@ -27,6 +27,7 @@ from civitas.approval import TerminalApprover as TerminalApprover
 from civitas.block import Block as Block
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
+from civitas.clock import Clock as Clock
 from civitas.context import Context as Context
 from civitas.dispatch import AgentToolbox as AgentToolbox
 from civitas.dispatch import BlockDispatcher as BlockDispatcher
@@ -115,6 +116,12 @@ from civitas.research.report import Report as Report
 from civitas.research.researcher import Researcher as Researcher
 from civitas.slash import format_slash as format_slash
 from civitas.slash import parse_slash as parse_slash
+from civitas.society.citizen import AgentType as AgentType
+from civitas.society.citizen import CitizenAgent as CitizenAgent
+from civitas.society.citizen import CitizenAgentParams as CitizenAgentParams
+from civitas.society.citizen import CitizenMemory as CitizenMemory
+from civitas.society.city.city import City as City
+from civitas.society.society import Society as Society
 from civitas.spaces.amqp.options import AMQPOptions as AMQPOptions
 from civitas.spaces.amqp.space import AMQPSpace as AMQPSpace
 from civitas.spaces.native import NativeSpace as NativeSpace
