@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
 from civitas.clock import Clock
-from civitas.errors import (
-    ConfigError,
-    DefinitionError,
-    InvalidArguments,
-    SpaceClosed,
-    StateError,
-)
+from civitas.errors import ConfigError, DefinitionError, InvalidArguments, SpaceClosed, StateError
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
-from civitas.society.engine import Engine
+from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
@@ -43,27 +36,10 @@ logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
 """So many failures are kept in words; all are counted."""
-_MANY: Final = 10_000
-"""Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 _COLLECTED: Final = 100
 """After so many steps all garbage is looked for."""
-
-
-@contextmanager
-def _only_new_garbage() -> Iterator[None]:
-    """Have the collector leave alone what was there before.
-
-    What a turn makes and drops is found all the same; but each time that much was made, the whole
-    city would be walked, which takes a fifth of a step of 10,000 citizens.
-    """
-    if gc.get_freeze_count():
-        yield  # the program has frozen something, which must stay so
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+_MANY: Final = 10_000
+"""Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 
 
 class Steps(Space):
@@ -172,7 +148,7 @@ class Steps(Space):
             self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
             delivered = office.deliver(early)
-            with _only_new_garbage():
+            with only_new_garbage():
                 await self._engine.run(self._perceive(), office)
             if many := len(self.seats) > _MANY:
                 WATCHDOG.forget(office)
