@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -36,8 +37,7 @@ logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
 """So many failures are kept in words; all are counted."""
-_COLLECTED: Final = 100
-"""After so many steps all garbage is looked for."""
+_COLLECTED: Final = 100  # after so many steps all garbage is looked for
 _MANY: Final = 10_000
 """Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 
@@ -321,9 +321,7 @@ class Steps(Space):
     @property
     def office(self) -> VirtualOffice:
         """What carries the messages."""
-        office = self._office or self._start()
-        assert isinstance(office, VirtualOffice)
-        return office
+        return cast(VirtualOffice, self._office or self._start())
 
     @property
     def seats(self) -> list[SocietySeat]:
