@@ -172,3 +172,18 @@ def test_wrong_usage_says_what_is_wrong(
     monkeypatch.setenv("CIVITAS_JOURNAL", "")
     assert run(*args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    def from_step(folder: str) -> Any:
+        return json.loads((tmp_path / folder / "manifest.json").read_text())["messages_from_step"]
+
+    recorded = (*TOWN, "--journal", str(tmp_path / "runs.db"), "--run-id", "town")
+    assert run(*recorded, "--out", str(tmp_path / "there")) == 0
+    assert run(*recorded, "--out", str(tmp_path / "there")) == 0  # it has ended: nothing is lived
+    assert run(*recorded, "--out", str(tmp_path / "late")) == 0
+    assert (from_step("there"), from_step("late")) == (0, None)
+    assert (tmp_path / "there" / "messages.csv").exists()
+    assert not (tmp_path / "late" / "messages.csv").exists()

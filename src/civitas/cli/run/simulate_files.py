@@ -48,19 +48,21 @@ class Files:
                 raise MissingExtra("Parquet", "tables") from error
         self._settings = settings
         self._messages: TextIO | None = None
-        self._from = 0
         folder.mkdir(parents=True, exist_ok=True)
-        self._mine = self._written_before() == settings
+        self._from = self._written_from()
         self._manifest({"complete": False})
 
-    def _written_before(self) -> Any:
+    def _written_from(self) -> int | None:
+        """From which step on this run's messages are there already; None for none."""
         try:
-            return json.loads((self.folder / _MANIFEST).read_bytes())["settings"]
+            before = json.loads((self.folder / _MANIFEST).read_bytes())
+            found = before["messages_from_step"] if before["settings"] == self._settings else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return found if type(found) is int else None
 
     def _manifest(self, more: dict[str, Any]) -> None:
-        whole = {"settings": self._settings, **more}
+        whole = {"settings": self._settings, "messages_from_step": self._from, **more}
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         (self.folder / _MANIFEST).write_text(text, encoding="utf-8")
 
@@ -71,23 +73,24 @@ class Files:
         if self._messages is not None:
             return
         path = self.folder / "messages.csv"
-        kept = self._kept(path, step) if step else []
+        kept = self._kept(path, step)
         self._messages = path.open("w", encoding="utf-8", newline="", buffering=1)
         rows = csv.writer(self._messages, lineterminator="\n")
         rows.writerow(MESSAGES)
         rows.writerows(kept)
+        self._manifest({"complete": False})
 
     def _kept(self, path: Path, step: int) -> list[list[str]]:
         """The messages of the steps that another process has lived; none of another run."""
-        if self._mine and path.exists():
-            with path.open(encoding="utf-8", newline="") as lines:
-                return [
-                    row
-                    for row in list(csv.reader(lines))[1:]
-                    if len(row) == len(MESSAGES) and int(row[0]) < step
-                ]
-        self._from = step
-        return []
+        if self._from is None or self._from >= step or not path.exists():
+            self._from = step
+            return []
+        with path.open(encoding="utf-8", newline="") as lines:
+            return [
+                row
+                for row in list(csv.reader(lines))[1:]
+                if len(row) == len(MESSAGES) and int(row[0]) < step
+            ]
 
     def message(self, step: int, message: dict[str, Any]) -> None:
         """Write a message that is sent in a step."""
@@ -116,7 +119,6 @@ class Files:
             {
                 "complete": True,
                 **about,
-                "messages_from_step": self._from,
                 "sha256": {
                     name: hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
                     for name in names
