@@ -68,6 +68,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "resume",
             "runs",
             "serve",
+            "simulate",
         ),
     ]
     assert options.split() == ["--model", "--max-iterations", "--max-seconds", "--max-tokens"]

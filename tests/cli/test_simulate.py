@@ -1,0 +1,189 @@
+"""`civitas simulate` as a person and a program use it: a small town for a day or a few."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from civitas.cli.main import main
+from civitas.society import read_people
+
+TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
+DAYS = ("--citizens", "10", "--days", "6")
+
+
+def simulate(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command as a script runs it."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "civitas", "simulate", *args],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=50,
+        cwd=cwd,
+        env={**os.environ, "CIVITAS_JOURNAL": ""},
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
+    done = simulate(*TOWN, "--out", "a", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first == "30 citizens, 4 steps of 6h, seed 3"
+    told = dict(line.split(maxsplit=1) for line in lines)
+    assert (told["until"], told["failures"]) == ("2026-01-06 00:00:00", "0")
+    assert "100 %" in done.stderr
+    assert "agent-steps/s" in done.stderr
+
+    found = tmp_path / "a"
+    names = {"metrics.csv", "citizens.csv", "messages.csv"}
+    assert set(contents(found)) == {*names, "manifest.json"}
+    assert [row["step"] for row in table(found / "metrics.csv")] == ["0", "1", "2", "3"]
+    assert len(read_people(found / "citizens.csv")) == 30
+    manifest = json.loads((found / "manifest.json").read_text())
+    assert manifest["complete"]
+    assert manifest["settings"]["seed"] == 3
+    assert manifest["state_sha256"] == told["state"]
+    assert names <= set(manifest["deterministic"])
+    for name in names:
+        assert manifest["sha256"][name] == hashlib.sha256(contents(found)[name]).hexdigest()
+
+    again = simulate(*TOWN, "--out", "b", cwd=tmp_path)
+    assert again.stdout == done.stdout.replace("in a ", "in b ")
+    assert contents(tmp_path / "b") == contents(found)
+
+
+def test_interrupted_it_says_how_to_go_on_and_comes_to_the_same_files(tmp_path: Path) -> None:
+    # More lines than a pipe holds, so it cannot have ended before it is interrupted.
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "civitas", "simulate", *DAYS, "--json"),
+            *("--journal", "runs.db", "--out", "stopped"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["step"] == 0
+    process.send_signal(signal.SIGINT)
+    *_, last = process.communicate(timeout=50)[0].splitlines()
+    assert process.returncode == 130
+    said = json.loads(last)
+    assert said["kind"] == "interrupted"
+    assert not json.loads((tmp_path / "stopped" / "manifest.json").read_text())["complete"]
+
+    (way,) = said["resume"]
+    civitas, command, *args = shlex.split(way)
+    assert (civitas, command) == ("civitas", "simulate")
+    gone_on = simulate(*args, cwd=tmp_path)
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert simulate(*DAYS, "--out", "whole", cwd=tmp_path).returncode == 0
+    stopped, whole = contents(tmp_path / "stopped"), contents(tmp_path / "whole")
+    manifest, other = (json.loads(each.pop("manifest.json")) for each in (stopped, whole))
+    assert stopped == whole
+    assert manifest == other | {"run_id": manifest["run_id"]}
+
+
+def test_interrupted_without_a_journal_it_says_that_one_would_help(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "civitas", "simulate", *DAYS, "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "CIVITAS_JOURNAL": ""},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    *_, last = process.communicate(timeout=50)[0].splitlines()
+    assert process.returncode == 130
+    assert json.loads(last) == {"kind": "interrupted", "resume": []}
+
+
+def run(*args: str) -> int:
+    """The command in this process; gives its exit code."""
+    with pytest.raises(SystemExit) as left:
+        main(["simulate", *args])
+    return int(left.value.code or 0)
+
+
+def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*TOWN, "--json") == 0
+    shown = capsys.readouterr()
+    *steps, done = map(json.loads, shown.out.splitlines())
+    assert [(each["kind"], each["step"]) for each in steps] == [("step", n) for n in range(4)]
+    assert (done["kind"], done["citizens"], done["failures"]) == ("done", 30, 0)
+    assert shown.err == ""
+
+
+def test_tables_as_parquet(tmp_path: Path) -> None:
+    assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0
+    assert run(*TOWN, "--out", str(tmp_path / "parquet"), "--parquet") == 0
+    assert {path.suffix for path in (tmp_path / "parquet").iterdir()} == {".parquet", ".json"}
+    people = [
+        read_people(next((tmp_path / each).glob("citizens.*"))) for each in ("csv", "parquet")
+    ]
+    assert people[0] == people[1]
+    for name in ("metrics", "messages"):
+        rows = pyarrow.parquet.read_table(tmp_path / "parquet" / f"{name}.parquet").to_pylist()
+        shown: list[dict[str, Any]] = [{k: str(v) for k, v in row.items()} for row in rows]
+        assert shown == table(tmp_path / "csv" / f"{name}.csv")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    (
+        (("--days", "0"), "--days must be above 0"),
+        (("--days", "nan"), "--days must be above 0"),
+        (("--days", "0.1"), "--days 0.1 is not a whole number of steps of 15min"),
+        (("--step", "soon"), "--step must be a length of time"),
+        (("--citizens", "9"), "9 is not in the range"),
+        (("--run-id", "a"), "give --journal too"),
+        (("--parquet",), "give --out DIR too"),
+    ),
+)
+def test_wrong_usage_says_what_is_wrong(
+    args: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    assert run(*args) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    def from_step(folder: str) -> Any:
+        return json.loads((tmp_path / folder / "manifest.json").read_text())["messages_from_step"]
+
+    recorded = (*TOWN, "--journal", str(tmp_path / "runs.db"), "--run-id", "town")
+    assert run(*recorded, "--out", str(tmp_path / "there")) == 0
+    assert run(*recorded, "--out", str(tmp_path / "there")) == 0  # it has ended: nothing is lived
+    assert run(*recorded, "--out", str(tmp_path / "late")) == 0
+    assert (from_step("there"), from_step("late")) == (0, None)
+    assert (tmp_path / "there" / "messages.csv").exists()
+    assert not (tmp_path / "late" / "messages.csv").exists()
