@@ -67,8 +67,9 @@ class LoopAgent(ConversationalAgent):
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
-        for name, (function, told) in block_actions(self.blocks).items():
-            self.actions.register(Action.marked(name, function, told))
+        if self.blocks:
+            for name, (function, told) in block_actions(self.blocks).items():
+                self.actions.register(Action.marked(name, function, told))
         if goals is not None:
             self.goals = goals
         if memory is not None:
