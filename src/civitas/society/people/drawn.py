@@ -42,11 +42,15 @@ SKILL: Final = (592, 765, 880, 1262, 1550)
 _AGES = (18, 25, 35, 45, 55, 65, 75, 85)
 _AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
-_NAMES = (
-    "Ada", "Amir", "Anna", "Boris", "Carla", "Chen", "Dana", "David", "Elena", "Emil", "Fatima",
-    "Felix", "Grace", "Hana", "Ivan", "Jana", "John", "Kofi", "Lea", "Luis", "Maria", "Noah",
-    "Rosa", "Samir", "Tara", "Yuki",
-)  # fmt: skip
+_WOMEN = (
+    *("Ada", "Anna", "Carla", "Dana", "Elena", "Fatima", "Grace"),
+    *("Hana", "Jana", "Lea", "Maria", "Rosa", "Tara", "Yuki"),
+)
+_MEN = (
+    *("Amir", "Boris", "Chen", "David", "Emil", "Felix"),
+    *("Ivan", "John", "Kofi", "Luis", "Noah", "Samir"),
+)
+_NAMES: Final = {"female": _WOMEN, "male": _MEN}
 
 
 def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
@@ -147,7 +151,8 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
             + draws.below(501, "people.interest", each)
             for each in range(some)
         }
-    person.setdefault("name", _NAMES[draws.below(len(_NAMES), "people.name")])
+    names = _NAMES.get(profile["gender"], _WOMEN + _MEN)
+    person.setdefault("name", names[draws.below(len(names), "people.name")])
     person.setdefault("home", None)
     person.setdefault("work", None)
     if "money" not in person:
