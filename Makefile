@@ -61,7 +61,7 @@ clean: ## Remove the environment and every cache; the fetched weights stay
 	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.local: pyproject.toml constraints.txt scripts/install
-	@PYTHON='$(PYTHON)' scripts/install cli,local,amqp $@
+	@PYTHON='$(PYTHON)' scripts/install cli,local,amqp,society $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local

@@ -42,6 +42,7 @@ from civitas.models import LocalModel, Model, model
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from civitas.research import Researcher, search_folder
+from civitas.society import City, Feed, Society, make_economy
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)
@@ -51,6 +52,7 @@ COLOURS = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 WAVERING: dict[str, Any] = {"temperature": 0.7, "max_tokens": 64, "slots": 1}
 LARGER = "qwen3-0.6b"
 PATIENCE_S = 60.0
+CITIZENS = 1000
 
 
 class Broken(Exception):
@@ -428,8 +430,35 @@ def research() -> None:
             print("    nothing relevant was found")
 
 
+def town() -> None:
+    heading("6  A town of a thousand lives for a day")
+    say(
+        "By rules alone, from a seed: who lives where, works where and knows whom. Each quarter of "
+        "an hour all citizens have a turn; then what they wanted is settled. Money only moves."
+    )
+    print()
+    rows = asyncio.run(day())
+    if any(row["failures"] for row in rows) or len({row["money"] for row in rows}) != 1:
+        raise Broken("a citizen failed, or money came or went")
+    for row in rows[24::8]:
+        bar = "■" * (row["home"] // 50) + "□" * (row["work"] // 50)
+        print(
+            f"    {row['time'][11:16]}  {bar:<20}  {row['home']:4} at home, {row['work']:3} at work"
+        )
+    messages = sum(row["messages"] for row in rows)
+    print(f"\n    the others are out; {messages:,} messages in the day")
+
+
+async def day() -> list[dict[str, Any]]:
+    city = City.generate(seed=7, citizens=CITIZENS)
+    services = [*make_economy(city, seed=7), Feed()]
+    async with Society(CITIZENS, city, seed=7, services=services) as society:
+        rows: list[dict[str, Any]] = await society.run(days=1, step="15min")
+    return rows
+
+
 def measure(local: LocalModel, seeds: int) -> None:
-    heading("6  How often is it right?")
+    heading("7  How often is it right?")
     say(
         f"The same instructions with {seeds} seeds each, at a temperature that lets the model "
         f"waver ({WAVERING['temperature']}). Right is the action asked for with exactly the "
@@ -474,12 +503,13 @@ def next_commands() -> None:
         (f"{civitas} act 'List the files'", "on your files"),
         (f"{civitas} chat", "talk with agents"),
         (f"{civitas} research 'doubt' --folder docs", "on your documents"),
+        (f"{civitas} simulate --citizens 1000 --days 1", "a town for a day"),
         (f"{civitas} models fetch {LARGER}", "a larger model: 0.6 GB"),
         (f"{python} examples/demo.py local:{LARGER}", "this demo on it"),
         (f"{python} examples/calculator.py", "twenty lines of your own"),
     ):
         print(f"  {styled(command, '36')}{' ' * max(51 - len(command), 1)} {about}")
-    print("\n  To read: README.md, docs/spaces.md, docs/replies.md, docs/research.md")
+    print("\n  To read: README.md, docs/spaces.md, docs/research.md, docs/society.md")
 
 
 def introduce(local: LocalModel) -> None:
@@ -511,7 +541,8 @@ def main() -> int:
     broken = 0
     parts = (
         *((talk, (local,)), (host, ()), (files, (local,))),
-        *((two_as_one, (local,)), (research, ()), (measure, (local, given.seeds))),
+        *((two_as_one, (local,)), (research, ()), (town, ())),
+        (measure, (local, given.seeds)),
     )
     for part, args in parts:
         try:

@@ -58,8 +58,8 @@ def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:
 
 def test_the_demo_installs_what_the_readmes_commands_need() -> None:
     (extras,) = re.findall(r"scripts/install (\S+) \$@\n", (ROOT / "Makefile").read_text())[:1]
-    # The commands' screens, the model in the box, serve and chat --amqp.
-    assert set(extras.split(",")) == {"cli", "local", "amqp"}
+    # The commands' screens, the model in the box, serve and chat --amqp, a town.
+    assert set(extras.split(",")) == {"cli", "local", "amqp", "society"}
 
 
 def test_the_application_answers_lines_and_ends(tmp_path: Path, weights: Path) -> None:

@@ -108,8 +108,17 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
         assert all((ROOT / path).exists() for path in found)
     assert questions[2].rstrip().endswith("nothing relevant was found")
 
+    # A day of a town: at home in the morning, at work by day.
+    hours = re.findall(
+        r"(\d\d:00)  .* (\d+) at home, +(\d+) at work", between(output, "\n6  ", "\n7  ")
+    )
+    at_home = {hour: int(home) for hour, home, _ in hours}
+    assert at_home["06:00"] == 1000
+    assert at_home["10:00"] < 500
+    assert max(int(work) for _, _, work in hours) > 300
+
     # The measure adds up, and the end tells how to go on.
-    figures = between(output, "\n6  ", "\nWhere next")
+    figures = between(output, "\n7  ", "\nWhere next")
     row = rf"^  [■·]{{{seeds}}} +(\d+) of {seeds}  \S"
     rows = [int(number) for number in re.findall(row, figures, re.MULTILINE)]
     assert len(rows) == 6
