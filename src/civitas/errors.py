@@ -350,6 +350,10 @@ class StateError(CivitasError, ValueError):
     """A state that was saved cannot be loaded, or one cannot be saved."""
 
 
+class CardGone(CivitasError, LookupError):
+    """What waited for a person in the studio was answered already, or waits no more."""
+
+
 class SlashError(CivitasError, ValueError):
     """A line is no message in the slash syntax.
 

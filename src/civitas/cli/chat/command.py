@@ -15,7 +15,6 @@ from civitas.agents.function import OpenAIFunctionAgent
 from civitas.agents.host import Host
 from civitas.approval import escaped
 from civitas.cli.chat.console import Console, PlainConsole
-from civitas.cli.chat.history import state_file
 from civitas.cli.chat.session import Session
 from civitas.cli.completion import folders, models
 from civitas.cli.named_agents import named_agent, permitted_agents
@@ -30,6 +29,7 @@ from civitas.cli.options import (
     settings,
 )
 from civitas.errors import FileError
+from civitas.journal.place import state_file
 from civitas.models import weights
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space

@@ -17,14 +17,6 @@ MAX_LINES: Final = 5000
 _MAX_BYTES: Final = 64 * 2**20
 
 
-def state_file(name: str) -> Path:
-    """The path of a file in the user's folder for what programs remember: `XDG_STATE_HOME`."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    # A path that is not absolute is to be ignored, says the XDG specification.
-    state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
-    return state / "civitas" / name
-
-
 class LineFile:
     """Lines in a file that nobody else may read, each as a JSON text on a line of its own.
 

@@ -11,85 +11,24 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from civitas.action import action
 from civitas.agent import Agent
+from civitas.agents.you import You
 from civitas.approval import escaped
-from civitas.cli.chat.complete import Help, completions
 from civitas.cli.chat.console import Console
 from civitas.cli.chat.lines import has_colours, message_head, shown_message
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
+from civitas.spaces.complete import Help, completions
+from civitas.spaces.neighbours import Neighbours
 from civitas.spaces.space import Space
 
 _HELP_TIMEOUT_S = 2.0
 _MOST_DISCOVERING = 1000
 _LOGGER = logging.getLogger("civitas")
-_QUIET_S = 0.5
-_ALONE_S = 2.0
-
-
-class You(Agent):
-    """The person at the terminal. What is sent to it is shown by whoever observes the space."""
-
-    def __init__(self, id: str = "You") -> None:
-        super().__init__(id, receive_own_broadcasts=False)
-
-    @action
-    async def say(self, content: str) -> None:
-        """Say something to the person at the terminal.
-
-        Args:
-            content: what to say
-        """
-
-    @action
-    async def response(self, data: Any, original_message_id: str | None = None) -> None:
-        """Receive the value of an action."""
-
-    @action
-    async def error(self, error: str, original_message_id: str | None = None) -> None:
-        """Receive what went wrong with a message."""
-
-
-class Neighbours:
-    """Agents of other processes. No list of them is kept anywhere: all are asked for their help."""
-
-    question: Final = "who-is-there"
-    """The id of the messages that ask, and so of those that the answers are to."""
-
-    def __init__(self, me: Agent) -> None:
-        self._me = me
-        self._there: dict[str, None] = {}
-        self._news = asyncio.Event()
-
-    @property
-    def ids(self) -> list[str]:
-        """Those that are known, in the order in which they were heard of."""
-        return list(self._there)
-
-    def heard(self, message: dict[str, Any]) -> None:
-        """Whoever sends something is there."""
-        sender, me = str(message["from"]), str(self._me.id)
-        if sender != me and message["to"] in (me, BROADCAST) and sender not in self._there:
-            self._there[sender] = None
-            self._news.set()
-
-    def gone(self, id: str) -> None:
-        """It is there no longer."""
-        self._there.pop(id, None)
-
-    async def look(self) -> None:
-        """Ask all, until nobody new has answered for a moment; who is busy is heard of later."""
-        self._me.send({"id": self.question, "to": BROADCAST, "action": {"name": "help"}})
-        with suppress(TimeoutError):
-            while True:
-                self._news.clear()
-                # Nothing tells how many there are, and so that they all have answered.
-                await asyncio.wait_for(self._news.wait(), _QUIET_S if self._there else _ALONE_S)
 
 
 class _Log(logging.Handler):

@@ -1,0 +1,14 @@
+"""The studio: one page to chat with agents, watch runs, decide, and look at what came of them.
+
+from civitas.studio import demo, gradio_user
+
+space.add(gradio_user)
+demo.launch()
+"""
+
+from civitas.studio.studio import Studio
+
+__all__ = ["Studio", "demo", "gradio_user"]
+
+demo = Studio()
+gradio_user = demo.user

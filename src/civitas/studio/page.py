@@ -1,0 +1,68 @@
+"""The page as Gradio has it: its tabs, the forms in them, and where the live parts are put."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from civitas.studio.studio import Studio
+
+_HEAD: Final = """
+<link rel="stylesheet" href="/studio/static/studio.css">
+<script type="module" src="/studio/static/studio.js"></script>
+"""
+STATIC: Final = Path(__file__).parent / "static"
+_FONTS: Final = ("system-ui", "sans-serif")
+_MONO: Final = ("ui-monospace", "Menlo", "Consolas", "monospace")
+
+
+def live(name: str) -> None:
+    """A place that a script fills: `static/NAME.js`."""
+    import gradio
+
+    # Not `gradio.HTML`: its templates are evaluated in the browser, which the page does not permit.
+    gradio.Column(elem_id=f"studio-{name}", elem_classes="studio-live")
+
+
+def look() -> dict[str, Any]:
+    """The theme, whose fonts are the machine's own, and the scripts: what `launch` would take."""
+    import gradio
+
+    theme = gradio.themes.Base(
+        primary_hue="teal",
+        neutral_hue="slate",
+        spacing_size="sm",
+        radius_size="sm",
+        text_size="md",
+        font=_FONTS,
+        font_mono=_MONO,
+    ).set(
+        button_primary_background_fill="#0f766e",
+        button_primary_background_fill_hover="#115e59",
+        button_primary_background_fill_dark="#0f766e",
+        button_primary_text_color="#ffffff",
+        block_label_text_color="#334155",
+        block_label_text_color_dark="#cbd5e1",
+        block_title_text_color="#334155",
+        block_title_text_color_dark="#cbd5e1",
+        body_text_color_subdued="#475569",
+        body_text_color_subdued_dark="#cbd5e1",
+        input_placeholder_color="#64748b",
+        input_placeholder_color_dark="#94a3b8",
+    )
+    return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
+
+
+def blocks(studio: Studio) -> Any:
+    """The whole page."""
+    import gradio
+
+    with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:
+        live("header")
+        with gradio.Tabs(elem_id="studio-tabs"):
+            for tab in studio.tabs:
+                with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
+                    tab.form()
+                    live(tab.name)
+    return page

@@ -1,0 +1,91 @@
+"""The studio's application: its routes, its one stream of events, and Gradio mounted in it.
+
+Imported by `Studio.launch`: what stands on Gradio takes seconds to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
+
+import gradio
+from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
+from civitas.studio.decisions import decide
+from civitas.studio.guard import Guard
+from civitas.studio.page import STATIC, blocks, look
+
+if TYPE_CHECKING:
+    from civitas.studio.studio import Studio
+
+
+def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
+    """Everything that answers at the studio's port."""
+    app = FastAPI(title="civitas studio", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(CivitasError, _failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    _shared(app, studio)
+    for tab in studio.tabs:
+        router = APIRouter(prefix=f"/studio/{tab.name}")
+        tab.routes(router)
+        app.include_router(router)
+    app.mount("/studio/static", StaticFiles(directory=STATIC))
+    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **look())
+    return Guard(app, secret, host, is_password=is_password)
+
+
+def _failed(request: Request, error: Exception) -> JSONResponse:
+    """What went wrong, in words: `{"error": …}`, and the column of a line."""
+    told: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, SlashError):
+        told["column"] = error.column
+    status = 404 if isinstance(error, NoSuchRun) else 409 if isinstance(error, CardGone) else 400
+    return JSONResponse(told, status)
+
+
+def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
+    return JSONResponse({"error": "; ".join(faults)}, 422)
+
+
+def _shared(app: FastAPI, studio: Studio) -> None:
+    """The stream of events, and the cards."""
+
+    @app.websocket("/studio/events")
+    async def events(socket: WebSocket, epoch: str = "", after: int = 0) -> None:
+        await socket.accept()
+
+        async def tell() -> None:
+            async for frame in studio.feed.frames(epoch, after):
+                await socket.send_text(frame)
+
+        async def watch() -> None:
+            while True:  # a page says nothing here: what it does, it posts
+                await socket.receive_text()
+
+        tasks = [asyncio.create_task(tell()), asyncio.create_task(watch())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with suppress(WebSocketDisconnect, RuntimeError, asyncio.CancelledError):
+                    await task
+
+    @app.get("/studio/cards")
+    def cards() -> list[dict[str, Any]]:
+        return studio.cards.to_json()
+
+    @app.post("/studio/cards/{number}")
+    def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"said": decide(studio.cards, number, answer)}

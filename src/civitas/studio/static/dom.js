@@ -1,0 +1,86 @@
+// Elements, calls and words that every part of the page uses. Nothing received becomes HTML: text
+// is set as text, and a link that a stranger wrote shows where it goes.
+
+export function h(tag, attrs = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attrs)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "disabled") made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat(9).filter((each) => each !== null && each !== undefined && each !== false));
+  return made;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren(...children.flat(9).filter((each) => each !== null && each !== undefined && each !== false));
+  return node;
+}
+
+// A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
+export async function call(path, body, method) {
+  const options = { method: method || (body === undefined ? "GET" : "POST"), credentials: "same-origin" };
+  if (body !== undefined) {
+    options.headers = { "Content-Type": "application/json" };
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch("/studio/" + path, options);
+  } catch {
+    throw new Error("the studio does not answer: is its program running?");
+  }
+  const type = answer.headers.get("content-type") || "";
+  const told = type.includes("json") ? await answer.json() : { error: (await answer.text()).trim() };
+  if (!answer.ok) throw Object.assign(new Error(told.error || `failed (${answer.status})`), told);
+  return told;
+}
+
+// Tell a person what a click came to; screen readers read it.
+export function toast(text, bad = true) {
+  let shelf = document.getElementById("studio-toasts");
+  if (!shelf) {
+    shelf = h("div", { id: "studio-toasts", role: "status", "aria-live": "polite" });
+    document.body.append(shelf);
+  }
+  const shown = h("div", { class: bad ? "s-toast bad" : "s-toast" }, text);
+  shelf.append(shown);
+  setTimeout(() => shown.remove(), 8000);
+}
+
+export const attempt = (work) => async (event) => {
+  const button = event?.currentTarget;
+  if (button && "disabled" in button) button.disabled = true;
+  try {
+    return await work(event);
+  } catch (error) {
+    toast(error.message);
+  } finally {
+    if (button && "disabled" in button) button.disabled = false;
+  }
+};
+
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+export const day = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+export const json = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 1));
+export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+
+export function button(text, work, kind = "") {
+  return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
+}
+
+// Empty states say what to do.
+export const empty = (...text) => h("p", { class: "s-empty" }, ...text);
+
+// Give an element the height that the window has left below its top: `--s-room`.
+export function fillWindow(root, least = 360) {
+  const fit = () => {
+    if (!root.offsetParent) return;
+    const top = root.getBoundingClientRect().top + window.scrollY;
+    root.style.setProperty("--s-room", `${Math.max(least, window.innerHeight - top - 20)}px`);
+  };
+  new ResizeObserver(fit).observe(document.body);
+  new IntersectionObserver(fit).observe(root);
+  window.addEventListener("resize", fit);
+}

@@ -1,0 +1,85 @@
+// What stands above the tabs: the connection, and what waits for a person.
+
+import { attempt, button, call, clock, empty, h, json, replace } from "./dom.js";
+import { on, onReset, onState } from "./feed.js";
+
+const KINDS = new Map();
+
+// A tab that brings cards of its own says how one is shown: show(card, decide) gives elements.
+export function cardKind(kind, show) {
+  KINDS.set(kind, show);
+}
+
+export function mount(root) {
+  const state = h("span", { class: "s-state", role: "status" });
+  const tray = h("section", { class: "s-tray", "aria-label": "Waiting for you", "aria-live": "polite" });
+  replace(root,
+    h("header", { class: "s-top" },
+      h("h1", {}, "civitas ", h("span", {}, "studio")), state,
+      h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
+    tray);
+  onState((now) => {
+    state.className = `s-state ${now}`;
+    state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];
+  });
+
+  const cards = new Map();
+  const draw = () => {
+    tray.hidden = cards.size === 0;
+    document.title = cards.size ? `(${cards.size}) civitas studio` : "civitas studio";
+    for (const shown of [...tray.children]) if (!cards.has(+shown.dataset.card)) shown.remove();
+    for (const card of cards.values())
+      if (!tray.querySelector(`[data-card="${card.number}"]`)) tray.append(drawn(card));
+  };
+  on("card", (batch) => {
+    for (const card of batch) cards.set(card.number, card);
+    draw();
+  });
+  on("card_gone", (batch) => {
+    for (const { number } of batch) cards.delete(number);
+    draw();
+  });
+  onReset(async () => {
+    const found = await call("cards");
+    cards.clear();
+    for (const card of found) cards.set(card.number, card);
+    draw();
+  });
+}
+
+function dark() {
+  const is = document.body.classList.toggle("dark");
+  localStorage.setItem("civitas-studio", is ? "dark" : "light");
+}
+const chosen = localStorage.getItem("civitas-studio");
+if (chosen) document.body.classList.toggle("dark", chosen === "dark");
+
+function drawn(card) {
+  const decide = (answer) => call(`cards/${card.number}`, answer);
+  const show = KINDS.get(card.kind) || other;
+  const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "aria-label": `${card.kind} ${card.number}` });
+  shown.append(...show(card, decide));
+  return shown;
+}
+
+const other = (card) => [h("p", {}, json(card))];
+
+cardKind("approval", (card, decide) => [
+  h("p", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ",
+    h("b", {}, `${card.agent}.${card.action}`), h("time", {}, clock(card.asked))),
+  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))])),
+  Object.keys(card.args).length ? null : empty("without arguments"),
+  h("div", { class: "s-row" },
+    button("Permit", () => decide({ permit: true, fingerprint: card.fingerprint }), "primary"),
+    button("Refuse", () => decide({ permit: false }))),
+].filter(Boolean));
+
+cardKind("question", (card, decide) => {
+  const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
+  return [
+    h("p", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("p", {}, card.text),
+    h("form", { class: "s-row", onsubmit: attempt((event) => { event.preventDefault(); return decide({ text: text.value }); }) },
+      text, h("button", { class: "s-button primary" }, "Answer")),
+  ];
+});

@@ -1,0 +1,241 @@
+"""The studio: one page to chat, watch, decide and look."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import threading
+from os import PathLike, environ
+from typing import Any, Final, Protocol, Self
+
+from civitas.errors import ConfigError, MissingExtra
+from civitas.journal.journal import Journal, as_journal
+from civitas.journal.place import state_file
+from civitas.studio.cards import Cards
+from civitas.studio.feed import Feed
+from civitas.studio.space import SpaceTab, StudioUser
+
+PORT: Final = 8080
+_STARTS_S: Final = 30.0
+
+
+class Tab(Protocol):
+    """One tab of the page.
+
+    Attributes:
+        name: what its routes and its script are called
+        title: what stands on it
+    """
+
+    name: str
+    title: str
+
+    def routes(self, router: Any) -> None:
+        """Add what pages call, below `/studio/NAME`."""
+        ...
+
+    def form(self) -> None:
+        """Add its components of Gradio, above what its script shows."""
+        ...
+
+
+class Studio:
+    """One application at one port, for the agents and runs of this process.
+
+    `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
+    is not imported, before `launch`.
+
+    Attributes:
+        user: the person at the page, to be added to a space
+        cards: what waits for a person; the Approver of what the studio runs
+        feed: what pages are told
+        url: where it is served, without the token; None before `launch`
+    """
+
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self.cards = Cards(self.feed)
+        self._journal: Journal | None = None
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        self.url: str | None = None
+        space = SpaceTab(self)
+        self.user: StudioUser = space.user
+        self.tabs: list[Tab] = [space]
+
+    @property
+    def journal(self) -> Journal:
+        """Where runs are read and recorded."""
+        if self._journal is None:
+            raise ConfigError("the studio has a journal from launch() on")
+        return self._journal
+
+    # -- serving -----------------------------------------------------------------------------------
+
+    def launch(
+        self,
+        port: int = PORT,
+        host: str = "127.0.0.1",
+        *,
+        journal: Journal | str | PathLike[str] | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        prevent_thread_lock: bool | None = None,
+        quiet: bool = False,
+    ) -> str:
+        """Serve the page.
+
+        In a script it serves until Ctrl-C; in a notebook, or with `prevent_thread_lock=True`, it
+        returns at once.
+
+        Args:
+            port: the port; 0 for any that is free
+            host: the address to listen at; one that is not loopback needs a password
+            journal: where runs are recorded and read: a `Journal` or a path; the path in
+                `CIVITAS_JOURNAL`, else a file in the user's state folder, if left out
+            password: what opens the page, instead of a token
+            token: the token, of 16 characters or more; `CIVITAS_STUDIO_TOKEN`, else a new one, if
+                left out
+            prevent_thread_lock: whether to return at once
+            quiet: whether to print nothing
+
+        Returns:
+            the address, with its token
+
+        Raises:
+            ConfigError: an argument is wrong, or the port is taken
+            MissingExtra: the extra `studio` is not installed
+            JournalError: the journal cannot be used
+        """
+        if self._server is not None:
+            raise ConfigError(f"the studio is served at {self.url} already: close() it first")
+        if type(port) is not int or not 0 <= port < 1 << 16:
+            raise ConfigError(f"port must be a whole number from 0 to 65535, got {port!r:.80}")
+        local = host in ("127.0.0.1", "localhost", "::1")
+        if password is None and not local:
+            raise ConfigError(f"a studio at {host}, which others reach, needs a password=")
+        if password is not None and len(password) < 8:
+            raise ConfigError("the password must have 8 characters or more")
+        given = token or environ.get("CIVITAS_STUDIO_TOKEN")
+        if given is not None and len(given) < 16:
+            raise ConfigError("the token must have 16 characters or more")
+        secret = password or given or secrets.token_urlsafe(24)
+
+        try:
+            from civitas.studio.server import application
+        except ImportError as error:
+            raise MissingExtra("the studio", "studio") from error
+        sockets = _listening(host, port)
+        try:
+            self._open(journal)
+            app = application(self, secret, host, is_password=password is not None)
+            self._serve(app, sockets)
+        except BaseException:
+            for each in sockets:
+                each.close()
+            self.close()
+            raise
+        bound = sockets[0].getsockname()[1]
+        named = f"[{host}]" if ":" in host else host
+        self.url = f"http://{named}:{bound}/"
+        address = self.url if password is not None else f"{self.url}?token={secret}"
+        if not quiet:
+            ends = "" if prevent_thread_lock else "  (Ctrl-C ends it)"
+            print(f"civitas studio: {address}{ends}", flush=True)
+        returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
+        if not returns:
+            self.wait()
+        return address
+
+    def wait(self) -> None:
+        """Serve until Ctrl-C, and close."""
+        thread = self._thread
+        try:
+            while thread is not None and thread.is_alive():
+                thread.join(1.0)
+        except KeyboardInterrupt:
+            print("civitas studio: ends", flush=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop serving, and what the studio runs; recorded runs can go on later."""
+        for tab in self.tabs:
+            stop = getattr(tab, "close", None)
+            if stop is not None:
+                stop()
+        server, thread = self._server, self._thread
+        self._server = self._thread = None
+        if server is not None and thread is not None:
+            server.should_exit = True
+            thread.join(10)
+        if self._journal is not None and self._owned:
+            self._journal.close()
+        self._journal = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    _owned = False
+
+    def _open(self, journal: Journal | str | PathLike[str] | None) -> None:
+        self._owned = not isinstance(journal, Journal)
+        if journal is None:
+            journal = environ.get("CIVITAS_JOURNAL")
+        if journal is None:
+            path = state_file("studio.db")
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            journal = path
+        self._journal = as_journal(journal, "the studio")
+
+    def _serve(self, app: Any, sockets: list[socket.socket]) -> None:
+        import uvicorn
+
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws_max_size=1 << 16,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
+        began = threading.Event()
+        startup = server.startup
+
+        async def started(*args: Any, **options: Any) -> None:
+            await startup(*args, **options)
+            began.set()
+
+        server.startup = started
+        thread = threading.Thread(
+            target=server.run, args=(sockets,), name="civitas-studio", daemon=True
+        )
+        thread.start()
+        if not began.wait(_STARTS_S):
+            raise ConfigError("the studio's server did not start; its log says why")
+        self._server, self._thread = server, thread
+
+
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets at an address; of loopback both, so that `localhost` is found by every browser."""
+    first = "127.0.0.1" if host == "localhost" else host
+    try:
+        family = socket.AF_INET6 if ":" in first else socket.AF_INET
+        made = [socket.create_server((first, port), family=family, backlog=128)]
+    except OSError as error:
+        raise ConfigError(
+            f"the studio cannot listen at {host}:{port}: {error.strerror or error}; give another "
+            "port="
+        ) from error
+    if first == "127.0.0.1":
+        try:
+            other = ("::1", made[0].getsockname()[1])
+            made.append(socket.create_server(other, family=socket.AF_INET6, backlog=128))
+        except OSError:
+            pass  # there is no IPv6 here, or somebody else has the port there
+    return made
