@@ -1,0 +1,90 @@
+"""A studio on a free port, and pages of a real browser that look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from civitas.studio import Studio
+
+CHROMIUM = "/usr/bin/chromium"
+TOKEN = "t" * 20
+SIZE = {"width": 1280, "height": 800}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
+    expect.set_options(timeout=15_000)
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    """A studio that is served, with a journal of its own."""
+    studio = Studio()
+    studio.launch(
+        0, journal=tmp_path / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
+    )
+    yield studio
+    studio.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
+    """Opens pages, each as in a browser of its own, on a tab of the studio.
+
+    Fails the test on an error of a script and on any request that leaves the machine.
+    """
+    faults: list[str] = []
+    contexts = []
+
+    def opened(tab: str = "Space", **options: object) -> Page:
+        assert studio.url is not None
+        host = urlsplit(studio.url).netloc
+        context = browser.new_context(viewport=SIZE, **options)
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: faults.append(f"script: {error}"))
+        page.on(
+            "console",
+            lambda told: (
+                faults.append(f"console: {told.text}")
+                if told.type == "error" and "Failed to load resource" not in told.text
+                else None
+            ),
+        )
+        page.on(
+            "request",
+            lambda sent: (
+                faults.append(f"left the machine: {sent.url}")
+                if urlsplit(sent.url).scheme in ("http", "https", "ws", "wss")
+                and urlsplit(sent.url).netloc != host
+                else None
+            ),
+        )
+        page.goto(f"{studio.url}?token={TOKEN}")
+        page.get_by_role("tab", name=tab, exact=True).click()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not faults, "\n".join(faults)
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page]) -> Page:
+    """A page on the first tab."""
+    return open_page()

@@ -1,0 +1,154 @@
+"""The tab Space: a person talks with agents, calls their actions, and permits or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
+from civitas.studio import Studio
+
+
+class Clerk(Agent):
+    """Says back what it hears, adds, and deletes where it may."""
+
+    @action
+    async def say(self, content: str) -> str:
+        """Say something to the clerk."""
+        return f"You said {content}"
+
+    @action
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def delete(self, path: str) -> str:
+        """Delete a file."""
+        return f"{path} is gone"
+
+
+@pytest.fixture
+def space(studio: Studio) -> Iterator[NativeSpace]:
+    """A space with the person at the page and one other."""
+    with NativeSpace() as space:
+        space.add(Clerk("Clerk", receive_own_broadcasts=False))
+        space.add(studio.user)
+        yield space
+
+
+def write(page: Page, line: str) -> None:
+    """Write a line as a person does."""
+    field = page.get_by_role("textbox", name="Message or slash line")
+    field.fill(line)
+    field.press("Enter")
+
+
+def log(page: Page) -> str:
+    """What stands in the list of messages."""
+    return page.get_by_role("log").inner_text()
+
+
+def test_text_is_said_to_all_and_slash_lines_act(space: NativeSpace, page: Page) -> None:
+    """Unformatted text goes to `*` as `say`; a slash line calls an action; answers are paired."""
+    heard: list[dict[str, object]] = []
+    space.observe(heard.append)
+    write(page, "Hello")
+    expect(page.get_by_role("log")).to_contain_text("You said Hello")
+    expect(page.get_by_text("answered by 1")).to_be_visible()
+    assert (heard[0]["from"], heard[0]["to"]) == ("User", "*")
+    assert heard[0]["action"] == {"name": "say", "args": {"content": "Hello"}}
+    write(page, "/Clerk.add a:1 b:2")
+    expect(page.get_by_role("article").last).to_contain_text("3")
+    expect(page.get_by_text("answered", exact=True)).to_be_visible()
+
+
+def test_a_line_that_is_no_message_says_where(space: NativeSpace, page: Page) -> None:
+    """The error names the column, the line stays, and the cursor stands there."""
+    write(page, "/Clerk.add a:1 b:x")
+    expect(page.get_by_role("alert")).to_contain_text("column 18: expected a JSON value")
+    field = page.get_by_role("textbox", name="Message or slash line")
+    expect(field).to_have_value("/Clerk.add a:1 b:x")
+    assert field.evaluate("each => each.selectionStart") == 17
+
+
+def test_agents_actions_and_arguments_are_completed(space: NativeSpace, page: Page) -> None:
+    """Tab takes the first completion: agent, action, then each argument."""
+    field = page.get_by_role("textbox", name="Message or slash line")
+    choices = page.get_by_role("listbox", name="Completions")
+    field.press_sequentially("/Cl")
+    expect(choices.get_by_role("option")).to_have_text(["Clerk."])
+    field.press("Tab")
+    field.press_sequentially("a")
+    expect(choices.get_by_role("option")).to_have_text(["add "])
+    field.press("Tab")
+    expect(choices.get_by_role("option")).to_have_text(["a:", "b:"])
+    field.press("Escape")
+    expect(field).to_have_value("/Clerk.add ")
+
+
+def test_an_agents_actions_are_listed_and_clicked(space: NativeSpace, page: Page) -> None:
+    """A click on an action writes its line."""
+    page.get_by_role("list", name="Agents").get_by_text("Clerk").click()
+    page.get_by_role("button", name="add", exact=True).click()
+    expect(page.get_by_role("textbox", name="Message or slash line")).to_have_value(
+        "/Clerk.add a: b:"
+    )
+
+
+def test_a_call_that_asks_first_is_permitted_or_refused(
+    space: NativeSpace, open_page: Callable[..., Page]
+) -> None:
+    """The card shows the exact arguments; one page's answer is seen by the other."""
+    first, second = open_page(), open_page()
+    write(first, '/Clerk.delete path:"<b>notes</b>"')
+    card = second.get_by_role("article", name="approval")
+    expect(card).to_contain_text("<b>notes</b>")
+    card.get_by_role("button", name="Permit").click()
+    expect(first.get_by_role("log")).to_contain_text("<b>notes</b> is gone")
+    expect(first.get_by_role("article", name="approval")).to_have_count(0)
+    write(second, '/Clerk.delete path:"more"')
+    first.get_by_role("button", name="Refuse").click()
+    expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted')
+
+
+def test_reloading_loses_nothing(space: NativeSpace, page: Page) -> None:
+    """Messages, cards and agents are there again."""
+    write(page, "Hello")
+    write(page, '/Clerk.delete path:"notes"')
+    expect(page.get_by_role("article", name="approval")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("log")).to_contain_text("You said Hello")
+    expect(page.get_by_role("article", name="approval")).to_contain_text("notes")
+
+
+def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
+    """They are counted, filtered and scrolled; the page answers at once."""
+    clerk = space.add(Agent("Many"))
+    for number in range(10_000):
+        clerk.send({"to": "Clerk", "action": {"name": "noted", "args": {"number": number}}})
+    expect(page.get_by_role("status").get_by_text("10,000 messages")).to_be_visible()
+    took = page.evaluate(
+        """async () => {
+          const field = document.querySelector('.s-tools input');
+          const began = performance.now();
+          field.value = 'number":9999';
+          field.dispatchEvent(new Event('input'));
+          await new Promise(requestAnimationFrame);
+          return performance.now() - began;
+        }"""
+    )
+    expect(page.get_by_text("of 10,000 messages")).to_be_visible()
+    assert took < 1000
+
+
+def test_the_filter_shows_what_fits(space: NativeSpace, page: Page) -> None:
+    """By agent, action or text."""
+    write(page, "Hello")
+    write(page, "/Clerk.add a:1 b:2")
+    expect(page.get_by_text("answered", exact=True)).to_be_visible()
+    page.get_by_role("searchbox", name="Filter messages").fill("hello")
+    expect(page.get_by_text("2 of 4 messages")).to_be_visible()
+    assert "add" not in log(page)
