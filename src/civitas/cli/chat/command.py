@@ -21,16 +21,15 @@ from civitas.cli.named_agents import named_agent, permitted_agents
 from civitas.cli.options import (
     FILE,
     broker_space,
-    chosen_model,
     exchange_option,
     journal_option,
-    made_model,
     recorded,
     settings,
+    usage,
 )
-from civitas.errors import FileError
 from civitas.journal.place import state_file
-from civitas.models import weights
+from civitas.orders.act import is_small
+from civitas.orders.models import chosen_model, made_model
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 
@@ -128,14 +127,13 @@ def command(
     said = settings("chat")
     chosen, key = chosen_model(said, model_name, os.environ.get("CIVITAS_KEY"))
     listed = list(agents) or permitted_agents(said.get("agents", [])) if "agents" in brought else []
-    model = made_model(chosen, key) if "model_name" in brought else None
-    small = chosen in ("local", f"local:{weights.DEFAULT.name}")
+    with usage():
+        model = made_model(chosen, key) if "model_name" in brought else None
+    small = is_small(chosen)
     own = [named_agent(each) for each in listed]
     if "root" in brought:
-        try:
+        with usage(f"--root, CIVITAS_ROOT or {FILE}"):
             own.insert(0, Host("Host", root or said.get("root", "."), network=network))
-        except FileError as error:
-            raise click.UsageError(f"--root, CIVITAS_ROOT or {FILE}: {error}") from error
     chat = Session({"FunctionAI"} if small else set(), me, shared=amqp)
     members: list[Agent] = own
     if model is not None:
