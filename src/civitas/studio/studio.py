@@ -14,6 +14,7 @@ from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
+from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
@@ -50,6 +51,7 @@ class Studio:
         user: the person at the page, to be added to a space
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
+        runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
         url: where it is served, without the token; None before `launch`
     """
 
@@ -62,7 +64,8 @@ class Studio:
         self.url: str | None = None
         space = SpaceTab(self)
         self.user: StudioUser = space.user
-        self.tabs: list[Tab] = [space]
+        self.runs = RunsTab(self)
+        self.tabs: list[Tab] = [space, self.runs]
 
     @property
     def journal(self) -> Journal:
