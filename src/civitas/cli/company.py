@@ -1,4 +1,4 @@
-"""Whom `civitas chat` and `civitas studio` bring into a space: options, and the agents themselves."""
+"""Whom `civitas chat` and `civitas studio` bring into a space."""
 
 from __future__ import annotations
 
