@@ -15,6 +15,7 @@ from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
+from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
@@ -47,15 +48,19 @@ class Studio:
     `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
     is not imported, before `launch`.
 
+    Args:
+        user: the id of the person at the page, in a space
+
     Attributes:
         user: the person at the page, to be added to a space
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
         jobs: what it runs in the background
+        runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
         url: where it is served, without the token; None before `launch`
     """
 
-    def __init__(self) -> None:
+    def __init__(self, user: str = "User") -> None:
         self.feed = Feed()
         self.cards = Cards(self.feed)
         self.jobs = Jobs(self)
@@ -63,9 +68,10 @@ class Studio:
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
-        space = SpaceTab(self)
+        space = SpaceTab(self, user)
         self.user: StudioUser = space.user
-        self.tabs: list[Tab] = [space]
+        self.runs = RunsTab(self)
+        self.tabs: list[Tab] = [space, self.runs]
 
     @property
     def journal(self) -> Journal:
