@@ -29,7 +29,7 @@ with NativeSpace() as space:
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ("light", "dark"))
 def test_axe_finds_nothing_serious(
     studio: Studio, open_page: Callable[..., Page], scheme: str
 ) -> None:
