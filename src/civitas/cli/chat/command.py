@@ -11,26 +11,9 @@ import click
 from civitas.agent import Agent
 from civitas.cli.chat.console import Console, PlainConsole
 from civitas.cli.chat.session import Session
-<<<<<<< HEAD
-from civitas.cli.completion import folders, models
-from civitas.cli.named_agents import named_agent, permitted_agents
-from civitas.cli.options import (
-    FILE,
-    broker_space,
-    exchange_option,
-    journal_option,
-    recorded,
-    settings,
-    usage,
-)
-from civitas.journal.place import state_file
-from civitas.orders.act import is_small
-from civitas.orders.models import chosen_model, made_model
-=======
 from civitas.cli.company import Company, brought_by, company_options
 from civitas.cli.options import broker_space, exchange_option, journal_option, recorded
 from civitas.journal.place import state_file
->>>>>>> runs
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 
