@@ -38,6 +38,13 @@ def keyboard() -> TextIO | None:
     return cast(TextIO, _Lines())
 
 
+def says_yes(lines: TextIO, question: str) -> bool:
+    """Ask the person at the terminal; what was typed before the question is no answer to it."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return lines.readline().strip().lower() in ("y", "yes")
+
+
 class _Nobody:
     """Refuses everything, and says so."""
 
