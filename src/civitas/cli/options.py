@@ -160,11 +160,6 @@ class Above0(click.FloatRange):
         return number
 
 
-max_usd_option = click.option(
-    "--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all."
-)
-
-
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option that names a journal."""
     return click.option(

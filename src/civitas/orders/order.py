@@ -125,11 +125,7 @@ _KINDS: Final[dict[str, type[AnyOrder]]] = {
 
 
 def without_keys(order: AnyOrder) -> None:
-    """See that an order holds nothing that might be a key, which would be recorded.
-
-    Raises:
-        ConfigError: an address has a user or a query
-    """
+    """See that an order holds nothing that might be a key; ConfigError where it may."""
     for name in order.addresses:
         try:
             parts = urlsplit((getattr(order, name) or "").partition("#")[0])

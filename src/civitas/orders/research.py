@@ -54,7 +54,6 @@ def researcher(
     """The researcher that an order asks for.
 
     Args:
-        order: what was ordered
         journal: where it records its run, or None
         key: the key of its model, if it takes one
 
@@ -65,6 +64,9 @@ def researcher(
     """
     from civitas.research.researcher import Researcher
 
+    budget = budget_of(
+        order.command, seconds=order.max_seconds, tokens=order.max_tokens, usd=order.max_usd
+    )
     return Researcher(
         "researcher",
         None if order.model is None else made_model(order.model, key),
@@ -73,12 +75,7 @@ def researcher(
         order.iterations,
         order.role,
         journal=journal,
-        budget=budget_of(
-            order.command,
-            seconds=order.max_seconds,
-            tokens=order.max_tokens,
-            usd=order.max_usd,
-        ),
+        budget=budget,
     )
 
 

@@ -112,7 +112,6 @@ def society_of(
     It takes seconds to make one of many citizens: do it in a thread beside a loop.
 
     Args:
-        order: what was ordered
         journal: where it records its run, or None
         key: the key of its model, if it takes one
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -132,8 +133,8 @@ def command(
                 f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
                 "--agent out"
             )
-        limits = {"max_seconds": max_seconds, "max_tokens": max_tokens}
-        limits = {name: limit for name, limit in limits.items() if limit is not None}
+        given = (("max_seconds", max_seconds), ("max_tokens", max_tokens))
+        limits: dict[str, Any] = {name: limit for name, limit in given if limit is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
                 "--max-seconds and --max-tokens are for runs of civitas act and civitas research: "
@@ -142,7 +143,7 @@ def command(
         if order is None:
             recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
         else:
-            order = replace(order, **limits)  # type: ignore[arg-type]
+            order = replace(order, **limits)
             # Whose files it works on now, and who is sent them.
             about = f"{order.task} ({order.in_words})"
             recorded = recorded_of(order, run_id, str(journal), about)
@@ -160,16 +161,14 @@ def command(
         if not force:
             not_copied(found, recorded)
         named = None if agent is None else _named(agent, outline.kind)  # before it is decided
-        decided = False
-        if decisions:
-            decided = _decide(found, recorded, decisions)
+        decided = bool(decisions) and _decide(found, recorded, decisions)
         if refused_in_doubt(found, recorded, as_json):
             return 1
-        going = _Going(found, recorded, order, as_json)
         if order is None and named is None:
-            return going.with_nobody(outline.agent, decided=decided)
+            return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
+        go_on = partial(_with, named) if order is None else partial(_as_ordered, order)
         try:
-            return going.with_agent(named)
+            return go_on(as_json, found, recorded)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
@@ -177,7 +176,7 @@ def command(
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(named)
+        return go_on(as_json, found, replace(recorded, run_id=copy))
 
 
 def _named(name: str, kind: str) -> Any:
@@ -192,58 +191,44 @@ def _named(name: str, kind: str) -> Any:
     return agent
 
 
-class _Going:
-    """Going on with a run."""
+def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+    """Say what is next where nobody was named who could go on."""
+    next = (
+        f"to go on, run the program of agent {escaped(agent)} again with "
+        f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
+    )
+    text = f"recorded; {next}" if decided else f"civitas: {next}"
+    click.echo(text, err=as_json or not decided)
+    return 0 if decided else 1
 
-    def __init__(
-        self, journal: Journal, recorded: Recorded, order: AnyOrder | None, as_json: bool
-    ) -> None:
-        self._journal = journal
-        self._recorded = recorded
-        self._order = order
-        self._as_json = as_json
 
-    def with_nobody(self, agent: str, *, decided: bool) -> int:
-        """Say what is next where nobody was named who could go on."""
-        id, of = self._recorded.run_id, escaped(agent)
-        next = (
-            f"to go on, run the program of agent {of} again with run_id={id!r}, or here: "
-            f"{escaped(self._recorded.command('resume'))}"
-        )
-        text = f"recorded; {next}" if decided else f"civitas: {next}"
-        click.echo(text, err=self._as_json or not decided)
-        return 0 if decided else 1
+def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+    """Go on with a run as its order says."""
+    by: Callable[..., int]
+    if isinstance(order, ResearchOrder):
+        from civitas.cli.run.research import researched as by
+    elif isinstance(order, SimulateOrder):
+        from civitas.cli.run.simulate import simulated as by
+    else:
+        from civitas.cli.run.worker import acted as by
+    return by(order, as_json, journal, recorded)
 
-    def with_agent(self, agent: Any) -> int:
-        """Go on, with an agent or as the order says."""
-        return self._as_ordered(self._order) if self._order is not None else self._with(agent)
 
-    def _as_ordered(self, order: AnyOrder) -> int:
-        by: Callable[..., int]
-        if isinstance(order, ResearchOrder):
-            from civitas.cli.run.research import researched as by
-        elif isinstance(order, SimulateOrder):
-            from civitas.cli.run.simulate import simulated as by
-        else:
-            from civitas.cli.run.worker import acted as by
-        return by(order, self._as_json, self._journal, self._recorded)
+def _with(agent: Any, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+    """Go on with a run by an agent of the user's own."""
+    from civitas.cli.journal.replay import screen_of
+    from civitas.cli.run.permission import Permission
 
-    def _with(self, agent: Any) -> int:
-        from civitas.cli.journal.replay import screen_of
-        from civitas.cli.run.permission import Permission
-
-        outline = self._journal.run(self._recorded.run_id)
-        root = [e for e in self._journal.entries(self._recorded.run_id) if not e.path]
-        begun = next((entry.data for entry in root if entry.kind == "begun"), None)
-        if begun is None:
-            raise StateError(
-                f"run {self._recorded.run_id!r} was not begun by an agent: begin another"
-            )
-        agent.journal = self._journal
-        screen = screen_of(outline.kind, self._as_json, self._recorded)
-        task = begun["task"] if begun.get("given") is None else begun["given"]
-        options = {"schema": begun["schema"], "thread": begun["thread"]}
-        return asyncio.run(watched(agent, screen, Permission(()), task, outline.id, **options))
+    outline = journal.run(recorded.run_id)
+    root = [each for each in journal.entries(outline.id) if not each.path]
+    begun = next((entry.data for entry in root if entry.kind == "begun"), None)
+    if begun is None:
+        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another")
+    agent.journal = journal
+    permission = Permission(screen_of(outline.kind, as_json, recorded))
+    task = begun["task"] if begun.get("given") is None else begun["given"]
+    options = {"schema": begun["schema"], "thread": begun["thread"]}
+    return asyncio.run(watched(agent, permission, task, outline.id, **options))
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:

@@ -15,7 +15,6 @@ from civitas.cli.options import (
     Above0,
     Recorded,
     journal_option,
-    max_usd_option,
     run_id_option,
     usage,
 )
@@ -59,7 +58,7 @@ _FILE = click.Path(dir_okay=False, writable=True)
     multiple=True,
     help="A host of this machine or network that may be visited.",
 )
-@max_usd_option
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
 @click.option("--max-seconds", type=Above0(), help="Time limit.")
 @journal_option("A file to record the run in.")
@@ -127,7 +126,7 @@ def researched(
         else ResearchShown(order.iterations, recorded, may_be_recorded=True)
     )
     try:
-        status = asyncio.run(ordered(agent, screen, Permission(()), order, journal, recorded))
+        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:

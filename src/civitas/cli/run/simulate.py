@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.cli.completion import folders, models
-from civitas.cli.options import Recorded, journal_option, max_usd_option, run_id_option, usage
+from civitas.cli.options import Above0, Recorded, journal_option, run_id_option, usage
 from civitas.cli.run.json_lines import print_line
 from civitas.cli.run.order import carried_out
 from civitas.cli.run.permission import keyboard, says_yes
@@ -64,7 +64,7 @@ _ON_PIPE_S: Final = 10.0
     shell_complete=models,
     help="Have a model decide for the citizens.  [default: none, rules]",
 )
-@max_usd_option
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-calls", type=click.IntRange(min=1), help="Limit of calls of the model.")
 @click.option("--yes", is_flag=True, help="Do not ask before a remote model is called.")
 @journal_option("A file to record the run in.")
@@ -123,9 +123,7 @@ def _agreed(order: SimulateOrder, yes: bool) -> bool:
     yes = yes or order.max_usd is not None or order.max_calls is not None
     lines = keyboard()
     if not yes and lines is None:
-        raise click.UsageError(
-            "standard input is no terminal to ask at: give --max-usd, --max-calls or --yes"
-        )
+        raise click.UsageError("no terminal to ask at: give --max-usd, --max-calls or --yes")
     calls, tokens = order.expected
     text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
     click.echo(escaped(text), err=True)
@@ -140,8 +138,7 @@ def simulated(
 ) -> int:
     """Live as it was ordered, show it, and write the tables; give the exit code."""
     run_id = None if recorded is None else recorded.run_id
-    progress = None if as_json else _Progress(order)
-    if recorded is not None and progress is not None:
+    if recorded is not None and not as_json:
         click.echo(escaped(f"run {run_id}, recorded in {recorded.path}"), err=True)
         if recorded.about:
             click.echo(escaped(recorded.about), err=True)
@@ -156,7 +153,7 @@ def simulated(
             people = [{"id": each.id, "name": each.name, **each.memory.status} for each in agents]
             hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(people)}
             files = _files(order, hashes)
-
+            progress = None if as_json else _Progress(order)
             show = partial(print_line, "step") if progress is None else progress.lived
 
             def each(row: dict[str, Any]) -> None:
@@ -166,8 +163,6 @@ def simulated(
 
             if files is not None:
                 town.observe(lambda message: files.message(town.number, message))
-            if progress is not None:
-                progress.begin()
             try:
                 rows = await town.run(
                     order.days,
@@ -203,10 +198,8 @@ def simulated(
         if as_json:
             print_line("interrupted", {"resume": [way for _, way in ways]})
         else:
-            hint = (
-                "interrupted; with --journal FILE it would be recorded, and could go on from here"
-            )
-            said = [f"{words}: {escaped(way)}" for words, way in ways] or [hint]
+            hint = "with --journal FILE it would be recorded, and could go on from here"
+            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
             click.echo("\n".join(said), err=True)
         return 130
     if as_json:
@@ -221,9 +214,7 @@ def _files(order: SimulateOrder, hashes: dict[str, str]) -> Files | None:
         return None
     from civitas.cli.run.simulate_files import Files
 
-    settings = {
-        name: value for name, value in asdict(order).items() if name not in order.may_change
-    }
+    settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
     settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
     return Files(Path(order.out), settings, parquet=order.parquet)
 
@@ -242,12 +233,8 @@ class _Progress:
         self._order = order
         self._terminal = sys.stderr.isatty()
         self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
-        self._begun = self._shown = 0.0
-        self._lived = 0
-
-    def begin(self) -> None:
-        """Measure from now on."""
         self._begun = self._shown = time.perf_counter()
+        self._lived = 0
 
     def lived(self, row: dict[str, Any]) -> None:
         """Show a step that was lived."""

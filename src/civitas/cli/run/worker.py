@@ -29,17 +29,12 @@ _NOT_CONFINED: Final = (
 
 
 async def watched(
-    agent: Any,
-    screen: Shown | JSONLines,
-    permission: Permission,
-    task: Any,
-    run_id: str | None = None,
-    **options: Any,
+    agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
 ) -> int:
     """Have an agent reply, and show what happens; give the exit code."""
     from civitas.cli.run.show import exit_code
 
-    began = time.monotonic()
+    began, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
         async with agent.stream(task, run_id=run_id, **options) as events:
@@ -59,7 +54,6 @@ async def watched(
 
 async def ordered(
     agent: Any,
-    screen: Shown | JSONLines,
     permission: Permission,
     order: AnyOrder,
     journal: Journal | None,
@@ -67,9 +61,9 @@ async def ordered(
 ) -> int:
     """Have an agent do what was ordered, and show it; give the exit code."""
     if journal is None or recorded is None:
-        return await watched(agent, screen, permission, order.task)
+        return await watched(agent, permission, order.task)
     await record(order, journal, recorded.run_id, agent)
-    return await watched(agent, screen, permission, order.task, recorded.run_id)
+    return await watched(agent, permission, order.task, recorded.run_id)
 
 
 def acted(
@@ -83,12 +77,11 @@ def acted(
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
-    screen = _screen(order, actions, as_json, recorded)
     confined = sandbox_for("auto", order.network) is not None
     permission = Permission(
+        _screen(order, actions, as_json, recorded),
         (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
         {} if confined else {"run_command": _NOT_CONFINED},
-        screen,
     )
     with usage():
         # Held here until the loop has ended, which closes the model's connections.
@@ -101,7 +94,7 @@ def acted(
             journal=journal,
             actions=actions,
         )
-    return asyncio.run(ordered(agent, screen, permission, order, journal, recorded))
+    return asyncio.run(ordered(agent, permission, order, journal, recorded))
 
 
 def _person() -> Any:
