@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, environ
 from typing import Any, Final, Protocol, Self
 
@@ -139,7 +142,8 @@ class Studio:
         sockets = _listening(host, port)
         try:
             self._open(journal)
-            app = application(self, secret, host, is_password=password is not None)
+            is_password = password is not None
+            app = _beside_a_loop(lambda: application(self, secret, host, is_password=is_password))
             self._serve(app, sockets)
         except BaseException:
             for each in sockets:
@@ -230,6 +234,16 @@ class Studio:
         if not began.wait(_STARTS_S):
             raise ConfigError("the studio's server did not start; its log says why")
         self._server, self._thread = server, thread
+
+
+def _beside_a_loop(make: Callable[[], Any]) -> Any:
+    """What a function makes where a loop runs: Gradio would make some, and close none."""
+
+    async def made() -> Any:
+        return make()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, made()).result()
 
 
 def _listening(host: str, port: int) -> list[socket.socket]:
