@@ -69,6 +69,7 @@ _HOME = {
     "View": "perception",
     "Want": "wants",
     "Weather": "facts",
+    "Whereabouts": "experiments.watch",
     "Work": "wants",
     "all_blocks": "blocks",
     "citizens": "people.drawn",
