@@ -73,6 +73,7 @@ _HOME = {
     "Work": "wants",
     "all_blocks": "blocks",
     "citizens": "people.drawn",
+    "compare": "experiments.compare",
     "completed": "people.drawn",
     "make_economy": "services.economy",
     "make_people": "people.drawn",
