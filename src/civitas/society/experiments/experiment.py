@@ -221,7 +221,8 @@ class Experiments(Steps):
                 reason = "; ".join(each for each in (reason, fault) if each)
             answers.append(SurveyAnswer(seat.id, question.id, value, source, reason, self.number))
         if model is not None and any(each.source != "model" for each in answers):
-            citizen.fell_back(f"survey {survey.name!r}: {answers[0].reason}")
+            self.fallbacks += 1
+            asking.fell_back(seat.id, answers[0].reason)
         return answers
 
     def _respondent(self, seat: SocietySeat, view: View) -> Respondent:
