@@ -30,16 +30,17 @@ class Paused:
             )
 
 
-async def test_a_run_pauses_between_two_steps_and_is_asked_then() -> None:
+async def test_a_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) -> None:
     survey = Survey("mood", [Question("money", "How much?", "number", by=lambda r: 1)])
 
-    def made() -> Society:
-        return Society(busy(5), town(), services=[Bank()], seed=4)
+    def made(journal: Journal | None = None) -> Society:
+        return Society(busy(5), town(), services=[Bank()], seed=4, journal=journal)
 
     async with made() as society:
         await society.run(steps=5)
         whole = state_of(society)
-    async with made() as society:
+    with Journal(tmp_path / "journal") as journal:
+        society = made(journal)
         paused = Paused(1)
         run = asyncio.create_task(society.run(steps=5, progress=paused.progress))
         await paused.reached.wait()
@@ -54,6 +55,7 @@ async def test_a_run_pauses_between_two_steps_and_is_asked_then() -> None:
         paused.go_on.set()
         await run
         assert state_of(society) == whole
+        society.close()
 
 
 class Thinks(Busy):
