@@ -160,7 +160,7 @@ function shownRun(view, id, walk, choose) {
       } finally {
         loading = null;
         rest();
-        if (about.state !== "running") for (const each of parts.values()) each.steps.forEach(cut);
+        if (about.state !== "running" && last >= about.entries) for (const each of parts.values()) each.steps.forEach(cut);
       }
     })();
     return loading;
@@ -303,6 +303,7 @@ function shownRun(view, id, walk, choose) {
     } else {
       const made = row(where, entry);
       if (isEnd) end(made, entry);
+      if (kind === "decided" && open) open.decided = true;
     }
   }
 
@@ -333,7 +334,7 @@ function shownRun(view, id, walk, choose) {
   }
 
   function cut(made) {
-    replace(made.state, badge(made.entries[0].data.asks ? "in_doubt" : "cut_off"));
+    replace(made.state, badge(made.decided ? "decided" : made.entries[0].data.asks ? "in_doubt" : "cut_off"));
   }
 
   function end(made, entry) {
