@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
 
@@ -26,6 +26,9 @@ from civitas.studio.page import STATIC, blocks, look
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
 
+_READS_S: Final = 30.0
+"""A page that takes no event for so long is gone: it comes back by itself."""
+
 
 def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
@@ -38,7 +41,9 @@ def application(studio: Studio, secret: str, host: str, *, is_password: bool) ->
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **look())
+    # What the environment might switch on for Gradio stays off.
+    off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
+    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **off, **look())
     return Guard(app, secret, host, is_password=is_password)
 
 
@@ -66,11 +71,12 @@ def _shared(app: FastAPI, studio: Studio) -> None:
 
         async def tell() -> None:
             async for frame in studio.feed.frames(epoch, after):
-                await socket.send_text(frame)
+                await asyncio.wait_for(socket.send_text(frame), _READS_S)
 
         async def watch() -> None:
-            while True:  # a page says nothing here: what it does, it posts
-                await socket.receive_text()
+            # A page says nothing here: what it does, it posts.
+            while (await socket.receive())["type"] != "websocket.disconnect":
+                pass
 
         tasks = [asyncio.create_task(tell()), asyncio.create_task(watch())]
         try:
@@ -79,7 +85,7 @@ def _shared(app: FastAPI, studio: Studio) -> None:
             for task in tasks:
                 task.cancel()
             for task in tasks:
-                with suppress(WebSocketDisconnect, RuntimeError, asyncio.CancelledError):
+                with suppress(WebSocketDisconnect, TimeoutError, asyncio.CancelledError):
                     await task
 
     @app.get("/studio/cards")
