@@ -20,6 +20,7 @@ from fastapi.staticfiles import StaticFiles
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
 from civitas.studio.decisions import decide
+from civitas.studio.feed import as_json
 from civitas.studio.guard import Guard
 from civitas.studio.page import STATIC, blocks, look
 
@@ -30,9 +31,17 @@ _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""
 
 
+class _Json(JSONResponse):
+    """JSON that every browser reads."""
+
+    def render(self, content: Any) -> bytes:
+        return as_json(content).encode()
+
+
 def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
-    app = FastAPI(title="civitas studio", docs_url=None, redoc_url=None, openapi_url=None)
+    off = {"docs_url": None, "redoc_url": None, "openapi_url": None}
+    app = FastAPI(title="civitas studio", default_response_class=_Json, **off)
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, studio)
@@ -53,13 +62,13 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, SlashError):
         told["column"] = error.column
     status = 404 if isinstance(error, NoSuchRun) else 409 if isinstance(error, CardGone) else 400
-    return JSONResponse(told, status)
+    return _Json(told, status)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
-    return JSONResponse({"error": "; ".join(faults)}, 422)
+    return _Json({"error": "; ".join(faults)}, 422)
 
 
 def _shared(app: FastAPI, studio: Studio) -> None:
