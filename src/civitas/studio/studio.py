@@ -121,7 +121,7 @@ class Studio:
             raise ConfigError(f"the studio is served at {self.url} already: close() it first")
         if type(port) is not int or not 0 <= port < 1 << 16:
             raise ConfigError(f"port must be a whole number from 0 to 65535, got {port!r:.80}")
-        if not isinstance(host, str):
+        if not isinstance(host, str) or not host.isprintable():
             raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
         if password is None and host not in ("127.0.0.1", "localhost", "::1"):
             raise ConfigError(f"a studio at {host!r:.80}, which others reach, needs a password=")
