@@ -104,7 +104,8 @@ def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, *
     same result.
 
     --out DIR holds metrics.csv (a row for each step), citizens.csv (who they are at the end, as
-    `read_people` reads it), messages.csv and manifest.json (settings, versions, hashes).
+    `read_people` reads it), messages.csv, manifest.json (settings, versions, hashes), and by
+    matplotlib the pictures map.png and day.png.
 
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.
