@@ -7,7 +7,7 @@ import json
 import secrets
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 _KEPT: Final = 20_000
@@ -48,6 +48,18 @@ class Feed:
         self._last = 0
         self._guard = threading.Lock()
         self._waiting: set[_Bell] = set()
+        self._attending: list[Callable[[bool], None]] = []
+
+    def attend(self, tell: Callable[[bool], None]) -> None:
+        """Have something told when the first page looks on, and when the last one has gone."""
+        self._attending.append(tell)
+
+    def _look(self, bell: _Bell, is_there: bool) -> None:
+        with self._guard:
+            (self._waiting.add if is_there else self._waiting.discard)(bell)
+            told = len(self._waiting) == is_there
+        for tell in self._attending if told else ():
+            tell(is_there)
 
     @property
     def last(self) -> int:
@@ -79,8 +91,7 @@ class Feed:
         that the page loads anew what it shows.
         """
         bell = _Bell()
-        with self._guard:
-            self._waiting.add(bell)
+        self._look(bell, True)
         try:
             with self._guard:
                 follows = epoch == self.epoch and self._first <= after <= self._last
@@ -101,8 +112,7 @@ class Feed:
                 await bell.wait()
                 await asyncio.sleep(_BATCH_S)
         finally:
-            with self._guard:
-                self._waiting.discard(bell)
+            self._look(bell, False)
 
     @property
     def _first(self) -> int:
