@@ -39,6 +39,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
+_ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 _NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
@@ -57,11 +58,15 @@ class _Written(Protocol):
     def citations(self) -> Sequence[Citation]: ...
 
 
-def page(report: _Written) -> str:
+def page(report: _Written, *, files: bool = True) -> str:
     """A report as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
-    image, no link but to http and https, and of a source to a file.
+    image, no link but to http and https, and of a source to a file. A link shows where it goes.
+
+    Args:
+        report: the report
+        files: whether a source that is a file is a link: a page that is served cannot open it
 
     Raises:
         MissingExtra: markdown-it-py is not installed
@@ -75,7 +80,7 @@ def page(report: _Written) -> str:
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     shown = markdown.render(body)
-    sources = "".join(_source(n, passages[n], uses[n]) for n in uses)
+    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else _LINKS) for n in uses)
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
@@ -123,18 +128,29 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
             f'<a class="note" href="#passage-{number}">{number}</a></sup>'
         )
 
+    def opened(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        return f'<a href="{escape(tokens[at].attrs["href"])}" {_ELSEWHERE}>'
+
+    def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        first = max(place for place in range(at) if tokens[place].type == "link_open")
+        url = tokens[first].attrs["href"]
+        said = "".join(each.content for each in tokens[first + 1 : at])
+        return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
+
     # No definitions of links, which would make one of each footnote, and no images.
     made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
     made.inline.ruler.before("link", "note", note)
     made.add_render_rule("note", shown)
+    made.add_render_rule("link_open", opened)
+    made.add_render_rule("link_close", closed)
     made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
     return made
 
 
-def _source(number: int, passage: Passage, uses: int) -> str:
+def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
-    if _OPENS.match(passage.url):
-        name = f'<a href="{url}" rel="noopener noreferrer nofollow">{name}</a>'
+    if opens.match(passage.url):
+        name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
     where = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = (
