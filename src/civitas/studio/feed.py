@@ -7,7 +7,7 @@ import json
 import secrets
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import Any, Final
 
@@ -34,6 +34,18 @@ class Feed:
         self._last = 0
         self._guard = threading.Lock()
         self._waiting: set[_Bell] = set()
+        self._attending: list[Callable[[bool], None]] = []
+
+    def attend(self, tell: Callable[[bool], None]) -> None:
+        """Have something told when the first page looks on, and when the last one has gone."""
+        self._attending.append(tell)
+
+    def _look(self, bell: _Bell, is_there: bool) -> None:
+        with self._guard:
+            (self._waiting.add if is_there else self._waiting.discard)(bell)
+            told = len(self._waiting) == is_there
+        for tell in self._attending if told else ():
+            tell(is_there)
 
     @property
     def last(self) -> int:
@@ -62,8 +74,7 @@ class Feed:
         that the page loads anew what it shows.
         """
         bell = _Bell()
-        with self._guard:
-            self._waiting.add(bell)
+        self._look(bell, True)
         try:
             missed = epoch != self.epoch or not self._last - len(self._events) <= after
             if missed or after > self._last:
@@ -89,8 +100,7 @@ class Feed:
                     after += len(events)
                     yield f'{{"epoch":"{self.epoch}","last":{after},"events":[{",".join(events)}]}}'
         finally:
-            with self._guard:
-                self._waiting.discard(bell)
+            self._look(bell, False)
 
 
 class _Bell:

@@ -14,6 +14,8 @@ from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
+from civitas.studio.jobs import Jobs
+from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
@@ -53,19 +55,23 @@ class Studio:
         user: the person at the page, to be added to a space
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
+        jobs: what it runs in the background
+        runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
         url: where it is served, without the token; None before `launch`
     """
 
     def __init__(self, user: str = "User") -> None:
         self.feed = Feed()
         self.cards = Cards(self.feed)
+        self.jobs = Jobs(self)
         self._journal: Journal | None = None
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
-        self.tabs: list[Tab] = [space]
+        self.runs = RunsTab(self)
+        self.tabs: list[Tab] = [space, self.runs]
 
     @property
     def journal(self) -> Journal:
@@ -164,6 +170,7 @@ class Studio:
 
     def close(self) -> None:
         """Stop serving, and what the studio runs; recorded runs can go on later."""
+        self.jobs.close()
         for tab in self.tabs:
             stop = getattr(tab, "close", None)
             if stop is not None:
