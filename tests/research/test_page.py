@@ -152,6 +152,13 @@ def test_a_page_that_is_served_names_files_and_links_none() -> None:
     assert passage.url in shown.text
 
 
+def test_a_page_is_light_or_dark_as_it_is_served() -> None:
+    light, dark = (page_of(report("x"), scheme=each) for each in ("light", "dark"))
+    assert "color-scheme: light;" in light
+    assert "color-scheme: dark;" in dark
+    assert "prefers-color-scheme" not in light + dark
+
+
 def test_a_link_opens_elsewhere_and_shows_where_it_goes() -> None:
     url = "https://example.org/?a=1&b=2"
     shown = _Page(report(f"See [your bank]({url}) or <{url}>.").html())

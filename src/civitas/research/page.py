@@ -39,6 +39,8 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
+_DARK: Final = "@media (prefers-color-scheme: dark) {"
+_SCHEMES: Final = {"light": "not all", "dark": "all"}
 _ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 _NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
@@ -58,7 +60,7 @@ class _Written(Protocol):
     def citations(self) -> Sequence[Citation]: ...
 
 
-def page(report: _Written, *, files: bool = True) -> str:
+def page(report: _Written, *, files: bool = True, scheme: str | None = None) -> str:
     """A report as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
@@ -67,6 +69,7 @@ def page(report: _Written, *, files: bool = True) -> str:
     Args:
         report: the report
         files: whether a source that is a file is a link: a page that is served cannot open it
+        scheme: `light` or `dark`; as the reader's system is, if left out
 
     Raises:
         MissingExtra: markdown-it-py is not installed
@@ -84,14 +87,17 @@ def page(report: _Written, *, files: bool = True) -> str:
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
-    style = b64encode(sha256(_STYLE.encode()).digest()).decode()
+    css = _STYLE if scheme is None else _STYLE.replace(_DARK, f"@media {_SCHEMES[scheme]} {{")
+    if scheme is not None:
+        css = css.replace("color-scheme: light dark", f"color-scheme: {scheme}")
+    style = b64encode(sha256(css.encode()).digest()).decode()
     made = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
         f"<main>\n{shown}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import threading
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
 from civitas.journal.entry import Entry
 from civitas.models import weights
-from civitas.orders.order import ResearchOrder, without_keys
+from civitas.orders.order import ResearchOrder, order_of, without_keys
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.research_view import research_view
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 _LISTED: Final = 200
 _KEPT: Final = 4
 """Of so many runs the entries are kept, so that only new ones are read."""
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    "max_usd": float,
+    "max_tokens": int,
+    "max_seconds": float,
+}
 # What a report holds is shown and not obeyed; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -51,7 +58,7 @@ class ResearchTab:
 
     # -- what pages ask ----------------------------------------------------------------------------
 
-    def list(self) -> list[dict[str, Any]]:
+    def outlines(self) -> list[dict[str, Any]]:
         """The outlines of research runs, the newest first."""
         found = [asdict(each) for each in self._studio.journal.runs() if each.kind == KIND]
         return found[: -_LISTED - 1 : -1]
@@ -59,8 +66,32 @@ class ResearchTab:
     def state(self, run: str) -> dict[str, Any]:
         """How far a run is, as `research_view` has it; and whether it runs in this process."""
         outline = self._studio.journal.run(run)
-        here = run in self._studio.jobs.running()
+        here = any(each["run"] == run for each in self._studio.jobs.running())
         return {**research_view(outline, self._entries(run)), "here": here}
+
+    def resume(self, run: str, more: dict[str, float]) -> None:
+        """Go on with a run that has stopped, or with more iterations or higher limits.
+
+        Args:
+            run: its id
+            more: by name, such as `iterations` or `max_usd`, what it may take in all
+
+        Raises:
+            ConfigError: it cannot go on so
+            CivitasError: as `Jobs.resume` and `Jobs.start`
+        """
+        jobs = self._studio.jobs
+        if not more:
+            jobs.resume(run)
+            return
+        order = order_of(self._entries(run))
+        if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
+            raise ConfigError("more iterations and limits are for a run of civitas research")
+        wrong = next((name for name, value in more.items() if not value > 0), None)
+        if wrong is not None:
+            raise ConfigError(f"{wrong} must be more than 0, got {more[wrong]}")
+        given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+        jobs.start(replace(order, **given), run_id=run)
 
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
@@ -84,12 +115,12 @@ class ResearchTab:
 
         from civitas.research.page import legible, page
 
-        router.get("/list")(self.list)
+        router.get("/list")(self.outlines)
         router.get("/state")(self.state)
 
         @router.get("/page")
-        def shown(run: str) -> Response:
-            made = page(self.report(run), files=False)
+        def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
+            made = page(self.report(run), files=False, scheme=scheme)
             headers = {"Content-Security-Policy": _POLICY}
             return Response(made, media_type="text/html", headers=headers)
 
@@ -108,8 +139,8 @@ class ResearchTab:
             return {"run": run}
 
         @router.post("/resume")
-        def resume(run: str = Body(embed=True)) -> dict[str, str]:
-            self._studio.jobs.resume(run)
+        def resume(run: str = Body(), more: dict[str, float] = Body({})) -> dict[str, str]:  # noqa: B008
+            self.resume(run, more)
             return {"run": run}
 
     # -- the form ----------------------------------------------------------------------------------
@@ -167,9 +198,10 @@ class ResearchTab:
                 raise gradio.Error(escape(str(error)), print_exception=False) from error
             return gradio.update(open=False)
 
-        is_new = not self.list()
         models = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
-        with gradio.Accordion("New research", open=is_new, elem_id="research-new") as form:
+        line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
+        limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
+        with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
                 objectives = gradio.Textbox(
                     label="Objectives, one a line",
@@ -178,37 +210,48 @@ class ResearchTab:
                     scale=3,
                 )
                 with gradio.Column(scale=2):
-                    folder = gradio.Textbox(label="Folder to search", placeholder="~/documents")
+                    folder = gradio.Textbox(
+                        label="Folder to search", placeholder="~/documents", max_lines=1
+                    )
                     with gradio.Row():
-                        web = gradio.Checkbox(label="Search the web", min_width=120)
-                        searxng = gradio.Textbox(
-                            label="SearXNG, if one is to be asked",
-                            placeholder="http://localhost:8888",
-                            min_width=150,
-                        )
+                        web = gradio.Checkbox(label="Search the web", min_width=140)
                         site = gradio.Textbox(
-                            label="Only this site", placeholder="sqlite.org", min_width=110
+                            label="Of the web, only this site", placeholder="sqlite.org", **line
                         )
-            with gradio.Row(equal_height=True):
+            with gradio.Row():
                 model = gradio.Dropdown(
-                    [("none: it quotes and cites", ""), *models],
+                    [("none: quotes and cites", ""), *models],
                     value="",
-                    label="Model, or the name of any",
+                    label="Model: listed, or any by name",
                     allow_custom_value=True,
-                    min_width=200,
+                    min_width=220,
                 )
                 role = gradio.Textbox(
-                    label="Role of the model", placeholder="a patient librarian", min_width=180
+                    label="Role of the model", placeholder="a patient librarian", **line
                 )
-                rounds = gradio.Number(3, label="Iterations", precision=0, minimum=1, min_width=90)
-                usd = gradio.Number(None, label="At most US dollars", minimum=0, min_width=120)
-                tokens = gradio.Number(
-                    None, label="At most tokens", precision=0, minimum=0, min_width=110
+                searxng = gradio.Textbox(
+                    label="Search engine: the SearXNG at",
+                    placeholder="http://localhost:8888",
+                    **line,
                 )
-                seconds = gradio.Number(None, label="At most seconds", minimum=0, min_width=110)
+            with gradio.Row(elem_id="research-limits"):
+                rounds = gradio.Number(
+                    3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
+                )
+                usd = gradio.Number(0, label="US dollars", **limit)
+                tokens = gradio.Number(0, label="Tokens", precision=0, **limit)
+                seconds = gradio.Number(0, label="Seconds", **limit)
                 button = gradio.Button(
-                    "Start", variant="primary", min_width=90, elem_id="research-start"
+                    "Start", variant="primary", min_width=120, elem_id="research-start"
                 )
+        # Where there is nothing to look at, there is something to begin.
+        gradio.on(
+            None,
+            lambda: gradio.update(open=not self.outlines()),
+            outputs=form,
+            show_progress="hidden",
+            api_visibility="private",
+        )
         button.click(
             start,
             [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds],

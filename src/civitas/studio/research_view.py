@@ -27,11 +27,13 @@ def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
 
     Returns:
         JSON data: `run` its outline; `last` the number of the last entry; `order` what was ordered,
-        or None; `done` how many iterations are over; `iteration` from 1, and `step` of `STEPS`, None where nothing is under way;
-        `asking` the model that is asked now; `objectives` and `generated`, each with its expertise
-        after each iteration; `tasks` of all iterations, with `state` (waiting, running, ended,
-        failed, not done); `resources`; `narrative` with the entry that it is of; `remarks`; `heard`
-        what was said meanwhile; `spent`; `seconds` worked; `over` why it ended, or None
+        or None; `done` how many iterations are over; `iteration` the one under way, from 1, and
+        `step` of `STEPS`, None where nobody works on it; `asking` the model that is asked now;
+        `objectives`, each with the expertise that it `reached` by iteration; `generated` smaller
+        ones; `tasks` of all iterations, with `state` (waiting, running, ended, failed, not done);
+        `resources`, how many were `found` and `read`; `narrative` with the entry that it is of;
+        `remarks`; `heard` what was said meanwhile; `spent`; `seconds` worked; `over` why it ended,
+        or None
     """
     view = _View()
     for entry in entries:

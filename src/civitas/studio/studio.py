@@ -15,6 +15,7 @@ from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
+from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
@@ -71,7 +72,7 @@ class Studio:
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, self.runs]
+        self.tabs: list[Tab] = [space, ResearchTab(self), self.runs]
 
     @property
     def journal(self) -> Journal:

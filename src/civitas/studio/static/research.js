@@ -10,7 +10,10 @@ const DOES = {
 };
 const KEPT = "civitas-research"; // the run that a person has chosen, over a reload
 const PAUSE = 250; // milliseconds between two looks at a run
-const GOES_ON = new Set(["cancelled", "budget", "deadline", "error"]);
+const GOES_ON = new Set(["cancelled", "error"]);
+// What a run needs more of that ended so, as its order names it.
+const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
+const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds in all" };
 const TASK = { ended: "good", failed: "bad", running: "busy" };
 const OUTCOME = { running: "busy", done: "good", error: "bad", in_doubt: "bad", unreadable: "bad" };
 
@@ -127,7 +130,7 @@ export function mount(root) {
       Object.assign(listed, state.run);
       drawList();
     }
-    const words = { running: "running", stopped: "stopped: its process ended" }[state.run.state];
+    const words = { running: "running", stopped: "stopped" }[state.run.state];
     badge.className = `s-badge ${OUTCOME[state.run.state] || "warn"}`;
     if (["max_iterations", "no_progress"].includes(over?.reason)) badge.className = "s-badge good";
     badge.textContent = words || (over ? `ended: ${over.words}` : state.run.state);
@@ -144,7 +147,8 @@ export function mount(root) {
 
   function drawTools(state, isRunning) {
     const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
-    const shown = JSON.stringify([run, isRunning && state.here, goesOn, Boolean(state.narrative)]);
+    const needs = isRunning || !state.order ? [] : (NEEDS[state.over?.reason] || []).filter((name) => state.order[name]);
+    const shown = JSON.stringify([run, isRunning && state.here, goesOn, needs, state.done, Boolean(state.narrative)]);
     if (drawn.tools === shown) return;
     drawn.tools = shown;
     const query = `?run=${encodeURIComponent(run)}`;
@@ -152,9 +156,22 @@ export function mount(root) {
       isRunning && state.here ? button("Stop", () => call("research/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
+      needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? ["md", "html"].map((kind) => h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true },
-        kind === "md" ? "Markdown" : "Page")) : null);
+      state.narrative ? [["md", "Markdown"], ["html", "Page"]].map(([kind, title]) => h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+  }
+
+  function further(names, { order, done }) {
+    const fields = names.map((name) => h("input", {
+      class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name], title: MORE[name],
+      value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
+    }));
+    const go = attempt((event) => {
+      event.preventDefault();
+      return call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) });
+    });
+    return h("form", { class: "s-row", onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
+      h("button", { class: "s-button primary" }, "Go on"));
   }
 
   function drawObjectives(all) {
@@ -172,7 +189,8 @@ export function mount(root) {
 
   function drawReport(state, isRunning) {
     const { narrative } = state;
-    const version = narrative && `${narrative.at}.${isRunning ? "" : state.last}`;
+    const scheme = document.body.classList.contains("dark") ? "dark" : "light";
+    const version = narrative && `${narrative.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
     if (drawn.report === version) return;
     drawn.report = version;
     if (!narrative) {
@@ -185,13 +203,15 @@ export function mount(root) {
     const before = [...report.children];
     const frame = h("iframe", {
       class: "s-page", title: "Report", sandbox: "allow-popups allow-popups-to-escape-sandbox",
-      src: `/studio/research/page?run=${encodeURIComponent(run)}&at=${encodeURIComponent(version)}`,
+      src: `/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`,
     });
     frame.addEventListener("load", () => before.forEach((each) => each.remove()), { once: true });
     report.append(frame);
   }
 
+  new MutationObserver(soon).observe(document.body, { attributeFilter: ["class"] }); // light or dark
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
+  on("job", (batch) => batch.some((each) => each.run === run) && soon());
   on("run", (batch) => {
     const ours = batch.filter((each) => each.kind === "Researcher");
     if (ours.some((each) => !runs.some((known) => known.id === each.id))) list().catch((error) => toast(error.message));
@@ -206,13 +226,12 @@ function stepper(state, isRunning) {
   const most = state.order?.iterations;
   const of = most ? ` of ${Math.max(most, state.iteration)}` : "";
   const { over } = state;
-  const detail = over?.detail ? `: ${over.detail}` : "";
   return [
     h("ol", { class: "s-steps", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
       ? [h("b", {}, `Iteration ${state.iteration}${of} `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
-      : [h("b", {}, `${count(state.done, "iteration")}. `), over ? `It ended: ${over.words}${detail}.` : "Nobody works on it: it can go on from here."]),
+      : [h("b", {}, `${count(state.done, "iteration")}. `), over ? [over.detail.slice(0, 1).toUpperCase(), over.detail.slice(1)] : "Its process ended: it can go on from here."]),
   ];
 }
 
@@ -227,6 +246,8 @@ function remarks({ remarks: all, generated, heard }) {
   ];
 }
 
+const counts = ({ read, found }) => [read && `${read} read`, found > read && `${found - read} found`].filter(Boolean).join(", ");
+
 function plan(tasks) {
   if (!tasks.length) return [];
   const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
@@ -235,7 +256,7 @@ function plan(tasks) {
     h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
       h("span", { class: `s-badge ${TASK[each.state] || ""}` }, each.state),
       h("code", {}, `${each.tool}(${Object.entries(each.args).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`),
-      h("span", { class: "s-soft" }, each.error || (each.found ? `${each.read} read, ${each.found - each.read} found` : each.state === "ended" ? "nothing found" : each.why))))),
+      h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
   ]);
 }
 
