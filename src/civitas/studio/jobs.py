@@ -80,6 +80,7 @@ class Jobs:
         job = _Job(run_id, order, agent, self._told)
         with self._guard:
             self._jobs[run_id] = job
+        self._studio.runs.watch(run_id)
         try:
             job.begin()
         except BaseException:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, Self
 from civitas.errors import ConfigError, MissingExtra
 from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
+from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
@@ -72,7 +73,7 @@ class Studio:
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, ResearchTab(self), self.runs]
+        self.tabs: list[Tab] = [space, ActTab(self), ResearchTab(self), self.runs]
 
     @property
     def journal(self) -> Journal:

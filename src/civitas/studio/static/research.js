@@ -18,7 +18,7 @@ const TASK = { ended: "good", failed: "bad", running: "busy" };
 const OUTCOME = { running: "busy", done: "good", error: "bad", in_doubt: "bad", unreadable: "bad" };
 
 export function mount(root) {
-  const choose = h("select", { class: "s-input s-runs", "aria-label": "Research run", onchange: () => show(choose.value, true) });
+  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => show(choose.value, true) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
   const objectives = h("ul", { class: "s-plain", "aria-label": "Objectives" });
@@ -227,7 +227,7 @@ function stepper(state, isRunning) {
   const of = most ? ` of ${Math.max(most, state.iteration)}` : "";
   const { over } = state;
   return [
-    h("ol", { class: "s-steps", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
+    h("ol", { class: "s-stages", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
       ? [h("b", {}, `Iteration ${state.iteration}${of} `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
