@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from civitas.cli.main import main
-from civitas.society import read_people
+from civitas.society import compare, read_people
 
 TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
 DAYS = ("--citizens", "10", "--days", "6")
@@ -57,7 +58,12 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
 
     found = tmp_path / "a"
     names = {"metrics.csv", "citizens.csv", "messages.csv"}
-    assert set(contents(found)) == {*names, "manifest.json"}
+    pictures = {"map.png", "day.png"}
+    assert set(contents(found)) == {*names, *pictures, "manifest.json"}
+    for name in pictures:
+        png = contents(found)[name]
+        assert png.startswith(b"\x89PNG")
+        assert min(struct.unpack(">II", png[16:24])) >= 700
     assert [row["step"] for row in table(found / "metrics.csv")] == ["0", "1", "2", "3"]
     assert len(read_people(found / "citizens.csv")) == 30
     manifest = json.loads((found / "manifest.json").read_text())
@@ -140,7 +146,8 @@ def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tables_as_parquet(tmp_path: Path) -> None:
     assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0
     assert run(*TOWN, "--out", str(tmp_path / "parquet"), "--parquet") == 0
-    assert {path.suffix for path in (tmp_path / "parquet").iterdir()} == {".parquet", ".json"}
+    suffixes = {path.suffix for path in (tmp_path / "parquet").iterdir()}
+    assert suffixes == {".parquet", ".json", ".png"}
     people = [
         read_people(next((tmp_path / each).glob("citizens.*"))) for each in ("csv", "parquet")
     ]
@@ -172,6 +179,40 @@ def test_wrong_usage_says_what_is_wrong(
     monkeypatch.setenv("CIVITAS_JOURNAL", "")
     assert run(*args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run(*TOWN, "--out", str(tmp_path)) == 0
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if "picture" in line)
+    assert "pip install 'civitas[pictures]'" in said
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_two_runs_are_compared_by_their_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def manifest(name: str, seed: int) -> Any:
+        args = ("--citizens", "10", "--step", "12h", "--seed", str(seed))
+        assert run(*args, "--out", str(tmp_path / name)) == 0
+        return json.loads((tmp_path / name / "manifest.json").read_text())
+
+    first, same, other = manifest("a", 1), manifest("same", 1), manifest("b", 2)
+    assert compare(first, same) == []
+    seed, *results = compare(first, other)
+    assert seed == "setting seed: 1 and 2"
+    hashes = ["city_sha256", "people_sha256", "state_sha256"]
+    tables = [f"sha256 of {name}.csv" for name in ("metrics", "citizens")]  # nobody wrote
+    assert [line.split(":")[0] for line in results] == hashes + tables
+    assert results[0] == f"city_sha256: {first['city_sha256']} and {other['city_sha256']}"
+    same |= {"run_id": "r", "state_sha256": "0"}
+    state, run_id = compare(same, first)
+    assert run_id == "run_id: r and None"
+    assert state.endswith(" (although settings and versions agree)")
+    del same["versions"]["numpy"]
+    assert compare(same, first)[-1].startswith("version of numpy: None and 2.")
 
 
 def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(

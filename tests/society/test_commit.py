@@ -67,7 +67,8 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
 
     late = living(lambda me: me.want(Move("b")), id=2, home="a")
     await after(6, living(watch, home="a"), late, city=Places(a=None, b=1))
-    on_the_way = (None, {"to": "b", "arrives": 4, "mode": "crawl"})
+    moving = {"to": "b", "arrives": 4, "mode": "crawl", "from": "a", "left": 0}
+    on_the_way = (None, moving)
     assert places == [("a", None), *[on_the_way] * 3, ("b", None), ("b", None)]
     assert late.status["place"] == "a"
 
@@ -165,3 +166,9 @@ async def test_capacity_money_and_places_hold_in_every_step() -> None:
             )
             everyone = [id for here in at.values() for id in here] + list(society.books.moving)
             assert sorted(everyone, key=int) == [str(number) for number in range(24)]
+
+
+async def test_what_citizens_own_has_their_deposits_too() -> None:
+    society = await after(1, wanting(Save(30), money=50), services=[Bank(money=7)])
+    (row,) = society.metrics
+    assert (row["owned"], row["money"], society.books.balances["bank"]) == (50, 57, 37)

@@ -11,7 +11,8 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from civitas.errors import ConfigError, StateError
@@ -66,9 +67,11 @@ class Service:
 
     Attributes:
         takes: the kinds of wants that it settles
+        deposits: what of its money is whose, in cents, as a bank has it
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = ()
+    deposits: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
@@ -111,7 +114,7 @@ class Books:
         where: the place of each citizen; None on the way
         at: who is at each place
         coming: how many are on the way to each place, for whom a place there is kept
-        moving: where each citizen on its way goes, and in which step it arrives
+        moving: of each citizen on its way: where to, in which step it arrives, from where, and when
         travelled: how many were on their way in the last step
     """
 
@@ -125,7 +128,7 @@ class Books:
         self.where: dict[str, str | None] = {}
         self.at: dict[str, dict[str, None]] = {}
         self.coming: dict[str, int] = {}
-        self.moving: dict[str, tuple[str, int]] = {}
+        self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
         self._by_place: dict[tuple[str, type[Want]], Service] = {}
@@ -161,7 +164,8 @@ class Books:
         if place is not None:
             self.at.setdefault(place, {})[id] = None
         if moving:
-            self._depart(id, moving["to"], moving["arrives"])
+            to, arrives = moving["to"], moving["arrives"]
+            self._depart(id, to, arrives, moving.get("from") or to, moving.get("left", 0))
 
     def leave(self, id: str) -> None:
         """A citizen goes, and its money with it."""
@@ -242,8 +246,9 @@ class Books:
     def _one(self, wanted: Wanted) -> Answer:
         _, sender, want, _, service = wanted
         kind = type(want)
-        if kind is Pay:
-            return self._pay(sender, want)
+        if isinstance(want, Pay):
+            reason = self.pay(sender, want.to, want.cents)
+            return Answer(want, not reason, reason)
         if kind is Move:
             return self._move(sender, want)
         place = getattr(want, "place", None)
@@ -270,17 +275,13 @@ class Books:
             service.after_step(self)
         self.travelled = len(self.moving)
         now = self.step + 1
-        for id in sorted([id for id, (_, due) in self.moving.items() if due <= now], key=id_order):
-            place, _ = self.moving.pop(id)
+        for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
+            place = self.moving.pop(id)[0]
             self._came(place)
             self.where[id] = place
             self.at.setdefault(place, {})[id] = None
             status = self._status[id]
             status["place"], status["moving"] = place, None
-
-    def _pay(self, sender: str, want: Any) -> Answer:
-        reason = self.pay(sender, want.to, want.cents)
-        return Answer(want, not reason, reason)
 
     def _move(self, sender: str, want: Any) -> Answer:
         """Set out. Who is at the place or on the way to it has its room; then id order decides."""
@@ -307,14 +308,13 @@ class Books:
             self._quit(sender, place)
         self.where[sender] = None
         arrives = self.step + max(1, -(-seconds // self.seconds))
-        status = self._status[sender]
-        status["place"] = None
-        status["moving"] = {"to": to, "arrives": arrives, "mode": want.mode}
-        self._depart(sender, to, arrives)
+        moving = {"to": to, "arrives": arrives, "mode": want.mode, "from": place, "left": self.step}
+        self._status[sender].update(place=None, moving=moving)
+        self._depart(sender, to, arrives, place or to, self.step)
         return Answer(want, True, value=arrives)
 
-    def _depart(self, id: str, to: str, arrives: int) -> None:
-        self.moving[id] = (to, arrives)
+    def _depart(self, id: str, to: str, arrives: int, start: str, left: int) -> None:
+        self.moving[id] = (to, arrives, start, left)
         self.coming[to] = self.coming.get(to, 0) + 1
 
     def _came(self, to: str) -> None:
