@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import FrameLocator, Page, expect
+from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from civitas.studio import Studio
 from models.openai_server import Answer, OpenAIServer, text
 from research.small_web import evaluation, plan
+from studio.conftest import TOKEN
 
 PAGES = {
     "alpha.md": "# Alpha\n\nThe alpha protocol was written in 1998. It uses port 4711.\n",
@@ -135,6 +138,30 @@ def test_a_run_of_another_process_is_shown(
     page.get_by_label("Iterations in all").fill("3")
     page.get_by_role("button", name="Go on").click()
     expect(state(page)).to_have_text("ended: nothing new was left to find")
+
+
+def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
+    """`civitas research --studio` prints the address; the page opens with the run on its tab."""
+    program = [sys.executable, "-m", "civitas", "research", "Which port does alpha use?"]
+    program += ["--studio", "--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
+    environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": TOKEN}
+    with subprocess.Popen(
+        program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stderr is not None
+        lines = iter(command.stderr)
+        address = next(lines).split()[-1]
+        page = browser.new_page()
+        page.goto(address)
+        expect(state(page)).to_contain_text("ended")
+        expect(report(page).get_by_text("uses port 4711").first).to_be_visible()
+        page.close()
+        assert any("until Ctrl-C" in line for line in lines)
+        command.send_signal(signal.SIGINT)
+        stdout, _ = command.communicate(timeout=WAIT_S)
+    assert command.returncode == 0
+    assert "uses port 4711" in stdout
+    assert "studio" not in stdout
 
 
 def test_what_does_not_go_together_is_said(folder: Path, open_page: Callable[..., Page]) -> None:

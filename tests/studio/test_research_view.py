@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def see(tmp_path: Path) -> See:
         researcher = Researcher(
             "r", ScriptedModel(SCRIPT), objectives=["alpha"], tools=tools(), journal=journal
         )
-        researcher.report_sync("R")
+        with ThreadPoolExecutor(1) as thread:  # in this one Playwright may have a loop
+            thread.submit(researcher.report_sync, "R").result()
         entries, outline = journal.entries("R"), journal.run("R")
 
     def is_it(entry: Entry, kind: str, key: str) -> bool:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
 from civitas.journal.entry import Entry
-from civitas.models import weights
 from civitas.orders.order import ResearchOrder, order_of, without_keys
 from civitas.orders.research import check
 from civitas.research.recording import KIND
+from civitas.studio.act import usable_models
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
@@ -198,7 +198,6 @@ class ResearchTab:
                 raise gradio.Error(escape(str(error)), print_exception=False) from error
             return gradio.update(open=False)
 
-        models = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
         line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
         limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
@@ -220,7 +219,7 @@ class ResearchTab:
                         )
             with gradio.Row():
                 model = gradio.Dropdown(
-                    [("none: quotes and cites", ""), *models],
+                    [("none: quotes and cites", ""), *usable_models()],
                     value="",
                     label="Model: listed, or any by name",
                     allow_custom_value=True,

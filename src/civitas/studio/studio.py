@@ -59,6 +59,7 @@ class Studio:
         feed: what pages are told
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
 
@@ -70,6 +71,7 @@ class Studio:
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
+        self.opens = "space"
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.runs = RunsTab(self)

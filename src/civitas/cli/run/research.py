@@ -7,8 +7,9 @@ import logging
 import os
 import secrets
 import sys
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,8 +30,10 @@ from civitas.orders.research import check, researcher
 if TYPE_CHECKING:
     from civitas.journal import Journal
     from civitas.research.report import Report
+    from civitas.studio import Studio
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
 
 
@@ -70,12 +73,14 @@ _FILE = click.Path(dir_okay=False, writable=True)
 @run_id_option
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it as one HTML page too.")
+@click.option("--studio", "in_studio", is_flag=True, help="Show it in the browser, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
+    in_studio: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -102,7 +107,8 @@ def command(
 
     With a journal, a run that Ctrl-C, a limit or a crash has stopped goes on with the same command
     and its --run-id, or by `civitas resume`: nothing is read or paid twice. One that has ended goes
-    further with more --iterations or further objectives.
+    further with more --iterations or further objectives. --studio shows the run on a page of the
+    browser as it goes; it is recorded in studio.db in your state folder if no journal is named.
 
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
@@ -111,7 +117,7 @@ def command(
     with usage():
         check(order)
     logging.getLogger("civitas").addHandler(logging.NullHandler())
-    if journal is None:
+    if journal is None and not in_studio:
         if run_id is not None:
             raise click.UsageError("--run-id is for a run in a journal: give --journal too")
         return researched(order, as_json)
@@ -119,13 +125,33 @@ def command(
         without_keys(order)
     from civitas.journal import Journal
 
-    recorded = RecordedResearch(run_id or secrets.token_hex(8), journal, is_named(), order=order)
-    with Journal(journal) as found:
+    with ExitStack() as stack:
+        page = stack.enter_context(_served(journal)) if in_studio else None
+        found = page.journal if page else stack.enter_context(Journal(str(journal)))
+        named = is_named() or journal is None
+        recorded = RecordedResearch(run_id or secrets.token_hex(8), found.path, named, order=order)
         if run_id is not None:
             not_copied(found, recorded)
             if refused_in_doubt(found, recorded, as_json):
                 return 1
-        return researched(order, as_json, found, recorded)
+        status = researched(order, as_json, found, recorded)
+        if page is not None and status != _INTERRUPTED:
+            print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
+            with redirect_stdout(sys.stderr):  # standard output is for the report
+                page.wait()
+        return status
+
+
+def _served(journal: str | None) -> Studio:
+    """A studio at a free port, which opens with the tab Research."""
+    from civitas.studio import Studio
+
+    page = Studio()
+    page.opens = "research"
+    with usage():
+        address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
+    print(f"civitas studio: {address}", file=sys.stderr, flush=True)
+    return page
 
 
 def researched(
@@ -158,7 +184,7 @@ def researched(
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:
-        status, report = 130, agent.report_so_far()
+        status, report = _INTERRUPTED, agent.report_so_far()
     _write(report, order, as_json)
     screen.written()
     return status
