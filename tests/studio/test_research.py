@@ -103,8 +103,8 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         page.get_by_label("Model: listed").fill(name)
         page.get_by_label("Model: listed").press("Enter")
         start(page, folder, "alpha")
-        status = page.get_by_text("Iteration 1 of 3")
-        expect(status.locator("..")).to_contain_text(f"is writing what is known, by {name}")
+        status = page.get_by_text("Iteration 1 of 3").locator("..")
+        expect(status).to_have_text(f"Iteration 1 of 3: writing what is known, by {name}.")
         page.reload()
         page.get_by_role("tab", name="Research", exact=True).click()
         expect(page.get_by_role("listitem").filter(has_text="Narrate")).to_have_attribute(

@@ -5,8 +5,8 @@ import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
 const DOES = {
-  plan: "is making tasks of the objectives", research: "is executing the tasks", update: "is adding what was found",
-  narrate: "is writing what is known", evaluate: "is judging how well each objective is understood",
+  plan: "making tasks of the objectives", research: "executing the tasks", update: "adding what was found",
+  narrate: "writing what is known", evaluate: "judging how well each objective is understood",
 };
 const KEPT = "civitas-research"; // the run that a person has chosen, over a reload
 const PAUSE = 250; // milliseconds between two looks at a run
@@ -230,8 +230,8 @@ function stepper(state, isRunning) {
     h("ol", { class: "s-stages", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
-      ? [h("b", {}, `Iteration ${state.iteration}${of} `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
-      : [h("b", {}, `${count(state.done, "iteration")}. `), over ? [over.detail.slice(0, 1).toUpperCase(), over.detail.slice(1)] : "Its process ended: it can go on from here."]),
+      ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
+      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended, and it can go on from here."]),
   ];
 }
 
@@ -274,7 +274,7 @@ function check(narrative) {
 function resources({ resources: all, found, read }) {
   if (!found) return [];
   return [
-    h("h2", {}, `Resources: ${read} read, ${found - read} found`),
+    h("h2", {}, `Resources: ${counts({ read, found })}`),
     found > all.length ? h("p", { class: "s-soft" }, `The last ${all.length} are shown.`) : null,
     h("ul", { class: "s-plain s-tasks", "aria-label": "Resources" }, all.map((each) => h("li", {},
       h("span", { class: `s-badge ${each.visited ? "good" : ""}` }, each.visited ? "read" : "found"),
