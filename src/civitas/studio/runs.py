@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
+from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done
 from civitas.reasoning.state import deep_json
 from civitas.studio.following import Following
@@ -37,7 +38,7 @@ class RunsTab:
         return self._studio.journal
 
     def watch(self, run_id: str) -> None:
-        """Tell pages the entries of a run from now on, as they come; also of one to begin yet."""
+        """Tell pages the entries of a run from now on, as they come; also of one still to begin."""
         self._following.watch(run_id)
 
     def close(self) -> None:
@@ -51,12 +52,10 @@ class RunsTab:
 
     def outlines(self) -> list[dict[str, Any]]:
         """The outline of each run, the oldest first."""
-        return [asdict(each) for each in self._following.outlines()]
+        return [asdict(each) for each in self._following.look()]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
-        if self._journal.run(run).state == "running":
-            self.watch(run)
         return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
@@ -77,8 +76,7 @@ class RunsTab:
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),
-            "in_doubt": [asdict(each) for each in doubts],
-            "can_resume": hasattr(self._studio, "jobs"),
+            "in_doubt": [{**asdict(each), "line": doubt_line(each)} for each in doubts],
         }
 
     def messages(self, run: str, path: str, sequence: int) -> list[Any]:
@@ -98,13 +96,13 @@ class RunsTab:
             is_done = isinstance(given, dict) and given.keys() == {"done"}
             made[int(number)] = Done(given["done"]) if is_done else given
         self._journal.decide(run, made)
-        self._following.outlines()
+        self._following.look()
         return self.run(run)
 
     def fork(self, run: str) -> dict[str, Any]:
         """Copy a run; gives the copy's outline."""
         copy = self._journal.fork(run)
-        self._following.outlines()
+        self._following.look()
         return asdict(self._journal.run(copy))
 
     def routes(self, router: APIRouter) -> None:

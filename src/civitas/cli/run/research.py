@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import secrets
 import sys
-from contextlib import ExitStack, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from civitas.cli.completion import folders, models
-from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import (
-    Seconds,
-    is_named,
+    Above0,
+    Recorded,
     journal_option,
     run_id_option,
     usage,
 )
-from civitas.cli.run.order import RecordedResearch
-from civitas.cli.run.worker import Worker, watched
-from civitas.orders.order import ResearchOrder, record, without_keys
+from civitas.cli.run.order import carried_out
+from civitas.cli.run.worker import ordered
+from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check, researcher
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
     from civitas.research.report import Report
-    from civitas.studio import Studio
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _INTERRUPTED: Final = 130
@@ -64,11 +60,9 @@ _FILE = click.Path(dir_okay=False, writable=True)
     multiple=True,
     help="A host of this machine or network that may be visited.",
 )
-@click.option(
-    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Limit of US dollars, in all."
-)
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
-@click.option("--max-seconds", type=Seconds(), help="Time limit.")
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
 @journal_option("A file to record the run in.")
 @run_id_option
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
@@ -116,49 +110,36 @@ def command(
     order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     with usage():
         check(order)
-    logging.getLogger("civitas").addHandler(logging.NullHandler())
-    if journal is None and not in_studio:
-        if run_id is not None:
-            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-        return researched(order, as_json)
-    with usage():
-        without_keys(order)
-    from civitas.journal import Journal
+    if not in_studio:
+        return carried_out(researched, order, journal, run_id, as_json)
+    return _in_studio(order, journal, run_id, as_json)
 
-    with ExitStack() as stack:
-        page = stack.enter_context(_served(journal)) if in_studio else None
-        found = page.journal if page else stack.enter_context(Journal(str(journal)))
-        named = is_named() or journal is None
-        recorded = RecordedResearch(run_id or secrets.token_hex(8), found.path, named, order=order)
-        if run_id is not None:
-            not_copied(found, recorded)
-            if refused_in_doubt(found, recorded, as_json):
-                return 1
-        status = researched(order, as_json, found, recorded)
-        if page is not None and status != _INTERRUPTED:
+
+def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
+    """The same, shown on a page while it goes and until Ctrl-C."""
+    from civitas.studio import Studio
+
+    with Studio() as page:
+        page.opens = "research"
+        with usage():
+            address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
+        if journal is None:  # a command that goes on with the run has to name it
+            named = click.core.ParameterSource.COMMANDLINE
+            click.get_current_context().set_parameter_source("journal", named)
+        print(f"civitas studio: {address}", file=sys.stderr, flush=True)
+        status = carried_out(researched, order, page.journal.path, run_id, as_json)
+        if status != _INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
             with redirect_stdout(sys.stderr):  # standard output is for the report
                 page.wait()
-        return status
-
-
-def _served(journal: str | None) -> Studio:
-    """A studio at a free port, which opens with the tab Research."""
-    from civitas.studio import Studio
-
-    page = Studio()
-    page.opens = "research"
-    with usage():
-        address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
-    print(f"civitas studio: {address}", file=sys.stderr, flush=True)
-    return page
+    return status
 
 
 def researched(
     order: ResearchOrder,
     as_json: bool,
     journal: Journal | None = None,
-    recorded: RecordedResearch | None = None,
+    recorded: Recorded | None = None,
 ) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
     from civitas.cli.run.permission import Permission
@@ -171,16 +152,8 @@ def researched(
         if as_json
         else ResearchShown(order.iterations, recorded, may_be_recorded=True)
     )
-    worker = Worker(agent, screen, Permission(()), not as_json)
-    run_id = None if recorded is None else recorded.run_id
-
-    async def run() -> int:
-        if journal is not None and run_id is not None:
-            await record(order, journal, run_id, agent)
-        return await watched(worker, agent.task, run_id)
-
     try:
-        status = asyncio.run(run())
+        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:
