@@ -20,6 +20,7 @@ from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
+from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
@@ -64,6 +65,7 @@ class Studio:
         feed: what pages are told
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
 
@@ -75,10 +77,11 @@ class Studio:
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
+        self.opens = "space"
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, ActTab(self), self.runs]
+        self.tabs: list[Tab] = [space, ActTab(self), ResearchTab(self), self.runs]
 
     @property
     def journal(self) -> Journal:
