@@ -68,7 +68,7 @@ def main() -> None:
         space.add(gradio_user)
         demo.launch(port, prevent_thread_lock=True)
         space.add(Visitor("Visitor", receive_own_broadcasts=False))
-        search = 'Search for "ferries" in harbour.md'
+        search = 'Search for "ticket" in harbour.md'
         demo.jobs.start(Order(search, folder, "local", max_iterations=1))
         questions = ["When does the last ferry leave?", "When is the museum closed?"]
         demo.jobs.start(ResearchOrder(questions, folder=folder))
