@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
 from civitas.journal.describe import doubt_line
-from civitas.journal.doubt import Decision, Done
+from civitas.journal.doubt import Decision, Done, in_doubt
 from civitas.reasoning.state import deep_json
 from civitas.studio.following import Following
 from civitas.studio.run_view import Totals, messages_before, shown
@@ -74,7 +74,7 @@ class RunsTab:
     def run(self, run: str) -> dict[str, Any]:
         """The outline of a run, with its totals and the calls in doubt."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
-        doubts = [] if outline.state == "running" else self._journal.in_doubt(run)
+        doubts = [] if outline.state == "running" else in_doubt(entries)
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),

@@ -10,6 +10,7 @@ const OVER = ["done", "terminal", "terminated"];
 const BADGES = { running: "busy", error: "bad", unreadable: "bad", done: "good", terminal: "good", terminated: "good" };
 
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state.replaceAll("_", " "));
+const short = (at) => new Date(at * 1000).toLocaleString([], Date.now() / 1000 - at < 43200 ? { timeStyle: "short" } : { dateStyle: "short" });
 const number = (n) => n.toLocaleString("en");
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
@@ -56,7 +57,7 @@ export function mount(root) {
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
     h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
     h("span", { class: "s-one" }, each.task || "(no task)"),
-    h("span", { class: "s-soft s-one" }, `${day(each.began)} · ${each.kind} · ${entries(each.entries)}`)));
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(each.began) }, short(each.began)))));
 
   function list() {
     due = 0;
@@ -277,7 +278,7 @@ function shownRun(view, id, choose) {
     const made = { entries: [entry], type, line: h("span", { class: "s-one" }, brief(entry)), figures: [0, 1, 2].map(() => h("span", { class: "number" })), state: h("span") };
     if (kind === "started") made.state.append(h("span", { class: "s-badge busy" }, "under way"));
     made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made) },
-      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), made.line, made.figures, made.state);
+      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), h("span", { class: "s-said-in" }, made.line, made.state), made.figures);
     made.node = h("div", { class: `s-entry ${type}${isNew ? " new" : ""}` }, made.button);
     where.body.append(made.node);
     return made;
@@ -285,8 +286,10 @@ function shownRun(view, id, choose) {
 
   // What happened, without the words that the columns say.
   function brief(entry) {
+    const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
-    const name = entry.kind === "ended" && `${entry.data.about?.action}: `;
+    if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
 
