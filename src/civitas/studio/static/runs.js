@@ -53,9 +53,11 @@ export function mount(root) {
   let chosen = sessionStorage.getItem("civitas-run");
   let run = null; // the chosen one, as it is shown
   let due = 0;
+  let cards = new Map(); // the runs of what waits for a person
+  const waits = (id) => [...cards.values()].includes(id);
 
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
-    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
+    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(waits(each.id) ? "waits_for_you" : each.state)),
     h("span", { class: "s-one" }, each.task || "(no task)"),
     h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(each.began) }, short(each.began)))));
 
@@ -79,7 +81,7 @@ export function mount(root) {
     sessionStorage.setItem("civitas-run", id);
     for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
     view.scrollTop = 0;
-    run = shownRun(view, id, choose);
+    run = shownRun(view, id, choose, waits);
     return run.load();
   }
 
@@ -90,10 +92,18 @@ export function mount(root) {
     due ||= setTimeout(list, 100);
   });
   on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
+  const asked = (change) => (batch) => {
+    for (const each of batch) change(each);
+    list();
+    run?.top();
+  };
+  on("card", asked((card) => cards.set(card.number, card.run)));
+  on("card_gone", asked((card) => cards.delete(card.number)));
   on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onReset(async () => {
     try {
       runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
+      cards = new Map((await call("cards")).map((each) => [each.number, each.run]));
       fault = "";
     } catch (error) {
       fault = error.message;
@@ -105,14 +115,14 @@ export function mount(root) {
 }
 
 // One run, in its place of the page; it begins anew when another one is chosen.
-function shownRun(view, id, choose) {
+function shownRun(view, id, choose, waits) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
   let about = null;
   let last = 0; // the number of the last entry that is shown
   let most = ROWS;
   let loading = null;
-  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div")];
+  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div", { class: "s-more" })];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
   replace(view, head, fault, doubts, given, tree, more);
@@ -169,6 +179,7 @@ function shownRun(view, id, choose) {
   // -- what stands above the tree ------------------------------------------------------------------
 
   function top() {
+    if (!about) return;
     const t = about.totals;
     const is = about.state === "running";
     const figures = [
@@ -177,7 +188,7 @@ function shownRun(view, id, choose) {
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)],
     ];
     replace(head,
-      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(about.state), h("span", { class: "s-spacer" }),
+      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(waits(id) ? "waits_for_you" : about.state), h("span", { class: "s-spacer" }),
         !is && button("Replay", replay), button("Fork", fork), !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
       h("p", { class: "s-text" }, about.task || "(no task)"),
       h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`,
@@ -340,5 +351,5 @@ function shownRun(view, id, choose) {
     }
   }
 
-  return { load, add, become, fail };
+  return { load, add, become, fail, top };
 }
