@@ -135,16 +135,14 @@ class ActTab:
             with gradio.Row(equal_height=True):
                 read = gradio.Checkbox(True, label="May read without asking", min_width=200)
                 limits = [
-                    gradio.Number(
-                        None, label=f"At most {what}", precision=digits, minimum=0, min_width=120
-                    )
+                    gradio.Number(0, label=f"Most {what}", precision=digits, min_width=120)
                     for what, digits in (("answers", 0), ("tokens", 0), ("seconds", 1))
                 ]
-                button = gradio.Button("Start", variant="primary", min_width=90)
+                button = gradio.Button("Start", variant="primary", scale=0, min_width=140)
             gradio.Markdown(
-                "Writing, editing and commands are asked about one by one, in cards above. Keys are "
-                "those of the environment: `CIVITAS_KEY`, else the provider's own variable. Without "
-                f"a limit, a model gives {ITERATIONS} answers at most, the small one 1."
+                "Writing, editing and commands are asked about one by one, in cards above. Keys "
+                "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
+                f"A limit of 0 is none; of answers, it is {ITERATIONS}, and 1 for the small model."
             )
         button.click(
             start,

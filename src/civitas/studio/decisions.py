@@ -17,6 +17,8 @@ def decide(cards: Cards, number: int, answer: dict[str, Any]) -> str:
         CardGone: the card is not open
     """
     card = cards.get(number)
+    if card.kind not in _KINDS:
+        raise ConfigError(f"a card of kind {card.kind!r} takes no answer")
     value, said = _KINDS[card.kind](card.about, answer)
     cards.decide(number, value, said)
     return said

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import secrets
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from civitas.cli.completion import folders, models
-from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import (
-    Seconds,
-    is_named,
+    Above0,
+    Recorded,
     journal_option,
     run_id_option,
     usage,
 )
-from civitas.cli.run.order import RecordedResearch
-from civitas.cli.run.worker import Worker, watched
-from civitas.orders.order import ResearchOrder, record, without_keys
+from civitas.cli.run.order import carried_out
+from civitas.cli.run.worker import ordered
+from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check, researcher
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from civitas.research.report import Report
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
 
 
@@ -61,21 +60,21 @@ _FILE = click.Path(dir_okay=False, writable=True)
     multiple=True,
     help="A host of this machine or network that may be visited.",
 )
-@click.option(
-    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Limit of US dollars, in all."
-)
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
-@click.option("--max-seconds", type=Seconds(), help="Time limit.")
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
 @journal_option("A file to record the run in.")
 @run_id_option
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it as one HTML page too.")
+@click.option("--studio", "in_studio", is_flag=True, help="Show it in the browser, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
+    in_studio: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -102,7 +101,8 @@ def command(
 
     With a journal, a run that Ctrl-C, a limit or a crash has stopped goes on with the same command
     and its --run-id, or by `civitas resume`: nothing is read or paid twice. One that has ended goes
-    further with more --iterations or further objectives.
+    further with more --iterations or further objectives. --studio shows the run on a page of the
+    browser as it goes; it is recorded in studio.db in your state folder if no journal is named.
 
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
@@ -110,29 +110,36 @@ def command(
     order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     with usage():
         check(order)
-    logging.getLogger("civitas").addHandler(logging.NullHandler())
-    if journal is None:
-        if run_id is not None:
-            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-        return researched(order, as_json)
-    with usage():
-        without_keys(order)
-    from civitas.journal import Journal
+    if not in_studio:
+        return carried_out(researched, order, journal, run_id, as_json)
+    return _in_studio(order, journal, run_id, as_json)
 
-    recorded = RecordedResearch(run_id or secrets.token_hex(8), journal, is_named(), order=order)
-    with Journal(journal) as found:
-        if run_id is not None:
-            not_copied(found, recorded)
-            if refused_in_doubt(found, recorded, as_json):
-                return 1
-        return researched(order, as_json, found, recorded)
+
+def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
+    """The same, shown on a page while it goes and until Ctrl-C."""
+    from civitas.studio import Studio
+
+    with Studio() as page:
+        page.opens = "research"
+        with usage():
+            address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
+        if journal is None:  # a command that goes on with the run has to name it
+            named = click.core.ParameterSource.COMMANDLINE
+            click.get_current_context().set_parameter_source("journal", named)
+        print(f"civitas studio: {address}", file=sys.stderr, flush=True)
+        status = carried_out(researched, order, page.journal.path, run_id, as_json)
+        if status != _INTERRUPTED:
+            print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
+            with redirect_stdout(sys.stderr):  # standard output is for the report
+                page.wait()
+    return status
 
 
 def researched(
     order: ResearchOrder,
     as_json: bool,
     journal: Journal | None = None,
-    recorded: RecordedResearch | None = None,
+    recorded: Recorded | None = None,
 ) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
     from civitas.cli.run.permission import Permission
@@ -145,20 +152,12 @@ def researched(
         if as_json
         else ResearchShown(order.iterations, recorded, may_be_recorded=True)
     )
-    worker = Worker(agent, screen, Permission(()), not as_json)
-    run_id = None if recorded is None else recorded.run_id
-
-    async def run() -> int:
-        if journal is not None and run_id is not None:
-            await record(order, journal, run_id, agent)
-        return await watched(worker, agent.task, run_id)
-
     try:
-        status = asyncio.run(run())
+        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:
-        status, report = 130, agent.report_so_far()
+        status, report = _INTERRUPTED, agent.report_so_far()
     _write(report, order, as_json)
     screen.written()
     return status

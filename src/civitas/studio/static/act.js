@@ -1,6 +1,6 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 
@@ -19,6 +19,7 @@ class Run {
     this.lanes = new Map();
     this.conclusions = [];
     this.decisions = [];
+    this.shown = [];
     this.be(outline);
   }
 
@@ -174,6 +175,7 @@ const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {},
 const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
 
 function showRound(view, number) {
+  if (view.decisions.length > number && view.shown[number]) return view.shown[number]; // the next round is decided too
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?/`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
   const right = [h("h2", {}, `H, round ${number}`)];
@@ -184,7 +186,7 @@ function showRound(view, number) {
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
   const left = [h("h2", {}, `R, round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
-  return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right));
+  return (view.shown[number] = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right)));
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ let draw = () => {};
 
 export function mount(root) {
   const runs = new Map();
-  let view = null, asked = false;
+  let view = null, asked = false, atEnd = true;
   const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
   const about = h("div", { class: "s-about" });
   const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
@@ -209,6 +211,8 @@ export function mount(root) {
   const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
   replace(root, none, head, body);
   fillWindow(root);
+  body.addEventListener("scroll", () => { atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 60; });
+  new ResizeObserver(() => { if (atEnd) body.scrollTop = body.scrollHeight; }).observe(body);
 
   function drawHead() {
     const list = [...runs.values()].sort((a, b) => b.began - a.began);
@@ -230,14 +234,13 @@ export function mount(root) {
   }
 
   function drawBody() {
-    const below = body.scrollHeight - body.scrollTop - body.clientHeight < 60;
     if (view.isDual) {
       const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
       const over = view.lanes.get("")?.over;
       const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
       sync(body, over ? [...rounds, h("p", { class: "s-end" }, badge(over.reason), " ", h("span", { class: "s-soft" }, over.detail || ""))] : rounds);
     } else sync(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
-    if (below) body.scrollTop = body.scrollHeight;
+    if (atEnd) body.scrollTop = body.scrollHeight;
   }
 
   draw = () => {
@@ -259,6 +262,7 @@ export function mount(root) {
   async function show(id) {
     if (!runs.has(id)) await list();
     view = new Run(runs.get(id));
+    atEnd = true;
     replace(body);
     await load();
     await totals(id);
