@@ -168,7 +168,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         RunHeld: somebody works on the run
         JournalError: the journal cannot be used
     """
-    order = _from_anywhere(order)
+    order = from_anywhere(order)
     id = str(getattr(agent, "id", "society"))
     opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
     try:
@@ -185,7 +185,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         opened.close()
 
 
-def _from_anywhere(order: AnyOrder) -> AnyOrder:
+def from_anywhere(order: AnyOrder) -> AnyOrder:
     """The same order, with its paths as they are called from every other folder."""
     paths = {name: getattr(order, name) for name in order.paths}
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from civitas.agent import Agent
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
-from civitas.orders.order import AnyOrder, Order, order_of, record, without_keys
+from civitas.orders.order import (
+    AnyOrder,
+    Order,
+    from_anywhere,
+    order_of,
+    record,
+    without_keys,
+)
 from civitas.orders.research import check, researcher
 from civitas.reasoning.fingerprint import check as check_program
 from civitas.reasoning.resume import ENDED
@@ -64,7 +71,7 @@ class Jobs:
         """
         journal = self._studio.journal
         run_id = run_id or secrets.token_hex(8)
-        order = order.from_anywhere()
+        order = from_anywhere(order)
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
