@@ -39,15 +39,15 @@ class Order:
     addresses: ClassVar = ("model", "review")
 
     task: str
-    root: str
-    model: str
-    model_of_file: bool
-    review: str | None
-    max_iterations: int | None
-    max_seconds: float | None
-    max_tokens: int | None
-    yes_read: bool
-    network: bool
+    root: str = "."
+    model: str = "local"
+    model_of_file: bool = False
+    review: str | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    yes_read: bool = True
+    network: bool = False
 
     @property
     def in_words(self) -> str:
@@ -168,7 +168,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         RunHeld: somebody works on the run
         JournalError: the journal cannot be used
     """
-    order = from_anywhere(order)
+    order = _from_anywhere(order)
     id = str(getattr(agent, "id", "society"))
     opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
     try:
@@ -185,7 +185,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         opened.close()
 
 
-def from_anywhere(order: AnyOrder) -> AnyOrder:
+def _from_anywhere(order: AnyOrder) -> AnyOrder:
     """The same order, with its paths as they are called from every other folder."""
     paths = {name: getattr(order, name) for name in order.paths}
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})

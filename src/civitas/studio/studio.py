@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from os import PathLike, environ
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
@@ -176,7 +177,8 @@ class Studio:
             if self._thread is not None:
                 self._thread.join()
         except KeyboardInterrupt:
-            print("civitas studio: ends", flush=True)
+            with suppress(OSError):  # nobody reads it any more
+                print("civitas studio: ends", flush=True)
         finally:
             self.close()
 
