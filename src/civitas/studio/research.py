@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -87,9 +88,9 @@ class ResearchTab:
         order = order_of(self._entries(run))
         if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
             raise ConfigError("more iterations and limits are for a run of civitas research")
-        wrong = next((name for name, value in more.items() if not value > 0), None)
+        wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
         if wrong is not None:
-            raise ConfigError(f"{wrong} must be more than 0, got {more[wrong]}")
+            raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
         given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
         jobs.start(replace(order, **given), run_id=run)
 
