@@ -65,9 +65,10 @@ class ResearchTab:
         return found[: -_LISTED - 1 : -1]
 
     def state(self, run: str) -> dict[str, Any]:
-        """How far a run is, as `research_view` has it; and whether it runs in this process."""
+        """How far a run is, as `research_view` has it; and how it stands `here`, or None."""
         outline = self._studio.journal.run(run)
-        here = any(each["run"] == run for each in self._studio.jobs.running())
+        jobs = self._studio.jobs.running()
+        here = next((each["state"] for each in jobs if each["run"] == run), None)
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def resume(self, run: str, more: dict[str, float]) -> None:
