@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from os import PathLike, environ
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
+from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
 from civitas.studio.space import SpaceTab, StudioUser
 
@@ -64,6 +66,7 @@ class Studio:
         feed: what pages are told
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
 
@@ -75,10 +78,11 @@ class Studio:
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
+        self.opens = "space"
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, ActTab(self), self.runs]
+        self.tabs: list[Tab] = [space, ActTab(self), ResearchTab(self), self.runs]
 
     @property
     def journal(self) -> Journal:
@@ -173,7 +177,8 @@ class Studio:
             if self._thread is not None:
                 self._thread.join()
         except KeyboardInterrupt:
-            print("civitas studio: ends", flush=True)
+            with suppress(OSError):  # nobody reads it any more
+                print("civitas studio: ends", flush=True)
         finally:
             self.close()
 
