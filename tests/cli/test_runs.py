@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from civitas import CitizenAgent, City, Journal, ScriptedModel, Society
+from civitas.cli.main import main
+from civitas.errors import ModelError
+from civitas.models.protocol import ModelReply
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -208,3 +214,71 @@ def test_a_journal_without_runs(folder: Path) -> None:
     assert failed.returncode == 2
     done = civitas("runs", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "There are no runs.\n", "")
+
+
+def test_a_citizens_prompts_answers_and_decisions_by_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CIVITAS_JOURNAL", str(tmp_path / "town.db"))
+    city = City.generate(seed=7, citizens=10)
+    chosen = json.dumps({"block": "OtherBlock", "reason": "it is night"})
+
+    def live(run_id: str, ask_once: bool, *people: Any) -> None:
+        class Model(ScriptedModel):
+            async def complete(self, messages: Any, *_: Any, **__: Any) -> ModelReply:
+                if "which block" in messages[0]["content"]:
+                    return ModelReply(chosen)
+                if "mood" in messages[0]["content"]:
+                    return ModelReply("fine\x1b[2J")
+                raise ModelError("it is asleep")
+
+        with Journal(tmp_path / "town.db") as journal:
+            options: dict[str, Any] = {"model": Model(()), "ask_once": ask_once}
+            with Society(people or 10, city, seed=7, journal=journal, **options) as town:
+                asyncio.run(town.run(steps=2, run_id=run_id))
+
+    def shown(*args: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as exit:
+            main(["runs", *args])
+        assert exit.value.code == code
+        return capsys.readouterr().out
+
+    live("night", False)
+    lines = shown("night", "--citizen", "7").splitlines()
+    assert lines[0] == "night"
+    steps = [line for line in lines if line.startswith("step")]
+    assert steps == ["step 0, 2026-01-05 00:00:00", "step 1, 2026-01-05 00:15:00"]
+    told = [line.strip().split(maxsplit=1) for line in lines]
+    answers = [rest for name, *rest in told if name in ("failed", "answer", "decided")]
+    assert "You decide for" in next(rest[0] for name, *rest in told if name == "system")
+    asleep, by_rule, answer, by_model, *_ = (rest[0] for rest in answers)
+    assert asleep == "ModelError: it is asleep"
+    assert by_rule.startswith("by rule: PlanBlock: ModelError: the model did not answer agent '7'")
+    assert (answer, by_model) == (chosen, "by this answer")
+
+    made = json.loads(shown("night", "--citizen", "7", "--json"))
+    assert (made["run"]["id"], made["citizen"]) == ("night", "7")
+    plan, block, *later = made["calls"]
+    assert (plan["answer"], plan["failed"]) == (None, asleep)
+    assert plan["rule"] == by_rule.removeprefix("by rule: ")
+    assert (block["answer"], block["failed"], block["rule"]) == (chosen, None, None)
+    assert {call["step"] for call in later} == {1}
+
+    def asks(id: int) -> CitizenAgent:
+        class Asks(CitizenAgent):
+            async def forward(self) -> None:
+                await self.llm.complete([{"role": "system", "content": "Your mood?"}])
+                if self.id == 2:
+                    self.fell_back("unfit")
+
+        return Asks(id)
+
+    live("moods", True, asks(1), asks(2))
+    one, two = (json.loads(shown("moods", "--citizen", id, "--json"))["calls"] for id in "12")
+    assert [call["answer"] for call in (*one, *two)] == ["fine\x1b[2J"] * 4
+    assert [call["rule"] for call in (*one, *two)] == [None] * 2 + ["unfit"] * 2
+
+    assert r"answer    fine\x1b[2J" in shown("moods", "--citizen", "2")
+
+    for wrong in (("night", "--citizen", "99"), ("--citizen", "7")):
+        assert shown(*wrong, code=2) == ""

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from civitas.cli.main import main
-from civitas.society import read_people
+from civitas.society import compare, read_people
 
 TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
 DAYS = ("--citizens", "10", "--days", "6")
@@ -172,6 +172,30 @@ def test_wrong_usage_says_what_is_wrong(
     monkeypatch.setenv("CIVITAS_JOURNAL", "")
     assert run(*args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_two_runs_are_compared_by_their_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def manifest(name: str, seed: int) -> Any:
+        args = ("--citizens", "10", "--step", "12h", "--seed", str(seed))
+        assert run(*args, "--out", str(tmp_path / name)) == 0
+        return json.loads((tmp_path / name / "manifest.json").read_text())
+
+    first, same, other = manifest("a", 1), manifest("same", 1), manifest("b", 2)
+    assert compare(first, same) == []
+    seed, *results = compare(first, other)
+    assert seed == "setting seed: 1 and 2"
+    hashes = ["city_sha256", "people_sha256", "state_sha256"]
+    tables = [f"sha256 of {name}.csv" for name in ("metrics", "citizens")]  # nobody wrote
+    assert [line.split(":")[0] for line in results] == hashes + tables
+    assert results[0] == f"city_sha256: {first['city_sha256']} and {other['city_sha256']}"
+    same |= {"run_id": "r", "state_sha256": "0"}
+    state, run_id = compare(same, first)
+    assert run_id == "run_id: r and None"
+    assert state.endswith(" (although settings and versions agree)")
+    del same["versions"]["numpy"]
+    assert compare(same, first)[-1].startswith("version of numpy: None and 2.")
 
 
 def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_missing(

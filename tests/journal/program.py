@@ -42,6 +42,10 @@ class Effects:
     def __init__(self, path: Path, fatal: str | None) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._fatal = fatal
+        self._path = path
+
+    def has(self, what: str) -> bool:
+        return what in self._path.read_text().split()
 
     def note(self, what: str) -> None:
         os.write(self._fd, what.ljust(WIDTH - 1).encode() + b"\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 from civitas import Journal, ScriptedModel
 from civitas.models.protocol import ModelReply
-from civitas.society import Society
+from civitas.society import Intervention, Society
 from journal.program import RUN, Counting, Effects, main, watch
 from society.life import Bank, Busy, busy, state_of, town
 
@@ -51,7 +51,13 @@ def do(job: dict[str, Any]) -> None:
             services=[Bank()],
         ) as society,
     ):
-        rows = asyncio.run(society.run(steps=4, run_id=RUN, save_every=2))
+
+        def live(row: dict[str, Any]) -> None:
+            if row["step"] == 0 and not effects.has("intervened"):
+                society.intervene(Intervention(1, status={"mood": "low"}))
+                effects.note("intervened")  # from now on the journal alone has it
+
+        rows = asyncio.run(society.run(steps=4, run_id=RUN, save_every=2, progress=live))
         said = {
             "state": hashlib.sha256(state_of(society)).hexdigest(),
             "rows": rows,

@@ -67,7 +67,8 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
 
     late = living(lambda me: me.want(Move("b")), id=2, home="a")
     await after(6, living(watch, home="a"), late, city=Places(a=None, b=1))
-    on_the_way = (None, {"to": "b", "arrives": 4, "mode": "crawl"})
+    moving = {"to": "b", "arrives": 4, "mode": "crawl", "from": "a", "left": 0}
+    on_the_way = (None, moving)
     assert places == [("a", None), *[on_the_way] * 3, ("b", None), ("b", None)]
     assert late.status["place"] == "a"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from civitas import ConfigError, Journal
-from civitas.errors import RunMismatch, StateError
+from civitas.errors import RunMismatch
 from civitas.society import City, Firm, Intervention, Place, Society, Work
 from society.life import Bank, busy, living, state_of, town
 
@@ -138,9 +138,6 @@ async def test_what_an_intervention_changed_is_in_the_state() -> None:
 
 
 async def test_a_run_that_goes_on_makes_each_once(tmp_path: Path) -> None:
-    class Stop(Exception):
-        pass
-
     def stop(row: Any) -> None:
         if row["step"] == 3:
             raise Stop
@@ -167,22 +164,61 @@ async def test_a_run_that_goes_on_makes_each_once(tmp_path: Path) -> None:
             assert state_of(society) == whole
 
 
-async def test_one_is_given_before_its_step_and_outside_of_a_run() -> None:
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("in_place", (True, False))
+async def test_those_of_a_run_under_way_are_recorded_in_it(tmp_path: Path, in_place: bool) -> None:
+    one, two, before = (Intervention(at, status={f"mood-{at}": at}) for at in (2, 5, 1))
+
+    def made(journal: Journal | None = None) -> Society:
+        society = Society(busy(6), town(), services=[Bank()], journal=journal)
+        society.intervene(before)
+        return society
+
+    async with made() as society:
+        for each in (one, two):
+            society.intervene(each)
+        await society.run(steps=7)
+        whole = state_of(society)
+
+    def live(row: Any) -> None:
+        if row["step"] in (1, 3):
+            society.intervene(one if row["step"] == 1 else two)
+        if row["step"] == 4:
+            raise Stop
+
+    with Journal(tmp_path / "journal") as journal:
+        async with made(journal) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=7, run_id="R", save_every=3, progress=live)
+            if in_place:
+                await society.run(steps=7, run_id="R", save_every=3)
+                assert state_of(society) == whole
+        async with made(journal) as society:
+            await society.run(steps=7, run_id="R", save_every=3)
+            assert state_of(society) == whole
+            assert society.interventions == (before, one, two)
+
+
+async def test_one_is_given_before_its_step_begins() -> None:
     said: list[str] = []
 
-    def meddle(row: Any) -> None:
-        with pytest.raises(StateError, match="under way"):
-            society.intervene(Intervention(5, news=["late"]))
-        said.append("refused")
+    async def asks(me: Any) -> None:
+        with pytest.raises(ConfigError, match=f"past: step {me.perceived.step + 1} comes next"):
+            society.intervene(Intervention(me.perceived.step, news=["late"]))
+        society.intervene(Intervention(me.perceived.step + 1, status={"mood": me.perceived.step}))
+        said.append(str(me.status.get("mood")))
 
-    async with Society(busy(1), town()) as society:
-        await society.run(steps=2, progress=meddle)
+    async with Society([living(asks)], town()) as society:
+        await society.run(steps=3)
+        assert said == ["None", "0", "1"]
         for past in (Intervention(1, news=["x"]), Intervention(when="2026-01-05", news=["x"])):
             with pytest.raises(ConfigError, match="past"):
                 society.intervene(past)
         with pytest.raises(ConfigError, match="'z', which is no place"):
             society.intervene(Intervention(9, close=["z"]))
-    assert said == ["refused"] * 2
 
 
 def test_one_is_plain_data() -> None:

@@ -49,6 +49,7 @@ class Asking:
         self.step = 0
         self.calls = 0
         self._numbers: dict[str, int] = {}
+        self._keys: dict[str, str] = {}
         self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     def begin(self, step: int) -> None:
@@ -56,6 +57,7 @@ class Asking:
         self.step = step
         self.calls = 0
         self._numbers.clear()
+        self._keys.clear()
         self._shared.clear()
 
     async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
@@ -70,17 +72,27 @@ class Asking:
         if self.once and not actions:
             text = json.dumps([asked.name, messages, schema], sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-            outcome = await self._together(f"{self.step}/{digest}", asked, prompt)
+            key = self._keys[id] = f"{self.step}/{digest}"
+            outcome = await self._together(key, asked, prompt)
         else:
             number = self._numbers[id] = self._numbers.get(id, 0) + 1
-            outcome = await self._ask(f"{self.step}/{id}/{number}", asked, prompt)
+            key = self._keys[id] = f"{self.step}/{id}/{number}"
+            outcome = await self._ask(key, asked, prompt)
         if "failed" in outcome:
             raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
         return answer_of_json(outcome["answer"])
 
+    def fell_back(self, id: str, why: str) -> None:
+        """Record that the last answer to an agent was of no use, and a rule has decided."""
+        if id in self._keys:
+            key = self._keys[id]
+            self.record.mark(f"{key}#rule#{id}", why, citizen=id, ruled=key)
+
     async def _together(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
         shared = self._shared.get(key)
         if shared is not None:
+            id = str(asked.agent.id)
+            self.record.mark(f"{key}#shared#{id}", citizen=id, shared=key)
             return await asyncio.shield(shared)
         shared = self._shared[key] = asyncio.get_running_loop().create_future()
         try:
@@ -104,7 +116,8 @@ class Asking:
             except Exception as error:  # it costs this citizen its answer, and nobody else
                 return {"failed": _said(error)}
 
-        outcome = await self.record.step(key, call, beside=True, model=asked.name)
+        who = str(asked.agent.id)
+        outcome = await self.record.step(key, call, beside=True, model=asked.name, citizen=who)
         await self.record.commit()
         return outcome
 

@@ -34,6 +34,7 @@ class SocietyState:
         head: what is not of one agent, as JSON by its hash
         parts: the agents, in id order, as JSON by hash
         rows: the rows of metrics since the run began
+        interventions: those that were given while the run was under way, as JSON
     """
 
     first: int = 0
@@ -41,6 +42,7 @@ class SocietyState:
     head: str = ""
     parts: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    interventions: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
 
 
 def head_of(society: Steps) -> dict[str, Any]:

@@ -280,6 +280,7 @@ class CitizenAgent(Agent):
         society = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1
+            society._asking.fell_back(str(self.id), one_line(why, 300))
 
     @property
     def llm(self) -> Any:

@@ -111,7 +111,7 @@ class Books:
         where: the place of each citizen; None on the way
         at: who is at each place
         coming: how many are on the way to each place, for whom a place there is kept
-        moving: where each citizen on its way goes, and in which step it arrives
+        moving: of each citizen on its way: where to, in which step it arrives, from where, and when
         travelled: how many were on their way in the last step
     """
 
@@ -125,7 +125,7 @@ class Books:
         self.where: dict[str, str | None] = {}
         self.at: dict[str, dict[str, None]] = {}
         self.coming: dict[str, int] = {}
-        self.moving: dict[str, tuple[str, int]] = {}
+        self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
         self._by_place: dict[tuple[str, type[Want]], Service] = {}
@@ -161,7 +161,8 @@ class Books:
         if place is not None:
             self.at.setdefault(place, {})[id] = None
         if moving:
-            self._depart(id, moving["to"], moving["arrives"])
+            to, arrives = moving["to"], moving["arrives"]
+            self._depart(id, to, arrives, moving.get("from") or to, moving.get("left", 0))
 
     def leave(self, id: str) -> None:
         """A citizen goes, and its money with it."""
@@ -270,8 +271,8 @@ class Books:
             service.after_step(self)
         self.travelled = len(self.moving)
         now = self.step + 1
-        for id in sorted([id for id, (_, due) in self.moving.items() if due <= now], key=id_order):
-            place, _ = self.moving.pop(id)
+        for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
+            place = self.moving.pop(id)[0]
             self._came(place)
             self.where[id] = place
             self.at.setdefault(place, {})[id] = None
@@ -307,14 +308,13 @@ class Books:
             self._quit(sender, place)
         self.where[sender] = None
         arrives = self.step + max(1, -(-seconds // self.seconds))
-        status = self._status[sender]
-        status["place"] = None
-        status["moving"] = {"to": to, "arrives": arrives, "mode": want.mode}
-        self._depart(sender, to, arrives)
+        moving = {"to": to, "arrives": arrives, "mode": want.mode, "from": place, "left": self.step}
+        self._status[sender].update(place=None, moving=moving)
+        self._depart(sender, to, arrives, place or to, self.step)
         return Answer(want, True, value=arrives)
 
-    def _depart(self, id: str, to: str, arrives: int) -> None:
-        self.moving[id] = (to, arrives)
+    def _depart(self, id: str, to: str, arrives: int, start: str, left: int) -> None:
+        self.moving[id] = (to, arrives, start, left)
         self.coming[to] = self.coming.get(to, 0) + 1
 
     def _came(self, to: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import secrets
@@ -31,6 +32,8 @@ from civitas.society.checkpoint import (
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
+from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.watch import Spots
 from civitas.society.router import Interceptor
 from civitas.society.wants import id_order
 
@@ -129,6 +132,10 @@ class Society(Experiments):
             mailbox=mailbox,
         )
         self._journal = journal
+        self._state = None
+        self._spots = Spots(city)
+        self._given: tuple[str, list[Intervention]] = ("", [])
+        """The id of the last run, and the interventions that were given while it was under way."""
         try:
             for agent in _agents(citizens, city, seed):
                 self.add(agent)
@@ -159,7 +166,8 @@ class Society(Experiments):
             steps: how many steps, instead of `days`
             run_id: the run's id in the journal; a new one if left out
             save_every: after how many steps the whole state is recorded; a day's if left out
-            progress: called with the row of metrics after each step, on the society's loop
+            progress: called with the row of metrics after each step, on the society's loop; what
+                it gives to await is awaited there before the next step, so that a run can pause
 
         Returns:
             the rows of metrics of these steps
@@ -168,6 +176,7 @@ class Society(Experiments):
             ConfigError: an argument is wrong
             StateError: a step of it was broken off before, or something broke conservation
             RunMismatch: another society began the run
+            DefinitionError: a run is under way
         """
         clock = self.clock
         if seconds_of(step) != clock.step_s:
@@ -176,7 +185,7 @@ class Society(Experiments):
         if save_every is not None and (type(save_every) is not int or save_every < 1):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
         every = save_every or max(1, DAY_S // clock.step_s)
-        rows: list[dict[str, Any]] = await self._alone(
+        rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress
         )
         return rows
@@ -193,40 +202,62 @@ class Society(Experiments):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
     ) -> list[dict[str, Any]]:
-        if self._journal is None:
-            self.clock = clock
-            state = SocietyState(self.number, self.number)
-            await self._go_on(NULL_RECORD, state, count, 0, progress)
-            return state.rows
-        task = f"{count} steps of {clock.step_s} s, {len(self.ids())} agents"
-        async with recorded(
-            self._journal,
-            secrets.token_hex(8) if run_id is None else run_id,
-            KIND,
-            "society",
-            SocietyState,
-            task=task,
-            program=self._program(clock, count),
-        ) as record:
-            if record.state is None:
+        if self._state is not None:
+            raise DefinitionError("the society is running already: wait for that run to end")
+        state = self._state = SocietyState(self.number, self.number)
+        id = secrets.token_hex(8) if run_id is None else run_id
+        if id != self._given[0]:
+            self._given = (id, [])
+        try:
+            if self._journal is None:
                 self.clock = clock
-                state = SocietyState(self.number)
-                save(self, record, state)
-                await record.commit()
-            else:
-                state = record.state
-                restore(self, record, state)
-                before = (row for row in self.metrics if row["step"] < state.first)
-                self.metrics = [*before, *state.rows]
-            self._asking.record = record
-            self._asking.recall(record, self._model)
-            try:
+                await self._go_on(NULL_RECORD, state, count, 0, progress)
+                return state.rows
+            given = self._given[1]
+            made = [each for each in self.interventions if all(each is not one for one in given)]
+            async with recorded(
+                self._journal,
+                id,
+                KIND,
+                "society",
+                SocietyState,
+                task=f"{count} steps of {clock.step_s} s, {len(self.ids())} agents",
+                program=self._program(clock, count, made),
+            ) as record:
+                async with self._between:
+                    state = self._from_record(record, state, clock, made)
+                    await record.commit()
+                self._asking.recall(record, self._model)
                 await self._go_on(record, state, count, every, progress)
-            finally:
-                self._asking.record = NULL_RECORD
-            if record.over is None:
-                await record.end("done")
-            return state.rows
+                if record.over is None:
+                    await record.end("done")
+                return state.rows
+        finally:
+            self._state, self._asking.record = None, NULL_RECORD
+
+    def _from_record(
+        self,
+        record: Record[SocietyState],
+        new: SocietyState,
+        clock: Clock,
+        made: list[Intervention],
+    ) -> SocietyState:
+        """Save where a recorded run begins, or restore where it was; gives its state."""
+        self._asking.record = record
+        if record.state is None:
+            self.clock = clock
+            save(self, record, new)
+            return new
+        state = self._state = record.state
+        restore(self, record, state)
+        before = (row for row in self.metrics if row["step"] < state.first)
+        self.metrics = [*before, *state.rows]
+        for each in new.interventions:  # given while the journal was opened
+            record.hear(each)
+        state.interventions += [*record.heard, *new.interventions]
+        self._given[1][:] = [Intervention(**each) for each in state.interventions]
+        self.interventions = (*made, *self._given[1])
+        return state
 
     async def _go_on(
         self,
@@ -238,17 +269,19 @@ class Society(Experiments):
     ) -> None:
         last = state.first + count
         while self.number < last:
-            row = await self._step()
-            state.rows.append(row)
-            if record is not NULL_RECORD and (
-                self.number == last or (self.number - state.first) % every == 0
-            ):
-                save(self, record, state)
-                await record.commit()
-            if progress is not None:
-                progress(row)
+            async with self._between:
+                row = await self._step()
+                state.rows.append(row)
+                if record is not NULL_RECORD and (
+                    self.number == last or (self.number - state.first) % every == 0
+                ):
+                    save(self, record, state)
+                    await record.commit()
+            paused = None if progress is None else progress(row)
+            if inspect.isawaitable(paused):
+                await paused
 
-    def _program(self, clock: Clock, count: int) -> dict[str, Any]:
+    def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
         """What must be the same for a society to go on with a run."""
         makes = [
             [seat.id, type(seat.agent).__name__, *(type(b).__name__ for b in seat.agent.blocks)]
@@ -262,7 +295,7 @@ class Society(Experiments):
             "city": city,
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
-            "interventions": [each.as_json() for each in self.interventions],
+            "interventions": [each.as_json() for each in made],
         }
 
     # -- what others may do ------------------------------------------------------------------------

@@ -81,7 +81,8 @@ class Steps(Space):
         self._asking = asking
         self._turn_timeout_s = turn_timeout_s
         self._interceptors: tuple[Interceptor, ...] = ()
-        self._running: asyncio.Task[Any] | None = None
+        self._between = asyncio.Lock()
+        """Held by a step, and by what is done between two steps."""
         self._in_step = False
         self._broken = ""
         self._come: list[SocietySeat] = []
@@ -93,31 +94,27 @@ class Steps(Space):
 
     # -- between steps -----------------------------------------------------------------------------
 
-    async def _alone(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Await something on the society's loop while no step is under way and nothing else is."""
+    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Await something on the society's loop; cancelled, it first ends there."""
         self._start()
         if on_a_space():
             raise DefinitionError("a society is run from outside: an agent awaits no step")
-        running = self._thread.run(self._guarded, function, args)
-        try:
-            return await asyncio.wrap_future(running)
-        except asyncio.CancelledError:
-            with suppress(SpaceClosed):  # the step is broken off on the society's own loop
-                await asyncio.wrap_future(self._thread.run(self._stopped))
-            raise
+        begun: list[Any] = []
 
-    async def _guarded(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        if self._running is not None:
-            raise DefinitionError("the society is running already: wait for that run to end")
-        self._running = asyncio.current_task()
-        try:
+        async def there() -> Any:
+            begun.append(asyncio.current_task())
             return await function(*args)
-        finally:
-            self._running = None
 
-    async def _stopped(self) -> None:
-        if self._running is not None:
-            await asyncio.wait((self._running,))
+        async def over() -> None:
+            if begun:
+                await asyncio.wait(begun)
+
+        try:
+            return await asyncio.wrap_future(self._thread.run(there))
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # a step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(over))
+            raise
 
     def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
         self._start()

@@ -12,6 +12,7 @@ import click
 
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
+from civitas.cli.journal.citizen import calls_of, tell_calls
 from civitas.cli.journal.describe import copies, tell_of, told
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.run.order import RecordedResearch, ResearchOrder, order_of
@@ -39,8 +40,11 @@ _STATES = {
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
 @journal_option("The journal.")
+@click.option(
+    "--citizen", metavar="N", help="Of a society's run: what citizen N asked its model, by step."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
+def command(run_id: str | None, journal: str | None, citizen: str | None, as_json: bool) -> int:
     """List the runs of a journal, or what happened in the one of that ID.
 
     They are listed in the order in which they began. Of one run each entry of its record is shown
@@ -51,15 +55,26 @@ def command(run_id: str | None, journal: str | None, as_json: bool) -> int:
     Examples:
       civitas runs --journal runs.db
       civitas runs 79a0b5265e6033b5 --journal runs.db
+      civitas runs april --citizen 17
       CIVITAS_JOURNAL=runs.db civitas runs --json
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if citizen is not None and run_id is None:
+        raise click.UsageError("--citizen is for one run: give its ID too")
     with opened(journal) as found:
         if run_id is None:
             _list(found, as_json)
+        elif citizen is not None:
+            calls, outline = calls_of(found, run_id, citizen), found.run(run_id)
+            if as_json:
+                made = {"run": asdict(outline), "citizen": citizen, "calls": calls}
+                click.echo(json.dumps(made, indent=2))
+            else:
+                headed(outline)
+                tell_calls(calls)
         else:
             _show(found, Recorded(run_id, str(journal), is_named()), as_json)
     return 0

@@ -11,6 +11,7 @@ from civitas.errors import ConfigError, ModelError, StateError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
 from civitas.reasoning.record import recorded
 from civitas.society.asking import AskedModel, Asking
+from civitas.society.checkpoint import SocietyState
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.survey import (
     Interview,
@@ -21,6 +22,7 @@ from civitas.society.experiments.survey import (
     SurveyState,
     in_words,
 )
+from civitas.society.experiments.watch import Spots, Whereabouts, whereabouts
 from civitas.society.perception import Perception, View
 from civitas.society.router import SocietySeat
 from civitas.society.steps import Steps
@@ -33,6 +35,10 @@ class Experiments(Steps):
     """The part of a society that experiments use; `Society` is one."""
 
     _journal: Journal | None
+    _spots: Spots
+    _given: tuple[str, list[Intervention]]
+    _state: SocietyState | None
+    """The state of the run that is under way."""
 
     async def survey(
         self,
@@ -42,6 +48,8 @@ class Experiments(Steps):
         run_id: str | None = None,
     ) -> list[SurveyAnswer]:
         """Ask citizens between two steps; that changes nothing in the society.
+
+        While a run is under way it waits for the end of the step, and the next step for it.
 
         A citizen with a model is asked once, by a prompt with all questions and the schema of the
         answers, within the society's limits of time and budget. Where the model fails, or an answer
@@ -60,7 +68,7 @@ class Experiments(Steps):
             ConfigError: it is no Survey, or there is no such citizen
             RunMismatch: another survey began the run
         """
-        asked: list[SurveyAnswer] = await self._alone(self._survey, survey, citizens, run_id)
+        asked: list[SurveyAnswer] = await self._from_outside(self._survey, survey, citizens, run_id)
         return asked
 
     async def interview(
@@ -80,31 +88,56 @@ class Experiments(Steps):
         (answer,) = await self.survey(survey, [citizen], run_id=run_id)
         return Interview(answer.value or "", answer.source, answer.reason)
 
+    def positions(self) -> Whereabouts | None:
+        """Where citizens are and what they do now, for a map; from any thread, at any time.
+
+        Who is on the way is on the straight line between the two places. It waits for the
+        society's loop, which takes it in between two turns of a step. 10,000 citizens take 10 ms.
+
+        Returns:
+            None without a city, or with one whose places have no positions
+        """
+        self._start()
+        found: Whereabouts | None = self._thread.call(whereabouts, self, self._spots)
+        return found
+
     def intervene(self, intervention: Intervention) -> None:
         """Have the world changed at the start of a step to come.
 
-        Interventions are part of how a society is made, as its citizens are: a run that goes on
-        after a crash must have the same, and makes those that it has not made yet. A state holds
-        what they have changed. So another society that loads the state and has other interventions
-        is a branch, which differs from their step on.
+        Interventions that are given before a run are part of how the society is made, as its
+        citizens are: a run that goes on after a crash must have the same, and makes those that it
+        has not made yet. Those that are given while a run is under way are recorded in it, and the
+        run has them when it goes on. A state holds what they have changed. So another society that
+        loads the state and has other interventions is a branch, which differs from their step on.
 
         Raises:
-            ConfigError: its step is past, or it closes a place that is unknown
-            StateError: a run is under way
+            ConfigError: its step is past or has begun, or it closes a place that is unknown
+            JournalError: it cannot be recorded in the run
         """
-        self._on_loop(self._intervene, intervention)
+        self._start()
+        self._thread.call(self._intervene, intervention)
 
     def _intervene(self, intervention: Intervention) -> None:
-        if self._running is not None:
-            raise StateError("a run is under way: intervene before it begins")
         if not isinstance(intervention, Intervention):
             raise ConfigError(f"intervene takes an Intervention, got {intervention!r:.80}")
-        if intervention.is_past(self.number, self.clock):
-            raise ConfigError(f"the intervention is past: step {self.number} comes next")
+        number, clock = self.number, self.clock
+        if self._in_step:
+            number, clock = number + 1, clock.after()
+        if intervention.is_past(number, clock):
+            raise ConfigError(f"the intervention is past: step {number} comes next")
         self.changed.check(intervention)
         self.interventions = (*self.interventions, intervention)
+        if self._state is not None:
+            self._given[1].append(intervention)
+            self._state.interventions.append(intervention.as_json())
+            self._asking.record.hear(intervention.as_json())
+            self._asking.record.commit_now()  # before the step in which it is made
 
-    async def _survey(
+    async def _survey(self, *asked: Any) -> list[SurveyAnswer]:
+        async with self._between:
+            return await self._survey_now(*asked)
+
+    async def _survey_now(
         self, survey: Survey, citizens: Iterable[str | int] | None, run_id: str | None
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
@@ -188,7 +221,8 @@ class Experiments(Steps):
                 reason = "; ".join(each for each in (reason, fault) if each)
             answers.append(SurveyAnswer(seat.id, question.id, value, source, reason, self.number))
         if model is not None and any(each.source != "model" for each in answers):
-            citizen.fell_back(f"survey {survey.name!r}: {answers[0].reason}")
+            self.fallbacks += 1
+            asking.fell_back(seat.id, answers[0].reason)
         return answers
 
     def _respondent(self, seat: SocietySeat, view: View) -> Respondent:

@@ -1,0 +1,77 @@
+"""Where citizens are and what they do, for a map that shows a society while it lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from civitas.society.blocks.needs import RATES
+from civitas.society.places import Positions
+
+if TYPE_CHECKING:
+    from civitas.society.steps import Steps
+
+ACTS: Final = (*sorted(RATES), "other")
+"""What a citizen does, in the order of the codes; `other` is what blocks of your own name."""
+
+
+class Whereabouts(NamedTuple):
+    """Where citizens are and what they do, at the start of a step; one item each, in id order.
+
+    Attributes:
+        step: the number of the step
+        ids: their ids, as they are addressed
+        x: metres to the east (on a grid: columns); None for who is at no place
+        y: metres to the north (on a grid: rows)
+        act: what they do, as an index of `acts`
+        acts: what the codes mean: the same names in each answer
+    """
+
+    step: int
+    ids: list[str]
+    x: list[float | None]
+    y: list[float | None]
+    act: list[int]
+    acts: tuple[str, ...] = ACTS
+
+
+class Spots(dict[str, tuple[float, float]]):
+    """The positions of places, each looked up once: a city does not move."""
+
+    def __init__(self, city: Any) -> None:
+        self.city = city
+
+    def __missing__(self, place: str) -> tuple[float, float]:
+        x, y = self.city.position(place)
+        spot = self[place] = (float(x), float(y))
+        return spot
+
+
+def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
+    """Where the citizens are; None where places have no positions."""
+    if not isinstance(spots.city, Positions):
+        return None
+    codes = {act: code for code, act in enumerate(ACTS)}
+    other, travel = codes["other"], codes["travel"]
+    made = Whereabouts(society.number, [], [], [], [])
+    number, where, moving = society.number, society.books.where, society.books.moving
+    _ = society.seats  # puts the citizens in order
+    for seat in society._citizens:
+        id = seat.id
+        status = seat.agent.memory.status
+        x = y = None
+        if id in moving:
+            code = travel
+            to, arrives, start, left = moving[id]
+            (x0, y0), (x1, y1) = spots[start], spots[to]
+            part = (number - left) / max(1, arrives - left)
+            x, y = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
+        else:
+            code = codes.get(status.get("act", "idle"), other)
+            place = where.get(id)
+            if place is not None:
+                x, y = spots[place]
+        made.ids.append(id)
+        made.x.append(x)
+        made.y.append(y)
+        made.act.append(code)
+    return made

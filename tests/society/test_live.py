@@ -1,0 +1,144 @@
+"""A run under way is watched, asked and paused, and lives as it would have without that."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import City, Journal, ScriptedModel
+from civitas.errors import DefinitionError
+from civitas.society import Mode, Move, Place, Question, Road, Society, Survey
+from society.life import Bank, Busy, busy, living, state_of, town
+
+
+class Paused:
+    """Holds a run after a step until it is let go on."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def progress(self, row: dict[str, Any]) -> None:
+        if row["step"] == self.step:
+            self._loop.call_soon_threadsafe(self.reached.set)
+            await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(self.go_on.wait(), self._loop)
+            )
+
+
+async def test_a_run_pauses_between_two_steps_and_is_asked_then() -> None:
+    survey = Survey("mood", [Question("money", "How much?", "number", by=lambda r: 1)])
+
+    def made() -> Society:
+        return Society(busy(5), town(), services=[Bank()], seed=4)
+
+    async with made() as society:
+        await society.run(steps=5)
+        whole = state_of(society)
+    async with made() as society:
+        paused = Paused(1)
+        run = asyncio.create_task(society.run(steps=5, progress=paused.progress))
+        await paused.reached.wait()
+        assert society.number == 2
+        said = await society.interview(1, "How are you?")
+        answers = await asyncio.gather(*(society.survey(survey) for _ in range(2)))
+        assert said.startswith("I am")
+        assert [len(each) for each in answers] == [5, 5]
+        assert {each.step for each in answers[0]} == {2}
+        with pytest.raises(DefinitionError, match="running already"):
+            await society.step()
+        paused.go_on.set()
+        await run
+        assert state_of(society) == whole
+
+
+class Thinks(Busy):
+    model_asked = True
+
+
+async def test_a_survey_waits_for_the_step_and_the_step_for_the_survey() -> None:
+    order: list[str] = []
+
+    class Slow(ScriptedModel):
+        async def complete(self, messages: list[Any], *_: Any, **__: Any) -> Any:
+            asked = "survey" if "questions" in messages[-1]["content"] else f"{society.number}"
+            if asked not in order:
+                order.append(asked)
+            if not asked_for.is_set():
+                loop.call_soon_threadsafe(asked_for.set)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(let.wait(), loop))
+            return await super().complete(messages)
+
+    loop, asked_for, let = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    model = Slow(["{}"] * 100)
+    async with Society(busy(9, Thinks), town(), services=[Bank()], model=model) as society:
+        run = asyncio.create_task(society.run(steps=2))
+        await asked_for.wait()
+        asked = asyncio.create_task(society.interview(1, "How are you?"))
+        await society_has(society, asked)
+        let.set()
+        said = await asked
+        await run
+    assert order == ["0", "survey", "1"]
+    assert said.source == "rule"
+
+
+async def society_has(society: Society, asked: asyncio.Task[Any]) -> None:
+    """Wait until the society's loop has taken in what a task has asked it."""
+    await asyncio.sleep(0)
+    await asyncio.to_thread(society.positions)
+
+
+def road() -> City:
+    places = [Place("a", "home", 0, 0), Place("b", "shop", 6000, 3000, capacity=9)]
+    return City(places, [Road("a", "b", 9000)], modes=[Mode("walk", metres=1)])
+
+
+async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
+    def walks(me: Any) -> None:
+        me.status["act"] = "juggle" if me.perceived.step else "work"
+        me.want(Move("b"))
+
+    async with Society(
+        [living(walks, home="a"), living(lambda me: None, id=10, home="b"), living(walks, id=2)],
+        road(),
+    ) as society:
+        seen = [society.positions()]
+        await society.run(
+            steps=12, step="15min", progress=lambda _: seen.append(society.positions())
+        )
+    assert [each.step for each in seen] == list(range(13))
+    assert all(each.ids == ["1", "2", "10"] for each in seen)
+    assert all((each.x[2], each.y[2]) == (6000, 3000) for each in seen)
+    assert (seen[0].x[1], seen[0].y[1]) == (None, None)
+    walked = [(each.x[0], each.y[0]) for each in seen]
+    assert walked == [(600 * n, 300 * n) for n in range(11)] + [(6000, 3000)] * 2
+    doing = [each.acts[each.act[0]] for each in seen]
+    assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
+
+
+async def test_a_society_without_positions_has_none() -> None:
+    for city in (None, town()):
+        async with Society(busy(2), city) as society:
+            assert society.positions() is None
+
+
+async def test_who_is_on_the_way_stays_there_when_a_run_goes_on(tmp_path: Path) -> None:
+    def stop(row: Any) -> None:
+        if row["step"] == 5:
+            seen.append(society.positions())
+            raise ZeroDivisionError
+
+    seen: list[Any] = []
+    with Journal(tmp_path / "journal") as journal:
+        for _ in range(2):
+            walker = living(lambda me: me.want(Move("b")), home="a")
+            async with Society([walker], road(), journal=journal) as society:
+                with pytest.raises(ZeroDivisionError):
+                    await society.run(steps=7, run_id="R", save_every=4, progress=stop)
+    assert seen[0] == seen[1]
+    assert seen[0].x == [3600]
