@@ -52,6 +52,7 @@ ORDER = (
     "agents",
     "research",
     "society",
+    "orders",
     "interop",
     "studio",
     "cli",

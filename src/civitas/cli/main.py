@@ -25,6 +25,7 @@ _COMMANDS = {
     "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
     "runs": ("civitas.cli.journal.runs", "List the runs of a journal, or look at one."),
     "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
+    "studio": ("civitas.cli.studio", "Open one page to chat, watch, decide and look."),
     "simulate": ("civitas.cli.run.simulate", "Have a town of citizens live for some days."),
 }
 

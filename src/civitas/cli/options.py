@@ -8,20 +8,19 @@ import os
 import shlex
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.errors import ConfigError, DefinitionError, JournalError, ModelError
+from civitas.errors import ConfigError, FileError, JournalError
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
     from civitas.agent import Agent
     from civitas.journal import Journal
-    from civitas.models.protocol import Model
     from civitas.spaces.amqp.space import AMQPSpace
 
 FILE: Final = "civitas.toml"
@@ -87,44 +86,19 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
     return table
 
 
-def chosen_model(
-    said: Mapping[str, Any], model: str | None, key: str | None
-) -> tuple[str, str | None]:
-    """The name of the model to use, and the key that goes with it.
+@contextmanager
+def usage(folder: str = "") -> Iterator[None]:
+    """Have a wrong setting be wrong usage: exit code 2, with how the command is used.
 
-    A key of the file is for the model of the file, and one of the environment for any that the file
-    did not choose: the file may be by somebody who wants the key.
+    Args:
+        folder: what names the folder that is worked on or searched
     """
-    if model:
-        return model, key
-    if "model" in said:
-        return said["model"], said.get("key")
-    return "local", None
-
-
-def made_model(name: str, key: str | None) -> Model:
-    """The model of a name, with a key of its own for a server that takes one."""
-    from civitas.models.names import SPELLINGS, model
-
-    scheme, _, rest = name.partition(":")
-    if scheme not in ("https", *(each.partition(":")[0] for each in SPELLINGS)):
-        names = ", ".join(SPELLINGS)
-        raise click.UsageError(
-            f"there is no model {name!r}; names are {names}; `civitas models` lists what is usable"
-        )
-    if not key or scheme not in ("openai", "http", "https"):
-        return model(name)
-    from civitas.models.remote.openai import OpenAIModel
-
-    url, _, listed = name.partition("#")
-    if scheme == "openai":
-        url, listed = "", rest
-    if not listed:
-        return model(name)  # which says what is missing
     try:
-        return OpenAIModel(listed, url or None, api_key=key)
-    except DefinitionError as error:
-        raise ModelError(f"there is no such model: {error}") from error
+        yield
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except FileError as error:
+        raise click.UsageError(f"{folder}: {error}" if folder else str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -259,10 +233,8 @@ def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
     from civitas.spaces.amqp.space import AMQPSpace
 
     hush_pika()
-    try:
+    with usage():
         return AMQPSpace(exchange=exchange or EXCHANGE, **options)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def hush_pika() -> None:

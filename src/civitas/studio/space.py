@@ -53,9 +53,9 @@ class SpaceTab:
     name = "space"
     title = "Space"
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Studio, user: str) -> None:
         self._studio = studio
-        self.user = StudioUser("User", self)
+        self.user = StudioUser(user, self)
         self._space: Space | None = None
         self._shared = False
         self._neighbours = Neighbours(self.user)

@@ -46,6 +46,9 @@ class Studio:
     `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
     is not imported, before `launch`.
 
+    Args:
+        user: the id of the person at the page, in a space
+
     Attributes:
         user: the person at the page, to be added to a space
         cards: what waits for a person; the Approver of what the studio runs
@@ -53,14 +56,14 @@ class Studio:
         url: where it is served, without the token; None before `launch`
     """
 
-    def __init__(self) -> None:
+    def __init__(self, user: str = "User") -> None:
         self.feed = Feed()
         self.cards = Cards(self.feed)
         self._journal: Journal | None = None
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
-        space = SpaceTab(self)
+        space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.tabs: list[Tab] = [space]
 

@@ -3,64 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import Any
 
 import click
 
 from civitas.agent import Agent
-from civitas.agents.chatty import ChattyAI
-from civitas.agents.function import OpenAIFunctionAgent
-from civitas.agents.host import Host
-from civitas.approval import escaped
 from civitas.cli.chat.console import Console, PlainConsole
 from civitas.cli.chat.session import Session
-from civitas.cli.completion import folders, models
-from civitas.cli.named_agents import named_agent, permitted_agents
-from civitas.cli.options import (
-    FILE,
-    broker_space,
-    chosen_model,
-    exchange_option,
-    journal_option,
-    made_model,
-    recorded,
-    settings,
-)
-from civitas.errors import FileError
+from civitas.cli.company import Company, brought_by, company_options
+from civitas.cli.options import broker_space, exchange_option, journal_option, recorded
 from civitas.journal.place import state_file
-from civitas.models import weights
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--model",
-    "model_name",
-    metavar="MODEL",
-    envvar="CIVITAS_MODEL",
-    shell_complete=models,
-    help="The agents' model; `civitas models` lists them.  [default: local]",
-)
-@click.option(
-    "--root",
-    metavar="DIR",
-    envvar="CIVITAS_ROOT",
-    shell_complete=folders,
-    help="The folder that the host's files are in.  [default: .]",
-)
-@click.option(
-    "--agent",
-    "agents",
-    metavar="MODULE:NAME",
-    multiple=True,
-    envvar="CIVITAS_AGENTS",
-    help="An agent of yours: an agent, a class or a function that makes one. May be repeated.",
-)
+@company_options
 @journal_option("A file to record what agents reply in, and what they do for it.")
-@click.option("--network", is_flag=True, help="Give the host's commands the network.")
 @click.option("--no-history", is_flag=True, help="Keep no lines for the next time.")
 @click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
 @exchange_option
@@ -124,48 +84,15 @@ def command(
     if not amqp and (exchange is not None or name is not None):
         raise click.UsageError("--exchange and --name are for --amqp")
     me = name or "You"
-    brought = _brought(ctx, amqp)
-    said = settings("chat")
-    chosen, key = chosen_model(said, model_name, os.environ.get("CIVITAS_KEY"))
-    listed = list(agents) or permitted_agents(said.get("agents", [])) if "agents" in brought else []
-    model = made_model(chosen, key) if "model_name" in brought else None
-    small = chosen in ("local", f"local:{weights.DEFAULT.name}")
-    own = [named_agent(each) for each in listed]
-    if "root" in brought:
-        try:
-            own.insert(0, Host("Host", root or said.get("root", "."), network=network))
-        except FileError as error:
-            raise click.UsageError(f"--root, CIVITAS_ROOT or {FILE}: {error}") from error
-    chat = Session({"FunctionAI"} if small else set(), me, shared=amqp)
-    members: list[Agent] = own
-    if model is not None:
-        # Chatty has nothing to call, and is busy whenever something is said to all.
-        called = [str(each.id) for each in own]
-        function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
-        members = [ChattyAI("Chatty", model), function, *own]
-        if small:
-            chat.notes.append(
-                "FunctionAI wants a larger model than this one, and hears only what is said to it "
-                "by name."
-            )
-        if not model_name and "model" in said:
-            chat.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
+    brought = brought_by(ctx, amqp)
+    company = Company.of(brought, model_name, root, agents, network, me)
+    chat = Session({"FunctionAI"} if company.small else set(), me, shared=amqp)
+    chat.notes += company.notes
     try:
-        with recorded(members, journal, "everybody whom you bring"):
-            return asyncio.run(_run(chat, members, not no_history, amqp, exchange))
+        with recorded(company.members, journal, "everybody whom you bring"):
+            return asyncio.run(_run(chat, company.members, not no_history, amqp, exchange))
     finally:
-        close = getattr(model, "close", None)
-        if callable(close):
-            close()
-
-
-def _brought(ctx: click.Context, amqp: bool) -> set[str]:
-    """By which parameters the chat brings agents; to those of others, only by what was typed."""
-    bringing = {"model_name", "root", "agents"}
-    if not amqp:
-        return bringing
-    typed = click.core.ParameterSource.COMMANDLINE
-    return {each for each in bringing if ctx.get_parameter_source(each) is typed}
+        company.close()
 
 
 async def _run(

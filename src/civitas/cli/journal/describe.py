@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.run.order import of_entry
 from civitas.errors import NoSuchRun, StateError
 from civitas.journal.describe import doubt_line, entry_line
+from civitas.orders.order import of_entry
 
 if TYPE_CHECKING:
     from civitas.cli.options import Recorded

@@ -16,19 +16,22 @@ import click
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
 from civitas.cli.journal.describe import not_copied, refused_in_doubt
-from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened, settings
-from civitas.cli.run.order import (
-    AnyOrder,
-    Order,
-    RecordedResearch,
-    ResearchOrder,
-    order_of,
-    record,
+from civitas.cli.options import (
+    NOBODY,
+    Recorded,
+    is_named,
+    journal_option,
+    opened,
+    settings,
+    usage,
 )
-from civitas.cli.run.worker import Worker, apart, is_small, keys, made, watched
+from civitas.cli.run.order import RecordedResearch
+from civitas.cli.run.worker import Worker, made, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
+from civitas.orders.act import apart, is_small, keys
+from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of, record
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
@@ -163,7 +166,8 @@ def command(
         if outline.state in ENDED:
             return _over(found, recorded, as_json)
         if isinstance(order, Order):
-            apart(order, str(journal))
+            with usage():
+                apart(order, str(journal))
         if not force:
             not_copied(found, recorded)
         named = None if agent is None else _named(agent, outline.kind)  # before it is decided

@@ -15,14 +15,16 @@ from civitas.cli.options import (
     FILE,
     Recorded,
     Seconds,
-    chosen_model,
     is_named,
     journal_option,
     run_id_option,
     settings,
+    usage,
 )
-from civitas.cli.run.order import Order, record, without_keys
-from civitas.cli.run.worker import ITERATIONS, apart, made, watched
+from civitas.cli.run.worker import made, watched
+from civitas.orders.act import ITERATIONS, apart
+from civitas.orders.models import chosen_model
+from civitas.orders.order import Order, record, without_keys
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -136,8 +138,9 @@ def command(
         # Held here until the loop has ended, which closes the model's connections.
         worker = made(order, key, own_key, as_json=as_json)
         return asyncio.run(watched(worker, task))
-    apart(order, journal)
-    without_keys(order)
+    with usage():
+        apart(order, journal)
+        without_keys(order)
     return _recorded(order, key, own_key, journal, run_id, as_json)
 
 

@@ -1,159 +1,19 @@
-"""What a command was ordered to do: recorded in its run, which goes on with the same order."""
+"""The runs of commands other than `civitas act`, and how each goes on."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
-from urllib.parse import urlsplit
-
-import click
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from civitas.cli.options import Recorded
-from civitas.errors import RunMismatch, StateError
+from civitas.orders.order import ResearchOrder, order_of
 from civitas.reasoning.resume import ENDED
 
-if TYPE_CHECKING:
-    from civitas.journal import Entry, Journal
+__all__ = ["RecordedResearch", "ResearchOrder", "order_of"]
 
-
-@dataclass(frozen=True)
-class Order:
-    """What the command line, the environment and civitas.toml say together to `civitas act`.
-
-    Attributes:
-        task: what is to be done
-        root: the folder
-        model: the model's name
-        model_of_file: whether civitas.toml chose it, which decides whose key it is given
-        review: who has to accept the work: a model's name, `me`, or None
-        max_iterations: how many answers the model may give; None for as many as is usual
-        max_seconds: the time limit, or None
-        max_tokens: of all calls together, or None
-        yes_read: whether files may be looked at without asking
-        network: whether commands in the sandbox have the network
-    """
-
-    command: ClassVar = "act"
-    part: ClassVar = "act"
-    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
-
-    task: str
-    root: str
-    model: str
-    model_of_file: bool
-    review: str | None
-    max_iterations: int | None
-    max_seconds: float | None
-    max_tokens: int | None
-    yes_read: bool
-    network: bool
-
-    def from_anywhere(self) -> Order:
-        """The same order, with the folder as it is called from every other folder."""
-        return replace(self, root=os.path.abspath(self.root))
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """What may be the address of a server."""
-        return self.model, self.review or ""
-
-    @property
-    def in_words(self) -> str:
-        """What is set up, in a line."""
-        review = f", reviewed by {self.review}" if self.review else ""
-        network = ", commands have the network" if self.network else ""
-        return f"{self.model} in {self.root}{review}{network}"
-
-
-@dataclass(frozen=True)
-class ResearchOrder:
-    """What the command line says to `civitas research`.
-
-    Attributes:
-        objectives: what is to be found out
-        folder: the folder to search, or None
-        search_web: whether a search engine of the web is asked
-        searxng: the address of the SearXNG that is asked, or None
-        iterations: how many there may be
-        model: the model's name; None for the extractive form
-        role: who the researcher is, in words for the model
-        site: the host that the web is restricted to, or None
-        allow_hosts: hosts that may be visited though they are of this machine or network
-        max_usd: what it may cost, or None
-        max_tokens: of all calls together, or None
-        max_seconds: the time limit, or None
-        out: the file of the report, or None
-        html: the file of the page, or None
-    """
-
-    command: ClassVar = "research"
-    part: ClassVar = "civitas research"
-    may_change: ClassVar = (
-        *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
-        *("out", "html"),
-    )
-
-    objectives: list[str]
-    folder: str | None = None
-    search_web: bool = False
-    searxng: str | None = None
-    iterations: int = 3
-    model: str | None = None
-    role: str = ""
-    site: str | None = None
-    allow_hosts: list[str] = field(default_factory=list)
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
-    out: str | None = None
-    html: str | None = None
-
-    @property
-    def task(self) -> str:
-        """The objectives in one text."""
-        return "\n".join(self.objectives)
-
-    def from_anywhere(self) -> ResearchOrder:
-        """The same order, with its paths as they are called from every other folder."""
-        paths = {name: getattr(self, name) for name in ("folder", "out", "html")}
-        return replace(self, **{name: p and os.path.abspath(p) for name, p in paths.items()})
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """What may be the address of a server."""
-        return self.model or "", self.searxng or ""
-
-    @property
-    def in_words(self) -> str:
-        """What is set up, in a line."""
-        where = [self.folder] if self.folder else []
-        where += [f"the web by {self.searxng}"] if self.searxng else []
-        where += ["the web"] if self.search_web and not self.searxng else []
-        site = f", {self.site} alone" if self.site else ""
-        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
-
-    def typed(self, run_id: str, journal: str | None, **other: Any) -> str:
-        """The command that goes on with the run of this order, as it is typed.
-
-        Args:
-            run_id: the id of the run
-            journal: the journal, where the command is to name it
-            **other: options that are to be others
-        """
-        given = {**asdict(self), **other, "run_id": run_id, "journal": journal}
-        options: list[str] = []
-        for name, value in given.items():
-            option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
-            if name != "objectives" and value:
-                for each in value if isinstance(value, list) else [value]:
-                    options += [option] if each is True else [option, f"{each}"]
-        objectives = given["objectives"]
-        if any(each.startswith("-") for each in objectives):
-            return shlex.join(("civitas", self.command, *options, "--", *objectives))
-        return shlex.join(("civitas", self.command, *objectives, *options))
+_OPTIONS: Final = {"allow_hosts": "allow_host"}
 
 
 @dataclass(frozen=True)
@@ -176,68 +36,19 @@ class RecordedResearch(Recorded):
             limits = ("max_usd", "max_tokens")
             more = {name: "N" for name in limits if getattr(self.order, name) is not None}
             words = "to go on with a higher limit N"
-        return [(words, self.order.typed(self.run_id, self.path if self.named else None, **more))]
+        return [(words, self._typed(more))]
 
-
-_OPTIONS: Final = {"allow_hosts": "allow_host"}
-AnyOrder: TypeAlias = Order | ResearchOrder
-_KINDS: Final[dict[str, type[AnyOrder]]] = {kind.part: kind for kind in (Order, ResearchOrder)}
-"""By the part of a run whose state the order is: no agent's, so none is told of it."""
-
-
-def without_keys(order: AnyOrder) -> None:
-    """See that an order holds nothing that might be a key."""
-    for name in order.addresses:
-        try:
-            parts = urlsplit(name.partition("#")[0])
-        except ValueError:
-            continue  # no model is called so, which is said when it is made
-        if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
-            raise click.UsageError(
-                f"the address of {parts.hostname} has a user or a query, which may be a key and "
-                "would be recorded: leave it out; for a model, set CIVITAS_KEY"
-            )
-
-
-def of_entry(entry: Entry) -> AnyOrder | None:
-    """The order that an entry holds, or None."""
-    kind = _KINDS.get(entry.path)
-    if kind is None or entry.kind != "state":
-        return None
-    try:
-        return kind(**entry.data["state"])
-    except TypeError as error:
-        raise StateError(
-            f"entry {entry.sequence} is of another civitas, which can go on with the run: {error}"
-        ) from error
-
-
-def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
-    """The order that a run of a command was begun with; None for any other run."""
-    return next((o for entry in reversed(entries) if (o := of_entry(entry)) is not None), None)
-
-
-async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
-    """Write down the order of a run, before its agent begins it or goes on."""
-    order = order.from_anywhere()
-    opened = await journal.begin(run_id, type(agent).__name__, str(agent.id), order.task)
-    try:
-        part = opened.part(order.part)
-        before = order_of(part.past)
-        if before is None and opened.past:
-            raise RunMismatch(run_id, ("program",), f"it is no run of civitas {order.command}")
-        if before is not None:
-            _check(run_id, before, order)
-        if before != order:
-            part.note("state", {"state": asdict(order), "appended": {}})
-            await part.commit()
-    finally:
-        opened.close()
-
-
-def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:
-    was, is_ = asdict(before), asdict(now)
-    changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
-    if changed:
-        told = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
-        raise RunMismatch(run_id, changed, told)
+    def _typed(self, other: dict[str, Any]) -> str:
+        """The command that goes on with the run, as it is typed, with other options."""
+        journal = self.path if self.named else None
+        given = {**asdict(self.order), **other, "run_id": self.run_id, "journal": journal}
+        options: list[str] = []
+        for name, value in given.items():
+            option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+            if name != "objectives" and value:
+                for each in value if isinstance(value, list) else [value]:
+                    options += [option] if each is True else [option, f"{each}"]
+        objectives = given["objectives"]
+        if any(each.startswith("-") for each in objectives):
+            return shlex.join(("civitas", self.order.command, *options, "--", *objectives))
+        return shlex.join(("civitas", self.order.command, *objectives, *options))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import secrets
 import sys
@@ -19,18 +18,17 @@ from civitas.cli.options import (
     Seconds,
     is_named,
     journal_option,
-    made_model,
     run_id_option,
+    usage,
 )
-from civitas.cli.run.order import RecordedResearch, ResearchOrder, record, without_keys
-from civitas.cli.run.worker import Worker, budget_of, watched
-from civitas.errors import FileError
+from civitas.cli.run.order import RecordedResearch
+from civitas.cli.run.worker import Worker, watched
+from civitas.orders.order import ResearchOrder, record, without_keys
+from civitas.orders.research import check, researcher
 
 if TYPE_CHECKING:
-    from civitas.action import Action
     from civitas.journal import Journal
     from civitas.research.report import Report
-    from civitas.research.researcher import Researcher
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -110,13 +108,15 @@ def command(
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
-    _check(order)
+    with usage():
+        check(order)
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     if journal is None:
         if run_id is not None:
             raise click.UsageError("--run-id is for a run in a journal: give --journal too")
         return researched(order, as_json)
-    without_keys(order)
+    with usage():
+        without_keys(order)
     from civitas.journal import Journal
 
     recorded = RecordedResearch(run_id or secrets.token_hex(8), journal, is_named(), order=order)
@@ -138,7 +138,8 @@ def researched(
     from civitas.cli.run.permission import Permission
     from civitas.cli.run.research_show import ResearchLines, ResearchShown
 
-    agent = _made(order, journal)
+    with usage("--folder"):
+        agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
     screen = (
         ResearchLines(recorded)
         if as_json
@@ -161,75 +162,6 @@ def researched(
     _write(report, order, as_json)
     screen.written()
     return status
-
-
-def _check(order: ResearchOrder) -> None:
-    if not all(each.strip() for each in order.objectives):
-        raise click.UsageError("an OBJECTIVE is empty")
-    on_web = order.search_web or order.searxng
-    if not order.folder and not on_web:
-        raise click.UsageError(
-            "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
-        )
-    if not on_web and (order.site or order.allow_hosts):
-        which = "--site" if order.site else "--allow-host"
-        raise click.UsageError(f"{which} is for the web: give --search-web or --searxng URL too")
-    if order.site and ("/" in order.site or ":" in order.site):
-        raise click.UsageError(f"--site must be a host such as docs.python.org, got {order.site!r}")
-    if order.model is None and (order.role or order.max_usd or order.max_tokens):
-        which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
-        raise click.UsageError(f"{which} is for a model: give --model too")
-    if order.max_usd is not None and not math.isfinite(order.max_usd):
-        raise click.UsageError(f"--max-usd must be a number of US dollars, got {order.max_usd}")
-    for name, path in (("--out", order.out), ("--html", order.html)):
-        if path and not os.access(Path(path).absolute().parent, os.W_OK):
-            raise click.UsageError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
-    if order.html:
-        from civitas.research.page import page
-        from civitas.research.report import Report
-
-        page(Report("", [], "done"))  # what is missing is said before anything is paid
-
-
-def _made(order: ResearchOrder, journal: Journal | None) -> Researcher:
-    from civitas.research.researcher import Researcher
-
-    name = order.model
-    return Researcher(
-        "researcher",
-        None if name is None else made_model(name, os.environ.get("CIVITAS_KEY")),
-        order.objectives,
-        _tools(order),
-        order.iterations,
-        order.role,
-        journal=journal,
-        budget=budget_of(order),
-    )
-
-
-def _tools(order: ResearchOrder) -> list[Action]:
-    from civitas.research import read_pdf, search_folder, search_web, visit_page
-    from civitas.research.narrowing import only_site, without
-
-    tools: list[Action] = []
-    if order.folder:
-        try:
-            # What this command has written there before is no source.
-            own = [
-                Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each
-            ]
-            tools.append(without(search_folder(order.folder), own))
-        except FileError as error:
-            raise click.UsageError(f"--folder: {error}") from error
-    if order.search_web or order.searxng:
-        hosts = order.allow_hosts
-        web = [
-            search_web(searxng=order.searxng, allow_hosts=hosts),
-            visit_page(allow_hosts=hosts),
-            read_pdf(allow_hosts=hosts),
-        ]
-        tools += web if order.site is None else [only_site(each, order.site) for each in web]
-    return tools
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:

@@ -1,0 +1,104 @@
+"""`civitas studio`: the page in the browser, with agents to talk to."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import click
+
+from civitas.agent import Agent
+from civitas.cli.company import Company, brought_by, company_options
+from civitas.cli.options import broker_space, exchange_option, journal_option, usage
+from civitas.spaces.native import NativeSpace
+from civitas.spaces.space import Space
+from civitas.studio import Studio
+from civitas.studio.studio import PORT
+
+_PASSWORD = "CIVITAS_STUDIO_PASSWORD"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help=f"The address to listen at; one that others reach needs a password in {_PASSWORD}.",
+)
+@company_options
+@journal_option("Where runs are recorded and read.")
+@click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
+@exchange_option
+@click.option("--name", metavar="ID", default="User", show_default=True, help="Who you are there.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    port: int,
+    host: str,
+    model_name: str | None,
+    root: str | None,
+    agents: tuple[str, ...],
+    journal: str | None,
+    network: bool,
+    amqp: bool,
+    exchange: str | None,
+    name: str,
+) -> int:
+    """Serve one page to chat, watch, decide and look.
+
+    The page is opened with the address that is printed, which holds a token; only this machine
+    reaches it. In its space there are Chatty, FunctionAI (with a larger model than the one in the
+    box), Host, whose actions ask you on the page first, and the agents that you name. From the page
+    you start work on a folder, research and societies, and look at the runs of the journal, those
+    of other commands too.
+
+    \b
+    Examples:
+      civitas studio
+      civitas studio --port 9000 --journal runs.db
+      civitas studio --agent my_agents:Calculator
+      civitas studio --amqp --name Ann
+
+    Runs are recorded in --journal, else in CIVITAS_JOURNAL, else in studio.db in your state folder
+    (~/.local/state/civitas). Closing the page stops nothing. Ctrl-C ends the studio and what it
+    runs; recorded runs can go on later. CIVITAS_STUDIO_TOKEN sets a token of your own.
+
+    Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if exchange is not None and not amqp:
+        raise click.UsageError("--exchange is for --amqp")
+    logging.getLogger("civitas").addHandler(logging.NullHandler())
+    company = Company.of(brought_by(ctx, amqp), model_name, root, agents, network, name)
+    members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
+    studio = Studio(name)
+    try:
+        with _space(amqp, exchange) as space:
+            return _served(studio, space, members, port, host, journal)
+    finally:
+        studio.close()
+        company.close()
+
+
+def _space(amqp: bool, exchange: str | None) -> Space:
+    return broker_space(exchange) if amqp else NativeSpace()
+
+
+def _served(
+    studio: Studio, space: Space, members: list[Agent], port: int, host: str, journal: str | None
+) -> int:
+    with usage():
+        studio.launch(
+            port,
+            host,
+            journal=journal,
+            password=os.environ.get(_PASSWORD),
+            prevent_thread_lock=True,
+        )
+    space.add(studio.user)
+    for each in members:
+        if getattr(each, "journal", studio) is None:  # it records its replies, and has none yet
+            each.journal = studio.journal  # type: ignore[attr-defined]
+        space.add(each)
+    studio.wait()
+    return 0

@@ -1,0 +1,77 @@
+"""The models that orders name, their keys, and what they may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError, DefinitionError, ModelError
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.models.protocol import Model
+
+
+def chosen_model(
+    said: Mapping[str, Any], model: str | None, key: str | None
+) -> tuple[str, str | None]:
+    """The name of the model to use, and the key that goes with it.
+
+    A key of the file is for the model of the file, and one of the environment for any that the file
+    did not choose: the file may be by somebody who wants the key.
+
+    Args:
+        said: what civitas.toml says
+        model: the model that the person chose, or None
+        key: the person's own key, or None
+    """
+    if model:
+        return model, key
+    if "model" in said:
+        return said["model"], said.get("key")
+    return "local", None
+
+
+def made_model(name: str, key: str | None) -> Model:
+    """The model of a name, with a key of its own for a server that takes one.
+
+    Raises:
+        ConfigError: the name is of no form that there is
+        ModelError: there is no such model, or it cannot be used
+    """
+    from civitas.models.names import SPELLINGS, model
+
+    scheme, _, rest = name.partition(":")
+    if scheme not in ("https", *(each.partition(":")[0] for each in SPELLINGS)):
+        names = ", ".join(SPELLINGS)
+        raise ConfigError(
+            f"there is no model {name!r}; names are {names}; `civitas models` lists what is usable"
+        )
+    if not key or scheme not in ("openai", "http", "https"):
+        return model(name)
+    from civitas.models.remote.openai import OpenAIModel
+
+    url, _, listed = name.partition("#")
+    if scheme == "openai":
+        url, listed = "", rest
+    if not listed:
+        return model(name)  # which says what is missing
+    try:
+        return OpenAIModel(listed, url or None, api_key=key)
+    except DefinitionError as error:
+        raise ModelError(f"there is no such model: {error}") from error
+
+
+def budget_of(command: str, **limits: float | None) -> Budget | None:
+    """What the run of a command may spend, or None for no limit.
+
+    Args:
+        command: the command's name
+        **limits: as `Budget` takes them; None for none
+    """
+    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
+        return None
+    from civitas.budget import Budget
+
+    return Budget(**given, name=f"civitas {command}")
