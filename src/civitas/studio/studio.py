@@ -14,6 +14,7 @@ from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
+from civitas.studio.society import SocietyTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
@@ -65,7 +66,7 @@ class Studio:
         self.url: str | None = None
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
-        self.tabs: list[Tab] = [space]
+        self.tabs: list[Tab] = [space, SocietyTab(self)]
 
     @property
     def journal(self) -> Journal:
