@@ -1,5 +1,5 @@
-# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ and, on Linux, bubblewrap,
-# which on Debian and Ubuntu they install as root or by sudo. `make help` lists the targets.
+# Needs Python 3.11 or later, make and a network; the tests need RabbitMQ, Chromium and, on Linux,
+# bubblewrap, which on Debian and Ubuntu they install as root or by sudo. `make help` lists the targets.
 
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
@@ -17,26 +17,35 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.dev $(VENV)/.bench $(VENV)/.transformers)
+$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.transformers)
 endif
 endif
 
-.PHONY: help demo test test-all bench check format weights clean
+.PHONY: help demo studio screenshots test test-all bench check format weights clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 demo: weights ## Watch agents talk and act on a model in this process: no key, no server
 	@$(RUN) examples/demo.py
 
+studio: weights $(VENV)/.studio ## Open the page in your browser: agents, runs, research and a small city
+	@$(RUN) examples/studio.py
+
+screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, light and dark
+	@scripts/chromium
+	@$(RUN) scripts/screenshots.py
+
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-all: check weights $(VENV)/.transformers ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
+	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
 bench: $(VENV)/.bench weights ## Measure beside peers, and print the figures as JSON lines
@@ -63,8 +72,11 @@ clean: ## Remove the environment and every cache; the fetched weights stay
 $(VENV)/.local: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install cli,local,amqp,society $@
 
+$(VENV)/.studio: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install cli,local,amqp,society,research,studio $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
-	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local
+	@PYTHON='$(PYTHON)' scripts/install all,dev $@ $(VENV)/.local $(VENV)/.studio
 
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev

@@ -52,7 +52,7 @@ class Dispatch:
     Attributes:
         block: the name of the block that was chosen, or None
         reason: why, as the model or the rule said
-        given: the name that the model gave, where there is no such block; else None
+        given: what the model gave, where that is no block; else None
     """
 
     block: str | None
@@ -159,13 +159,14 @@ class BlockDispatcher:
         }
         given = self.llm.complete(prompt, schema=schema)
         reply = await given if inspect.isawaitable(given) else given
+        text = getattr(reply, "text", None) or ""
         try:
-            answer = read_json(getattr(reply, "text", None) or "")
+            answer = read_json(text)
             block, reason = answer["block"], answer.get("reason", "")
         except (Unreadable, TypeError, KeyError, AttributeError) as error:
             fault = one_line(f"the model's answer is none of a block: {error}", 200)
             logger.warning("%s", fault)
-            return Dispatch(None, fault)
+            return Dispatch(None, fault, one_line(str(text), 100))
         told = one_line(str(reason), 500)
         if block is None:
             return Dispatch(None, told)

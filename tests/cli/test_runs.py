@@ -253,15 +253,17 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
     assert "You decide for" in next(rest[0] for name, *rest in told if name == "system")
     asleep, by_rule, answer, by_model, *_ = (rest[0] for rest in answers)
     assert asleep == "ModelError: it is asleep"
-    assert by_rule.startswith("by rule: PlanBlock: ModelError: the model did not answer agent '7'")
+    assert by_rule.startswith(
+        "not by this answer: PlanBlock: ModelError: the model did not answer agent '7'"
+    )
     assert (answer, by_model) == (chosen, "by this answer")
 
     made = json.loads(shown("night", "--citizen", "7", "--json"))
     assert (made["run"]["id"], made["citizen"]) == ("night", "7")
     plan, block, *later = made["calls"]
     assert (plan["answer"], plan["failed"]) == (None, asleep)
-    assert plan["rule"] == by_rule.removeprefix("by rule: ")
-    assert (block["answer"], block["failed"], block["rule"]) == (chosen, None, None)
+    assert plan["unused"] == by_rule.removeprefix("not by this answer: ")
+    assert (block["answer"], block["failed"], block["unused"]) == (chosen, None, None)
     assert {call["step"] for call in later} == {1}
 
     def asks(id: int) -> CitizenAgent:
@@ -276,7 +278,7 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
     live("moods", True, asks(1), asks(2))
     one, two = (json.loads(shown("moods", "--citizen", id, "--json"))["calls"] for id in "12")
     assert [call["answer"] for call in (*one, *two)] == ["fine\x1b[2J"] * 4
-    assert [call["rule"] for call in (*one, *two)] == [None] * 2 + ["unfit"] * 2
+    assert [call["unused"] for call in (*one, *two)] == [None] * 2 + ["unfit"] * 2
 
     assert r"answer    fine\x1b[2J" in shown("moods", "--citizen", "2")
 

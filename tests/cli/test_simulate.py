@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,12 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
 
     found = tmp_path / "a"
     names = {"metrics.csv", "citizens.csv", "messages.csv"}
-    assert set(contents(found)) == {*names, "manifest.json"}
+    pictures = {"map.png", "day.png"}
+    assert set(contents(found)) == {*names, *pictures, "manifest.json"}
+    for name in pictures:
+        png = contents(found)[name]
+        assert png.startswith(b"\x89PNG")
+        assert min(struct.unpack(">II", png[16:24])) >= 700
     assert [row["step"] for row in table(found / "metrics.csv")] == ["0", "1", "2", "3"]
     assert len(read_people(found / "citizens.csv")) == 30
     manifest = json.loads((found / "manifest.json").read_text())
@@ -140,7 +146,8 @@ def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tables_as_parquet(tmp_path: Path) -> None:
     assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0
     assert run(*TOWN, "--out", str(tmp_path / "parquet"), "--parquet") == 0
-    assert {path.suffix for path in (tmp_path / "parquet").iterdir()} == {".parquet", ".json"}
+    suffixes = {path.suffix for path in (tmp_path / "parquet").iterdir()}
+    assert suffixes == {".parquet", ".json", ".png"}
     people = [
         read_people(next((tmp_path / each).glob("citizens.*"))) for each in ("csv", "parquet")
     ]
@@ -172,6 +179,16 @@ def test_wrong_usage_says_what_is_wrong(
     monkeypatch.setenv("CIVITAS_JOURNAL", "")
     assert run(*args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run(*TOWN, "--out", str(tmp_path)) == 0
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if "picture" in line)
+    assert "pip install 'civitas[pictures]'" in said
+    assert not list(tmp_path.glob("*.png"))
 
 
 def test_two_runs_are_compared_by_their_manifests(

@@ -100,6 +100,11 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         ),
         ("heard", {"content": "Hurry."}, "interrupted by the user: Hurry."),
         (
+            "heard",
+            {"at_step": 2, "when": None, "pay": [], "news": ["Rain"]},
+            'intervention: {"at_step": 2, "news": ["Rain"]}',
+        ),
+        (
             "state",
             {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "lost": [1]}},
             "turn finished (1 utterance, 2 pages, 1 in lost)",

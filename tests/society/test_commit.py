@@ -166,3 +166,9 @@ async def test_capacity_money_and_places_hold_in_every_step() -> None:
             )
             everyone = [id for here in at.values() for id in here] + list(society.books.moving)
             assert sorted(everyone, key=int) == [str(number) for number in range(24)]
+
+
+async def test_what_citizens_own_has_their_deposits_too() -> None:
+    society = await after(1, wanting(Save(30), money=50), services=[Bank(money=7)])
+    (row,) = society.metrics
+    assert (row["owned"], row["money"], society.books.balances["bank"]) == (50, 57, 37)

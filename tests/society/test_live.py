@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from civitas import City, Journal, ScriptedModel
-from civitas.errors import DefinitionError
-from civitas.society import Mode, Move, Place, Question, Road, Society, Survey
+from civitas.errors import ConfigError, DefinitionError
+from civitas.society import Mode, Move, Place, Question, Road, Society, Survey, draw_map
 from society.life import Bank, Busy, busy, living, state_of, town
 
 
@@ -30,16 +30,17 @@ class Paused:
             )
 
 
-async def test_a_run_pauses_between_two_steps_and_is_asked_then() -> None:
+async def test_a_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) -> None:
     survey = Survey("mood", [Question("money", "How much?", "number", by=lambda r: 1)])
 
-    def made() -> Society:
-        return Society(busy(5), town(), services=[Bank()], seed=4)
+    def made(journal: Journal | None = None) -> Society:
+        return Society(busy(5), town(), services=[Bank()], seed=4, journal=journal)
 
     async with made() as society:
         await society.run(steps=5)
         whole = state_of(society)
-    async with made() as society:
+    with Journal(tmp_path / "journal") as journal:
+        society = made(journal)
         paused = Paused(1)
         run = asyncio.create_task(society.run(steps=5, progress=paused.progress))
         await paused.reached.wait()
@@ -54,6 +55,7 @@ async def test_a_run_pauses_between_two_steps_and_is_asked_then() -> None:
         paused.go_on.set()
         await run
         assert state_of(society) == whole
+        society.close()
 
 
 class Thinks(Busy):
@@ -117,6 +119,7 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
     assert (seen[0].x[1], seen[0].y[1]) == (None, None)
     walked = [(each.x[0], each.y[0]) for each in seen]
     assert walked == [(600 * n, 300 * n) for n in range(11)] + [(6000, 3000)] * 2
+    assert [each.place[0] for each in seen] == ["a", *[None] * 9, *["b"] * 3]
     doing = [each.acts[each.act[0]] for each in seen]
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
 
@@ -125,6 +128,8 @@ async def test_a_society_without_positions_has_none() -> None:
     for city in (None, town()):
         async with Society(busy(2), city) as society:
             assert society.positions() is None
+            with pytest.raises(ConfigError, match="positions"):
+                draw_map(society, "map.png")
 
 
 async def test_who_is_on_the_way_stays_there_when_a_run_goes_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from civitas import Budget, Journal, ScriptedModel
 from civitas.block import Block
 from civitas.errors import ModelError
 from civitas.models.protocol import ModelReply, Usage
-from civitas.society import CitizenAgent, LocalEngine, Society
+from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Society
 from society.life import living
 
 
@@ -177,3 +178,12 @@ async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:
         row = await society.step()
     assert (row["failures"], row["model_calls"]) == (1, 1)
     assert "took longer than 0.05 s" in society.failures[0][2]
+
+
+async def test_answers_that_name_no_block_are_counted_and_a_choice_of_none_is_not() -> None:
+    said = [json.dumps({"block": name, "reason": ""}) for name in ("OtherBlock", None, "FlyBlock")]
+    citizens = [CitizenAgent(id, blocks=[OtherBlock()]) for id in range(4)]
+    async with Society(citizens, model=ScriptedModel([*said, "nonsense"])) as society:
+        row = await society.step()
+    assert (row["fallbacks"], row["failures"]) == (2, 0)
+    assert [each.status.get("act") for each in citizens] == ["leisure", None, None, None]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
+from benchmarks.broker import Broker
 from playwright.sync_api import Page, expect
 
-from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
+from civitas import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
 from civitas.studio import Studio
 
 
@@ -152,3 +154,22 @@ def test_the_filter_shows_what_fits(space: NativeSpace, page: Page) -> None:
     page.get_by_role("searchbox", name="Filter messages").fill("hello")
     expect(page.get_by_text("2 of 4 messages")).to_be_visible()
     assert "add" not in log(page)
+
+
+def test_agents_of_other_processes_over_a_broker(
+    broker: Broker, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """The same page over RabbitMQ: agents that are elsewhere are listed, heard and called."""
+    options, exchange = AMQPOptions(port=broker.port), f"test.{uuid4().hex}"
+    with (
+        AMQPSpace(amqp_options=options, exchange=exchange) as elsewhere,
+        AMQPSpace(amqp_options=options, exchange=exchange) as here,
+    ):
+        elsewhere.add(Clerk("Clerk", receive_own_broadcasts=False))
+        here.add(studio.user)
+        page = open_page()
+        expect(page.get_by_role("list", name="Agents")).to_contain_text("Clerk")
+        write(page, "Hello")
+        expect(page.get_by_role("log")).to_contain_text("You said Hello")
+        write(page, "/Clerk.add a:1 b:2")
+        expect(page.get_by_role("article").last).to_contain_text("3")

@@ -138,6 +138,9 @@ def _decided(data: dict[str, Any]) -> str:
 
 def _heard(data: Any) -> str:
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
+    if "at_step" in (data if isinstance(data, dict) else ()):
+        given = {name: each for name, each in data.items() if each not in (None, [], {})}
+        return f"intervention: {escaped_json(given)}"
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 

@@ -75,6 +75,8 @@ _HOME = {
     "citizens": "people.drawn",
     "compare": "experiments.compare",
     "completed": "people.drawn",
+    "draw_day": "experiments.pictures",
+    "draw_map": "experiments.pictures",
     "make_economy": "services.economy",
     "make_people": "people.drawn",
     "needs": "places",

@@ -83,10 +83,10 @@ class Asking:
         return answer_of_json(outcome["answer"])
 
     def fell_back(self, id: str, why: str) -> None:
-        """Record that the last answer to an agent was of no use, and a rule has decided."""
+        """Record that the last answer to an agent was of no use."""
         if id in self._keys:
             key = self._keys[id]
-            self.record.mark(f"{key}#rule#{id}", why, citizen=id, ruled=key)
+            self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)
 
     async def _together(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
         shared = self._shared.get(key)

@@ -256,6 +256,10 @@ class CitizenAgent(Agent):
             except (ModelError, BudgetExceeded) as error:
                 self.fell_back(f"its dispatcher: {error}")
                 block = dispatcher.by_rule(self.perceived)
+            else:
+                made = dispatcher.decisions[-1] if dispatcher.decisions else None
+                if block is None and made is not None and made.given is not None:
+                    self.fell_back(f"its dispatcher was given no block: {made.given}")
         if block is None:
             return None
         try:
@@ -275,8 +279,8 @@ class CitizenAgent(Agent):
         """
 
     def fell_back(self, why: str) -> None:
-        """Count that a model was of no use, and a rule has decided in its place."""
-        logger.info("agent %r goes by rule: %s", self.id, one_line(why, 300))
+        """Count that a model was of no use; what becomes of that is the caller's."""
+        logger.info("agent %r had no use of its model: %s", self.id, one_line(why, 300))
         society = self.space
         if hasattr(society, "fallbacks"):
             society.fallbacks += 1

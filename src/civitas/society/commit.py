@@ -11,7 +11,8 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from civitas.errors import ConfigError, StateError
@@ -66,9 +67,11 @@ class Service:
 
     Attributes:
         takes: the kinds of wants that it settles
+        deposits: what of its money is whose, in cents, as a bank has it
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = ()
+    deposits: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
@@ -243,8 +246,9 @@ class Books:
     def _one(self, wanted: Wanted) -> Answer:
         _, sender, want, _, service = wanted
         kind = type(want)
-        if kind is Pay:
-            return self._pay(sender, want)
+        if isinstance(want, Pay):
+            reason = self.pay(sender, want.to, want.cents)
+            return Answer(want, not reason, reason)
         if kind is Move:
             return self._move(sender, want)
         place = getattr(want, "place", None)
@@ -278,10 +282,6 @@ class Books:
             self.at.setdefault(place, {})[id] = None
             status = self._status[id]
             status["place"], status["moving"] = place, None
-
-    def _pay(self, sender: str, want: Any) -> Answer:
-        reason = self.pay(sender, want.to, want.cents)
-        return Answer(want, not reason, reason)
 
     def _move(self, sender: str, want: Any) -> Answer:
         """Set out. Who is at the place or on the way to it has its room; then id order decides."""

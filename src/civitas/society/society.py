@@ -86,7 +86,8 @@ class Society(Experiments):
         failures: the last 100 failures, as `step, agent, what`
         interventions: the interventions that it was given, in their order
         changed: the facts and closed places that interventions have left
-        fallbacks: how often in this step a rule has decided because a model was of no use
+        fallbacks: how often in this step a model was of no use: it failed, or gave what a block, a
+            dispatcher or a question cannot use
 
     Raises:
         ConfigError: an argument is wrong, or a citizen's money or place is

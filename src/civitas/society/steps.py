@@ -292,8 +292,10 @@ class Steps(Space):
 
     def _row(self, delivered: int) -> dict[str, Any]:
         home = work = 0
+        owned = sum(sum(each.deposits.values()) for each in self.services.values())
         for seat in self._citizens:
             status = seat.agent.memory.status
+            owned += status["money"]
             place = status["place"]
             if place is not None:
                 if place == status.get("home"):
@@ -307,6 +309,7 @@ class Steps(Space):
             "home": home,
             "work": work,
             "money": self.books.total,
+            "owned": owned,
             "messages": delivered,
             "failures": len(self._failed) + len(self._not_changed),
             "fallbacks": self.fallbacks,

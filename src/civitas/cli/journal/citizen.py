@@ -16,7 +16,7 @@ def calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]
     """What a citizen asked in a run, in its order, as JSON data.
 
     Each call has `step`, `time` (None where the state after the step is not recorded), `model`,
-    `messages`, `answer`, `failed` (why there is no answer) and `rule` (why the rule decided).
+    `messages`, `answer`, `failed` (why there is no answer) and `unused` (why it decided nothing).
 
     Raises:
         UsageError: it is no society's run, or the citizen asked nothing
@@ -33,9 +33,9 @@ def calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]
             times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
         if "citizen" not in about:
             continue
-        key = about.get("ruled") or about.get("shared") or data["key"]
+        key = about.get("unused") or about.get("shared") or data["key"]
         if about["citizen"] == citizen:
-            mine[key] = data["result"] if "ruled" in about else mine.get(key)
+            mine[key] = data["result"] if "unused" in about else mine.get(key)
         if "model" not in about:
             continue
         new = {"step": int(key.partition("/")[0]), "model": about["model"], "messages": []}
@@ -49,8 +49,8 @@ def calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]
     if not mine:
         raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model")
     return [
-        {"time": times.get(asked[key]["step"]), **asked[key], "rule": rule}
-        for key, rule in mine.items()
+        {"time": times.get(asked[key]["step"]), **asked[key], "unused": why}
+        for key, why in mine.items()
     ]
 
 
@@ -66,8 +66,9 @@ def tell_calls(calls: list[dict[str, Any]]) -> None:
         for message in call["messages"]:
             _tell(str(message.get("role")), message.get("content"))
         _tell("failed" if call["failed"] else "answer", call["failed"] or call["answer"])
-        if call["rule"] or not call["failed"]:
-            _tell("decided", f"by rule: {call['rule']}" if call["rule"] else "by this answer")
+        if call["unused"] or not call["failed"]:
+            why = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
+            _tell("decided", why)
 
 
 def _tell(name: str, text: Any) -> None:

@@ -123,7 +123,8 @@ def command(journal: str | None, as_json: bool, **given: Any) -> int:
     --run-id, from the state of at most six simulated hours before, to the same result.
 
     --out DIR holds metrics.csv (a row for each step), citizens.csv (who they are at the end, as
-    `read_people` reads it), messages.csv and manifest.json (settings, versions, hashes).
+    `read_people` reads it), messages.csv, manifest.json (settings, versions, hashes), and by
+    matplotlib the pictures map.png and day.png.
 
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.

@@ -1,4 +1,4 @@
-"""What `civitas simulate --out DIR` writes: steps, citizens, messages, and a manifest."""
+"""What `civitas simulate --out DIR` writes: steps, citizens, messages, pictures, and a manifest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import json
 import platform
+import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -110,7 +111,7 @@ class Files:
     def finish(
         self, society: Society, rows: list[dict[str, Any]], about: dict[str, Any]
     ) -> list[str]:
-        """Write the tables and the manifest; gives the names of the files."""
+        """Write the tables, the pictures and the manifest; gives the names of the files."""
         self.close()
         tables = {"metrics": rows, "citizens": people_of(society)}
         names = [self._table(name, table) for name, table in tables.items()]
@@ -134,7 +135,19 @@ class Files:
                 | {name: version(name) for name in _PACKAGES},
             }
         )
-        return [*names, _MANIFEST]
+        return [*names, *self._pictures(society, rows), _MANIFEST]
+
+    def _pictures(self, society: Society, rows: list[dict[str, Any]]) -> list[str]:
+        """Draw the pictures; gives their names, none where matplotlib is not installed."""
+        from civitas.society.experiments.pictures import draw_day, draw_map
+
+        try:
+            draw_map(society, self.folder / "map.png")
+            draw_day(rows, self.folder / "day.png")
+        except MissingExtra as error:
+            print(f"no pictures: {error}", file=sys.stderr)
+            return []
+        return ["map.png", "day.png"]
 
     def _all_messages(self) -> list[str]:
         path = self.folder / "messages.csv"

@@ -22,7 +22,8 @@ class Whereabouts(NamedTuple):
         ids: their ids, as they are addressed
         x: metres to the east (on a grid: columns); None for who is at no place
         y: metres to the north (on a grid: rows)
-        act: what they do, as an index of `acts`
+        place: the place's id; None for who is on the way
+        act: what they did in the last step, as an index of `acts`; for who is on the way `travel`
         acts: what the codes mean: the same names in each answer
     """
 
@@ -30,6 +31,7 @@ class Whereabouts(NamedTuple):
     ids: list[str]
     x: list[float | None]
     y: list[float | None]
+    place: list[str | None]
     act: list[int]
     acts: tuple[str, ...] = ACTS
 
@@ -52,13 +54,13 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
         return None
     codes = {act: code for code, act in enumerate(ACTS)}
     other, travel = codes["other"], codes["travel"]
-    made = Whereabouts(society.number, [], [], [], [])
+    made = Whereabouts(society.number, [], [], [], [], [])
     number, where, moving = society.number, society.books.where, society.books.moving
     _ = society.seats  # puts the citizens in order
     for seat in society._citizens:
         id = seat.id
         status = seat.agent.memory.status
-        x = y = None
+        x = y = place = None
         if id in moving:
             code = travel
             to, arrives, start, left = moving[id]
@@ -70,6 +72,7 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
             place = where.get(id)
             if place is not None:
                 x, y = spots[place]
+        made.place.append(place)
         made.ids.append(id)
         made.x.append(x)
         made.y.append(y)

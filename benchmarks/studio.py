@@ -1,0 +1,203 @@
+"""How quick the studio's page is in a real browser, beside Gradio's own chat.
+
+    python -m benchmarks.studio [--quick]
+
+From a start to a page that can be written in, cold and warm; 100 messages a second, each timed from
+its sending to its row; the page with 10,000 messages: filter, and one more; memory of the process.
+Gradio's `Chatbot` gets the same messages in a page of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.measure import emit
+from civitas import Agent, NativeSpace
+from civitas.studio import Studio
+
+CHROMIUM = "/usr/bin/chromium"
+MANY, PER_SECOND, SECONDS = 10_000, 100, 10
+UPDATES = 300
+TOKEN = "t" * 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.studio", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer messages")
+    parser.add_argument("--start", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.start:
+        return _only_start()
+    seconds = 3 if options.quick else SECONDS
+    many = 2_000 if options.quick else MANY
+    with sync_playwright() as started:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        cold = _cold(browser)
+        emit("studio: a page to write in", "cold, with the program's start", cold, "s", target=6)
+        with tempfile.TemporaryDirectory() as folder:
+            _ours(browser, Path(folder), many, seconds)
+        _gradio(browser, many)
+        browser.close()
+    return 0
+
+
+def _only_start() -> int:
+    """A studio in a process of its own, until its standard input ends."""
+    with tempfile.TemporaryDirectory() as folder, NativeSpace() as space, Studio() as studio:
+        studio.launch(0, journal=Path(folder) / "runs.db", token=TOKEN, prevent_thread_lock=True)
+        space.add(studio.user)
+        sys.stdin.read()
+    return 0
+
+
+def _cold(browser: Browser) -> float:
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "benchmarks.studio", "--start"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[2]
+        _open(browser, url).context.close()
+        took = time.perf_counter() - began
+        megabytes = _memory(process.pid)
+        emit("studio: memory", "no model, one page", megabytes, "MB", target=400)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(20)
+    return took
+
+
+def _memory(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def _open(browser: Browser, url: str) -> Page:
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.goto(url)
+    page.get_by_role("textbox", name="Message or slash line").wait_for()
+    return page
+
+
+def _ours(browser: Browser, folder: Path, many: int, seconds: int) -> None:
+    with NativeSpace() as space, Studio() as studio:
+        url = studio.launch(
+            0, journal=folder / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
+        )
+        space.add(studio.user)
+        teller = space.add(Agent("Teller"))
+        _open(browser, url).context.close()
+        began = time.perf_counter()
+        page = _open(browser, url)
+        emit("studio: a page to write in", "warm", time.perf_counter() - began, "s", target=3)
+        page.evaluate(_WATCH)
+
+        def tell(number: int) -> None:
+            content = f"at {time.time() * 1000:.1f} message {number}"
+            teller.send({"to": "User", "action": {"name": "say", "args": {"content": content}}})
+
+        _paced(tell, seconds)
+        page.evaluate(_REACHED, seconds * PER_SECOND)
+        late = sorted(page.evaluate("window.late"))
+        worst = late[int(len(late) * 0.99)]
+        variant = f"on the page, at {PER_SECOND} a second"
+        emit("studio: a message", variant, statistics.median(late), "ms", p99=worst, target=300)
+        for number in range(many):
+            tell(number)
+        there = f"{min(many + seconds * PER_SECOND, MANY):,} messages"
+        page.get_by_role("status").get_by_text(there).wait_for()
+        answers = [page.evaluate(_FILTER, f"message {number} ") for number in range(10)]
+        emit(f"studio: {many:,} messages", "filter", statistics.median(answers), "ms", target=200)
+        page.evaluate(_FILTER, "")
+        page.evaluate("window.late.length = 0")
+        tell(-1)
+        page.evaluate(_REACHED, 1)
+        late = page.evaluate("window.late[0]")
+        emit(f"studio: {many:,} messages", "one more", late, "ms", target=200)
+        page.context.close()
+
+
+def _paced(tell: Any, seconds: int) -> None:
+    began = time.perf_counter()
+    waits = threading.Event()
+    for number in range(seconds * PER_SECOND):
+        left = began + number / PER_SECOND - time.perf_counter()
+        if left > 0:
+            waits.wait(left)
+        tell(number)
+
+
+_WATCH = """() => {
+  window.late = [];
+  new MutationObserver((all) => {
+    for (const each of all)
+      for (const row of each.addedNodes) {
+        const at = /at ([0-9.]+) message/.exec(row.textContent || "");
+        if (at) window.late.push(Date.now() - +at[1]);
+      }
+  }).observe(document.querySelector('.s-messages'), { childList: true });
+}"""
+_REACHED = """async (count) => {
+  while (window.late.length < count) await new Promise((done) => setTimeout(done, 20));
+}"""
+_FILTER = """async (text) => {
+  const field = document.querySelector('.s-tools input');
+  const began = performance.now();
+  field.value = text;
+  field.dispatchEvent(new Event('input'));
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - began;
+}"""
+
+
+def _gradio(browser: Browser, many: int) -> None:
+    import gradio
+
+    history = [{"role": "assistant", "content": f"message {n}"} for n in range(many)]
+    with gradio.Blocks(analytics_enabled=False) as blocks:
+        chat = gradio.Chatbot(height=500)
+        fill, more, stream = (gradio.Button(each) for each in ("fill", "more", "stream"))
+        fill.click(lambda: history, None, chat)
+        more.click(lambda told: [*told, {"role": "user", "content": "one more"}], chat, chat)
+
+        def streamed() -> Any:
+            told: list[dict[str, str]] = []
+            for number in range(UPDATES):
+                told.append({"role": "assistant", "content": f"streamed {number}."})
+                yield told
+
+        stream.click(streamed, None, chat)
+    _, url, _ = blocks.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1")
+    page = browser.new_page()
+    page.set_default_timeout(120_000)
+    page.goto(url)
+    for button, text, what in (
+        ("stream", f"streamed {UPDATES - 1}.", f"{UPDATES} updates"),
+        ("fill", f"message {many - 1}", f"showing {many:,} messages"),
+        ("more", "one more", f"one more after {many:,}"),
+    ):
+        began = time.perf_counter()
+        page.get_by_role("button", name=button, exact=True).click()
+        page.get_by_text(text, exact=True).first.wait_for(state="attached")
+        emit("studio: gradio's Chatbot", what, time.perf_counter() - began, "s")
+    page.close()
+    blocks.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
