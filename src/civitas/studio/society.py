@@ -93,7 +93,9 @@ class SocietyTab:
 
         order = order_of(self._studio.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
-            raise ConfigError(f"run {run_id} states no town: only the program that began it can go on")
+            raise ConfigError(
+                f"run {run_id} states no town: only the program that began it can go on"
+            )
         self.set_up(order, run_id)
 
     def recorded(self) -> list[tuple[str, str]]:
@@ -124,14 +126,14 @@ class SocietyTab:
         society = town.living()
         found = society.respondent(id)
         relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
-        spoken = [each for each in reversed(town.messages) if id in each[1:3]]
+        spoken = [each for each in [*town.messages] if id in each[1:3]]
         return {
             "id": found.id,
             "name": found.name,
             "status": found.status,
             "relations": relations[:_RECENT],
             "stream": found.stream[: -_RECENT - 1 : -1],
-            "messages": spoken[:_RECENT],
+            "messages": spoken[: -_RECENT - 1 : -1],
             "step_s": society.clock.step_s,
             "start": society.clock.start.isoformat(),
         }
@@ -177,9 +179,7 @@ class SocietyTab:
             "kind": "survey",
             "step": society.number,
             "question": asked.text,
-            "counts": sorted([json.loads(value), number] for value, number in counts.items())
-            if None not in (each.value for each in answers)
-            else [[json.loads(value), number] for value, number in counts.most_common()],
+            "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
             "sources": Counter(each.source for each in answers),
             "answers": [
                 [each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]
@@ -286,11 +286,11 @@ class SocietyTab:
             with gradio.Row():
                 citizens = gradio.Number(300, label="Citizens", precision=0, min_width=90)
                 days = gradio.Number(1, label="Days", min_width=70)
-                step = gradio.Dropdown(_STEPS, value="15min", label="Length of a step", min_width=110)
-                seed = gradio.Number(0, label="Seed", precision=0, min_width=90)
-                model = gradio.Textbox(
-                    label="Model", placeholder="none: by rules", min_width=170
+                step = gradio.Dropdown(
+                    _STEPS, value="15min", label="Length of a step", min_width=110
                 )
+                seed = gradio.Number(0, label="Seed", precision=0, min_width=90)
+                model = gradio.Textbox(label="Model", placeholder="none: by rules", min_width=170)
                 calls = gradio.Number(1000, label="Calls of it", precision=0, min_width=90)
                 begin = gradio.Button("Set up", variant="primary", min_width=90)
             with gradio.Row():
@@ -326,6 +326,7 @@ class SocietyTab:
 def _order(
     citizens: float, days: float, step: str, seed: float, model: str, calls: float
 ) -> SimulateOrder:
+    from civitas.orders.order import without_keys
     from civitas.orders.simulate import SimulateOrder, check
 
     if not 10 <= (citizens or 0) <= _MOST:
@@ -340,6 +341,11 @@ def _order(
         max_calls=int(calls or 0) or None if named else None,
     )
     check(order)
+    without_keys(order)
+    if order.is_remote and not order.max_calls:
+        raise ConfigError(
+            "a model on a server needs a limit: say how many calls of it there may be"
+        )
     return order
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
@@ -17,6 +18,7 @@ from civitas.text import error_text
 if TYPE_CHECKING:
     from civitas.journal.journal import Journal
     from civitas.orders.simulate import SimulateOrder
+    from civitas.society.experiments.watch import Whereabouts
     from civitas.society.society import Society
 
 COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
@@ -75,7 +77,8 @@ class Town:
         self._over = threading.Event()
         self._went_on = time.monotonic()
         self._took = self._shown = 0.0
-        self._frame = b""
+        self._where: Whereabouts | None = None
+        self._frame: tuple[Whereabouts | None, bytes] = (None, b"")
         self._bounds = (0.0, 0.0, 1.0, 1.0)
         self._changes = 0
         self._thread = threading.Thread(target=self._live, name="civitas-town", daemon=True)
@@ -87,7 +90,7 @@ class Town:
         from civitas.orders.simulate import society_of
 
         try:
-            with society_of(self.order, self._journal) as society:
+            with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
                 if self._closed:
                     return
                 society.observe(self._heard)
@@ -168,7 +171,7 @@ class Town:
             return "failed"
         if self._ended:
             return "ended"
-        return "making" if not self._frame else "playing" if self._playing else "paused"
+        return "making" if self._where is None else "playing" if self._playing else "paused"
 
     def play(self) -> None:
         """Live on until it is paused or ends."""
@@ -200,7 +203,7 @@ class Town:
         """
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
-        if self.society is None or not self._frame:
+        if self.society is None or self._where is None:
             raise ConfigError("the town is being set up: wait a moment")
         return self.society
 
@@ -248,20 +251,26 @@ class Town:
         self._publish("step", {"town": self.number, "step": step, "state": self.state})
 
     def _show(self, society: Society) -> None:
-        """Take a frame, and tell all pages."""
+        """Take down where citizens are, and tell all pages."""
+        self._where, self._shown = society.positions(), time.monotonic()
+        self.tell()
+
+    def _packed(self) -> bytes:
+        """Where citizens are, as `frame` says; packed once, and not on the society's loop."""
         from civitas.society.arrays import numpy
 
+        where, (seen, packed) = self._where, self._frame
+        if where is None or where is seen:
+            return packed
         np = numpy()
-        where = society.positions()
-        assert where is not None  # a City has positions
         left, low, wide, tall = self._bounds
         parts = []
         for values, least, most in ((where.x, left, wide), (where.y, low, tall)):
             part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
-        self._frame = b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
-        self._shown = time.monotonic()
-        self.tell()
+        packed = b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
+        self._frame = (where, packed)
+        return packed
 
     def frame(self, after: int) -> bytes:
         """Where it is: the length of a head in four bytes, the head as JSON, and all citizens.
@@ -287,7 +296,7 @@ class Town:
             "speed": self.speed,
             "changes": self._changes,
         }
-        packed = self._frame
+        packed = self._packed()
         if society is not None and packed:
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
             head |= {

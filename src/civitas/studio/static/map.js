@@ -59,7 +59,7 @@ export function makeMap(onPick) {
     if (!plan) return;
     whole = true;
     const [left, low, wide, tall] = plan.bounds;
-    view = { x: left + wide / 2, y: low + tall / 2, scale: 0.92 * Math.min(width / wide, height / tall) || 1 };
+    view = { x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 };
     changed();
   }
 

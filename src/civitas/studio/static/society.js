@@ -136,7 +136,7 @@ export function mount(root) {
     const now = rows[rows.length - 1];
     const points = (key) => shown.map((row, i) => `${(100 * i) / Math.max(1, shown.length - 1)},${50 - (48 * value(row, key)) / most}`).join(" ");
     return h("figure", { "aria-label": `${title}: ${lines.map(([key, label]) => `${label} ${say(value(now, key))}`).join(", ")}` },
-      h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", { style: `color: var(--s-act-${colour})` }, `${label} ${say(value(now, key))}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
+      h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", {}, h("i", { style: `background: var(--s-act-${colour})` }), `${label} ${say(value(now, key))}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
       h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
         svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...lines.map(([key, , colour]) => svg("polyline", { points: points(key), style: `stroke: var(--s-act-${colour})` })))),
       h("div", { class: "s-ends" }, h("small", {}, short(shown[0][1])), h("small", {}, short(now[1]))));
@@ -215,7 +215,7 @@ export function mount(root) {
   function outcome(its) {
     const most = Math.max(...its.counts.map((each) => each[1]));
     return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
-      h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, ["Answer", "Citizens", ""].map((each) => h("th", {}, each)))),
+      h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Answer"), h("th", { colspan: 2 }, "Citizens"))),
         h("tbody", {}, its.counts.map(([value, n]) => h("tr", {}, h("td", {}, word(value)), h("td", { class: "number" }, n), h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * n) / most}%` })))))),
       h("details", {}, h("summary", {}, its.answers.length < its.asked ? `The first ${its.answers.length} answers` : "Each answer"), h("table", { class: "s-table" },
         h("tbody", {}, its.answers.map(([id, value, from, why]) => h("tr", {}, h("td", {}, other(id)), h("td", {}, word(value)), h("td", {}, source(from, why))))))));
