@@ -74,8 +74,8 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).not_to_have_text(before)
 
 
-def test_a_citizen_is_picked_on_the_map_and_interviewed(page: Page) -> None:
-    """Its card has profile, needs, plan, memory; it answers, and says by what."""
+def test_citizens_are_looked_at_and_asked(page: Page) -> None:
+    """A card has needs and plan; an interview and a survey are answered, and say by what."""
     page.get_by_role("application", name="Map of the town").press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
@@ -89,9 +89,6 @@ def test_a_citizen_is_picked_on_the_map_and_interviewed(page: Page) -> None:
     show(page, "61")
     expect(page.get_by_text("there is no citizen '61'")).to_be_visible()
 
-
-def test_a_survey_counts_answers(page: Page) -> None:
-    """A question to some of the citizens; without a model the chosen rule answers."""
     press(page, "Survey")
     page.get_by_label("Question", exact=True).fill("Do you like art?")
     page.get_by_label("Type of answer").select_option("yes or no")
@@ -128,7 +125,10 @@ def test_what_is_changed_holds_from_the_next_step_on(page: Page) -> None:
 
 def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     """It is chosen from the journal; its run goes on from the last checkpoint."""
-    another(page, 10, 1)
+    another(page, 5)
+    expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    set_up(page, 10, 1)
     expect(state(page)).to_contain_text("step 1 of 96 · paused")
     page.get_by_label("Speed").select_option("as fast as it can")
     press(page, "Play")
@@ -140,10 +140,3 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
         press(page, "Go on")
         expect(state(page)).to_contain_text(where)
     assert [each.state for each in studio.journal.runs()] == ["stopped", "done"]
-
-
-def test_an_order_that_cannot_be_carried_out_says_why(page: Page) -> None:
-    """The town that is there stays."""
-    another(page, 5)
-    expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
-    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")

@@ -7,6 +7,7 @@ import itertools
 import json
 import secrets
 import struct
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -64,6 +65,7 @@ class SocietyTab:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._numbers = itertools.count(1)
+        self._changing = threading.Lock()
         self.town: Town | None = None
 
     # -- setting up --------------------------------------------------------------------------------
@@ -75,10 +77,10 @@ class SocietyTab:
             order: what is simulated
             run_id: the run to go on with; a new one if left out
         """
-        self.close()
-        id = run_id or secrets.token_hex(8)
-        studio = self._studio
-        self.town = Town(next(self._numbers), order, id, studio.journal, studio.feed.publish)
+        id, studio = run_id or secrets.token_hex(8), self._studio
+        with self._changing:
+            self._end()
+            self.town = Town(next(self._numbers), order, id, studio.journal, studio.feed.publish)
         self.town.tell()
 
     def load(self, run_id: str) -> None:
@@ -109,6 +111,10 @@ class SocietyTab:
 
     def close(self) -> None:
         """End the town that there is."""
+        with self._changing:
+            self._end()
+
+    def _end(self) -> None:
         town, self.town = self.town, None
         if town is not None:
             town.close()
@@ -195,9 +201,9 @@ class SocietyTab:
         town = self._there()
         society = town.living()
         text, name = change.text.strip(), change.name.strip()
+        if change.kind in ("news", "fact") and not text:
+            raise ConfigError("write a text first")
         if change.kind == "news":
-            if not text:
-                raise ConfigError("an announcement needs a text")
             return town.intervene(news=[text])
         if change.kind == "fact":
             return town.intervene(facts={name: _value(text)})
@@ -250,12 +256,11 @@ class SocietyTab:
         @router.post("/control")
         def control(
             do: Literal["play", "pause", "step"] | None = Body(None, embed=True),
-            speed: float | None = Body(None, ge=0, le=10, embed=True),
+            speed: Literal[0, 1, 2, 4, 10] | None = Body(None, embed=True),
         ) -> dict[str, Any]:
             town = self._there()
             if speed is not None:
-                town.speed = speed
-                town.tell()
+                town.pace(speed)
             if do is not None:
                 getattr(town, do)()
             return {"state": town.state}

@@ -181,6 +181,11 @@ class Town:
         """Be held after the step that is under way."""
         self._set(playing=False, goes_on=False)
 
+    def pace(self, speed: float) -> None:
+        """Live so many steps a second while it plays; 0 for as many as it can."""
+        self.speed = speed
+        self._set(playing=self._playing, goes_on=self._playing)
+
     def step(self) -> None:
         """Live one step, and be held."""
         self._set(playing=False, goes_on=True)

@@ -51,7 +51,9 @@ export function makeMap(onPick) {
   function look() {
     const style = getComputedStyle(root);
     const of = (name) => style.getPropertyValue(`--s-${name}`).trim();
-    colours = { ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), groups: GROUPS.map((each) => of(`act-${each}`)) };
+    const groups = GROUPS.map((each) => of(`act-${each}`)); // as #rrggbb
+    const rgb = groups.map((each) => [1, 3, 5].map((at) => parseInt(each.slice(at, at + 2), 16)));
+    colours = { ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), groups, rgb };
     changed();
   }
 
@@ -164,36 +166,32 @@ export function makeMap(onPick) {
     }
   }
 
-  let counts = new Uint32Array(0);
+  let [counts, totals] = [new Uint32Array(0), new Uint32Array(0)];
 
   // A cell has the colour of what most of those in it do, the stronger the more they are.
   function density() {
     const [across, down, kinds] = [Math.ceil(width / CELL), Math.ceil(height / CELL), GROUPS.length];
-    if (counts.length !== across * down * kinds) counts = new Uint32Array(across * down * kinds);
+    if (grid.width !== across || grid.height !== down || !totals.length) {
+      [grid.width, grid.height] = [across, down];
+      [counts, totals] = [new Uint32Array(across * down * kinds), new Uint32Array(across * down)];
+    }
     counts.fill(0);
-    for (let i = 0; i < xs.length; i++)
-      if (xs[i] >= 0 && ys[i] >= 0 && xs[i] < width && ys[i] < height)
-        counts[(Math.floor(ys[i] / CELL) * across + Math.floor(xs[i] / CELL)) * kinds + groups[i]]++;
-    if (grid.width !== across || grid.height !== down) [grid.width, grid.height] = [across, down];
+    totals.fill(0);
+    let most = 1;
+    for (let i = 0; i < xs.length; i++) {
+      if (!(xs[i] >= 0 && ys[i] >= 0 && xs[i] < width && ys[i] < height)) continue;
+      const cell = Math.floor(ys[i] / CELL) * across + Math.floor(xs[i] / CELL);
+      counts[cell * kinds + groups[i]]++;
+      if (++totals[cell] > most) most = totals[cell];
+    }
     const on = grid.getContext("2d");
     const image = on.createImageData(across, down);
-    const rgb = colours.groups.map((each) => [1, 3, 5].map((at) => parseInt(each.slice(at, at + 2), 16)));
-    let most = 1;
-    for (let cell = 0; cell < across * down; cell++) {
-      let total = 0;
-      for (let k = 0; k < kinds; k++) total += counts[cell * kinds + k];
-      if (total > most) most = total;
-    }
-    for (let cell = 0; cell < across * down; cell++) {
-      let [total, best, which] = [0, 0, 0];
-      for (let k = 0; k < kinds; k++) {
-        const number = counts[cell * kinds + k];
-        total += number;
-        if (number > best) [best, which] = [number, k];
-      }
-      if (!total) continue;
-      image.data.set(rgb[which], cell * 4);
-      image.data[cell * 4 + 3] = 255 * (0.3 + 0.7 * Math.log1p(total) / Math.log1p(most));
+    for (let cell = 0; cell < totals.length; cell++) {
+      if (!totals[cell]) continue;
+      let which = 0;
+      for (let k = 1; k < kinds; k++) if (counts[cell * kinds + k] > counts[cell * kinds + which]) which = k;
+      image.data.set(colours.rgb[which], cell * 4);
+      image.data[cell * 4 + 3] = 255 * (0.3 + 0.7 * Math.log1p(totals[cell]) / Math.log1p(most));
     }
     on.putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
@@ -306,7 +304,11 @@ export function makeMap(onPick) {
       fit();
     },
     // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8.
-    frame(packed, names) {
+    frame(packed, names, shut) {
+      if (shut.join() !== [...closed].join()) {
+        closed = new Set(shut);
+        changed();
+      }
       const count = packed.byteLength / 5;
       const spots = new Uint16Array(packed, 0, 2 * count);
       const [left, low, wide, tall] = plan.bounds;
@@ -319,11 +321,6 @@ export function makeMap(onPick) {
       lasts = Math.min(2000, Math.max(90, last ? now - last : 90));
       [began, last] = [now, now];
       again();
-    },
-    close(ids) {
-      if (ids.length === closed.size && ids.every((each) => closed.has(each))) return;
-      closed = new Set(ids);
-      changed();
     },
     pick(index) {
       picked = index;

@@ -275,7 +275,7 @@ export function mount(root) {
     town.hidden = now.state === "none";
     const lives = citizens.byteLength > 0;
     play.textContent = now.state === "playing" ? "Pause" : "Play";
-    play.disabled = step.disabled = !["playing", "paused"].includes(now.state);
+    play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
     bar.hidden = !lives;
@@ -288,8 +288,7 @@ export function mount(root) {
       planOf = now.town;
     }
     if (lives) {
-      map.frame(citizens, now.acts);
-      map.close(now.closed);
+      map.frame(citizens, now.acts, now.closed);
       if (rows.length) replace(curves, CURVES.map(curve));
     }
     if (now.changes !== seen || isNew || now.step > due) {
