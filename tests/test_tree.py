@@ -259,6 +259,7 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
+        "civitas.studio.server",
         *(
             f"civitas.spaces.amqp.{name}"
             for name in (

@@ -527,6 +527,7 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("nobody",), 1, "has no run 'nobody'; its last ones are 'r'"),
         (("r", "--agent", "a:b"), 2, "it is a run of civitas act"),
         (("r", "--max-tokens", "0"), 2, "--max-tokens"),
+        (("r", "--max-seconds", "nan"), 2, "nan must be a number of seconds"),
     ),
 )
 def test_what_is_wrong_is_said(folder: Path, args: tuple[str, ...], code: int, said: str) -> None:

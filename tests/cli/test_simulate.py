@@ -19,22 +19,28 @@ import pytest
 
 from civitas.cli.main import main
 from civitas.society import compare, read_people
+from models.openai_server import OpenAIServer, status, text
+from pseudo_terminal import Terminal
 
 TOWN = ("--citizens", "30", "--step", "6h", "--seed", "3")
 DAYS = ("--citizens", "10", "--days", "6")
 
 
-def simulate(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The command as a script runs it."""
+def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command as a script runs it."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "civitas", "simulate", *args],
+        [sys.executable, "-W", "error", "-m", "civitas", *args],
         capture_output=True,
         stdin=subprocess.DEVNULL,
         text=True,
         timeout=50,
         cwd=cwd,
-        env={**os.environ, "CIVITAS_JOURNAL": ""},
+        env={**os.environ, "CIVITAS_JOURNAL": "", **environment},
     )
+
+
+def simulate(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return civitas("simulate", *args, cwd=cwd, **environment)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -79,36 +85,53 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     assert contents(tmp_path / "b") == contents(found)
 
 
-def test_interrupted_it_says_how_to_go_on_and_comes_to_the_same_files(tmp_path: Path) -> None:
-    # More lines than a pipe holds, so it cannot have ended before it is interrupted.
+@pytest.mark.parametrize("struck", (signal.SIGINT, signal.SIGKILL))
+def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
+    tmp_path: Path, struck: signal.Signals
+) -> None:
+    # More lines than a pipe holds, so it cannot have ended before it is struck.
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "civitas", "simulate", *DAYS, "--json"),
-            *("--journal", "runs.db", "--out", "stopped"),
+            *(sys.executable, "-m", "civitas", "simulate", *DAYS, "--json", "--out", "stopped"),
+            *("--journal", "runs.db", "--run-id", "town"),
         ],
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
     )
     assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["step"] == 0
-    process.send_signal(signal.SIGINT)
-    *_, last = process.communicate(timeout=50)[0].splitlines()
-    assert process.returncode == 130
-    said = json.loads(last)
-    assert said["kind"] == "interrupted"
+    for step in range(100):
+        assert json.loads(process.stdout.readline())["step"] == step
+    process.send_signal(struck)
+    lines = process.communicate(timeout=50)[0].splitlines()
+    way = "civitas resume town --journal runs.db"
+    if struck is signal.SIGINT:
+        assert process.returncode == 130
+        assert json.loads(lines[-1]) == {"kind": "interrupted", "resume": [way]}
     assert not json.loads((tmp_path / "stopped" / "manifest.json").read_text())["complete"]
 
-    (way,) = said["resume"]
-    civitas, command, *args = shlex.split(way)
-    assert (civitas, command) == ("civitas", "simulate")
-    gone_on = simulate(*args, cwd=tmp_path)
+    told = civitas("runs", "town", "--journal", "runs.db", cwd=tmp_path).stdout
+    assert "10 citizens, 576 steps of 15min, seed 0" in told
+    assert "set up: by rules; tables in /" in told
+    assert told.endswith(f"to go on with it: {way}\n")
+    gone_on = civitas(*shlex.split(way)[1:], cwd=tmp_path)
     assert gone_on.returncode == 0, gone_on.stderr
+    again = civitas(*shlex.split(way)[1:], cwd=tmp_path)  # it has ended: nothing is lived
+    assert again.stdout == gone_on.stdout
     assert simulate(*DAYS, "--out", "whole", cwd=tmp_path).returncode == 0
     stopped, whole = contents(tmp_path / "stopped"), contents(tmp_path / "whole")
     manifest, other = (json.loads(each.pop("manifest.json")) for each in (stopped, whole))
     assert stopped == whole
-    assert manifest == other | {"run_id": manifest["run_id"]}
+    assert manifest == other | {"run_id": "town"}
+
+
+def test_another_order_cannot_go_on_with_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = (*TOWN, "--journal", str(tmp_path / "runs.db"), "--run-id", "town")
+    assert run(*recorded) == 0
+    assert run(*recorded, "--seed", "4") == 1
+    assert "seed: was 3, is 4" in capsys.readouterr().err
 
 
 def test_interrupted_without_a_journal_it_says_that_one_would_help(tmp_path: Path) -> None:
@@ -168,6 +191,11 @@ def test_tables_as_parquet(tmp_path: Path) -> None:
         (("--citizens", "9"), "9 is not in the range"),
         (("--run-id", "a"), "give --journal too"),
         (("--parquet",), "give --out DIR too"),
+        (("--max-calls", "5"), "--max-calls is for a model: give --model too"),
+        (("--max-usd", "nan"), "nan must be a number of US dollars"),
+        (("--model", "nobody"), "there is no model 'nobody'"),
+        (("--model", "openai:m"), "give --max-usd, --max-calls or --yes"),
+        (("--model", "http://me:key@127.0.0.1:1/v1#m", "--yes"), "may be a key"),
     ),
 )
 def test_wrong_usage_says_what_is_wrong(
@@ -228,3 +256,55 @@ def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_mis
     assert (from_step("there"), from_step("late")) == (0, None)
     assert (tmp_path / "there" / "messages.csv").exists()
     assert not (tmp_path / "late" / "messages.csv").exists()
+
+
+# -- by a model ------------------------------------------------------------------------------------
+
+
+def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> None:
+    with OpenAIServer(text("nonsense")) as server:
+        args = (*TOWN, "--model", f"{server.url}#m", "--max-calls", "5")
+        recorded = ("--journal", "runs.db", "--run-id", "town", "--out", "a")
+        done = simulate(*args, *recorded, cwd=tmp_path, CIVITAS_KEY="secret")
+        assert done.returncode == 0, done.stderr
+        gone_on = civitas("resume", "town", "--journal", "runs.db", cwd=tmp_path)
+        assert gone_on.returncode == 0, gone_on.stderr
+        assert len(server.requests) == 5
+        assert {each.headers["authorization"] for each in server.requests} == {"Bearer secret"}
+    assert (
+        f"{server.url}#m will be asked about 144 times, with 129,600 tokens in all" in done.stderr
+    )
+    told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[1:])
+    assert told["failures"] == "0"
+    assert told["model"].endswith(" of them by rule")
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert manifest["settings"]["model"] == f"{server.url}#m"
+    assert manifest["deterministic"] == ["city_sha256", "people_sha256"]
+    assert b"secret" not in (tmp_path / "runs.db").read_bytes()
+
+
+def test_it_is_asked_about_as_often_as_is_said(tmp_path: Path) -> None:
+    with OpenAIServer(status(400)) as server:
+        done = simulate(*TOWN, "--model", f"{server.url}#m", "--yes", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert len(server.requests) == pytest.approx(144, rel=0.25)
+
+
+def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
+    args = (*TOWN, "--model", "openai:nobodys", "--max-usd", "1")
+    done = simulate(*args, cwd=tmp_path, CIVITAS_KEY="secret")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "price" in done.stderr
+
+
+@pytest.mark.parametrize(("answer", "code"), (("n", 1), ("y", 0)))
+def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
+    with OpenAIServer(status(400)) as server:
+        args = ("simulate", *TOWN, "--model", f"{server.url}#m")
+        with Terminal("-m", "civitas", *args, cwd=tmp_path) as terminal:
+            terminal.until("Go on? [y/N] ")
+            assert "will be asked about 144 times" in terminal.seen
+            assert server.requests == []
+            terminal.type(f"{answer}\r")
+            assert terminal.end() == code
+        assert bool(server.requests) is (code == 0)

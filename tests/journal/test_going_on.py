@@ -260,6 +260,25 @@ def test_what_was_permitted_is_not_asked_about_again(tmp_path: Path, policy: boo
     assert len(asked) == 3  # the second had not begun
 
 
+def test_what_the_model_answered_is_recorded_before_anybody_is_asked(tmp_path: Path) -> None:
+    """A person may take long: what led to the question is in the file by then."""
+    answered: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        entries = journal.entries("R")
+        answered.extend(e.data["result"]["calls"] for e in entries if e.kind == "ended")
+        return True
+
+    done = Action("act_on", lambda what: what, access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([call("act_on", what=1), said("Yes.")])
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent(
+            "clerk", model, actions=[done], approver=CallbackApprover(approve), journal=journal
+        )
+        agent.reply_sync("go", run_id="R")
+    assert [[each["name"] for each in calls] for calls in answered] == [["act_on"]]
+
+
 # -- memory ----------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,10 @@
-"""A person at a terminal, as an agent like any other."""
+"""A person, at a terminal or at a page, as an agent like any other."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import Any, Protocol, TextIO
 
 from civitas.agents.terminal import Terminal
 from civitas.context import Context
@@ -31,6 +32,22 @@ _CHOICES = (
 )
 
 
+class Desk(Protocol):
+    """Where a person is asked and answers."""
+
+    async def ask(
+        self, asked: Asked, told: Sequence[str], fault: str
+    ) -> str | HumanDecision | None:
+        """The person's answer: a line, or a decision; None if nobody is there any more.
+
+        Args:
+            asked: what the person is asked
+            told: what was said to the person meanwhile
+            fault: what was wrong with the answer before; empty the first time
+        """
+        ...
+
+
 class Person(ConversationalAgent):
     """A person, who is shown what the agent is asked and writes the answer in a line.
 
@@ -42,6 +59,7 @@ class Person(ConversationalAgent):
         id: its id
         stdin: where lines come from; the process's if left out
         stdout: where questions go; the process's if left out
+        desk: where the person is asked instead of at a terminal, such as at a page
         **options: what every `Agent` takes
     """
 
@@ -54,41 +72,41 @@ class Person(ConversationalAgent):
         *,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
+        desk: Desk | None = None,
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
         self._terminal = Terminal(stdin, stdout)
+        self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        self._terminal.show(json_text(message.get("content")))
+        if isinstance(self._desk, _AtTerminal):
+            self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, asked: Asked) -> Reply:
-        terminal = self._terminal
-        question = asked.content if isinstance(asked.content, str) else json_text(asked.content)
-        terminal.show(question)
-        for text in asked.state.hear():
-            terminal.show(text)
-        schema = None if asked.schema in (None, DECISION_SCHEMA) else AnswerSchema(asked.schema)
-        if asked.schema == DECISION_SCHEMA:
-            terminal.show(f"\n{_CHOICES[0]}")
+        told = asked.state.hear()
+        decides = asked.schema == DECISION_SCHEMA
+        schema = None if decides or asked.schema is None else AnswerSchema(asked.schema)
+        fault = ""
         while True:
-            line = await terminal.ask(f"{self.id}> ")
+            line = await self._desk.ask(asked, told, fault)
             if line is None:
                 error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
                 return self._reply(asked, "", "", error)
-            if asked.schema == DECISION_SCHEMA:
-                decision = _decision(line)
-                if decision is None:
-                    terminal.show(f"What is that? {_CHOICES[0]}")
-                    continue
-                value: Any = decision.to_json()
-                return self._reply(asked, json.dumps(value), value)
+            if decides:
+                decision = line if isinstance(line, HumanDecision) else _decision(line)
+                if decision is not None:
+                    value: Any = decision.to_json()
+                    return self._reply(asked, json.dumps(value), value)
+                fault = f"What is that? {_CHOICES[0]}"
+                continue
+            text = str(line)
             if schema is None:
-                return self._reply(asked, line, line)
+                return self._reply(asked, text, text)
             try:
-                return self._reply(asked, line, schema.read(line))
-            except Unreadable as fault:
-                terminal.show(str(fault))
+                return self._reply(asked, text, schema.read(text))
+            except Unreadable as error:
+                fault = str(error)
 
     def _reply(
         self, asked: Asked, text: str, value: Any, error: BaseException | None = None
@@ -100,6 +118,27 @@ class Person(ConversationalAgent):
         detail = "" if error is None else str(error)
         reason: Any = "done" if error is None else "error"
         return Reply(text, value, messages, [], Usage(), reason, detail, error, asked.run_id)
+
+
+class _AtTerminal:
+    """A person at a terminal, who answers in lines."""
+
+    def __init__(self, id: str | int, terminal: Terminal) -> None:
+        self._id = id
+        self._terminal = terminal
+
+    async def ask(self, asked: Asked, told: Sequence[str], fault: str) -> str | None:
+        """The line that the person writes."""
+        show = self._terminal.show
+        if fault:
+            show(fault)
+        else:
+            show(asked.content if isinstance(asked.content, str) else json_text(asked.content))
+            for text in told:
+                show(text)
+            if asked.schema == DECISION_SCHEMA:
+                show(f"\n{_CHOICES[0]}")
+        return await self._terminal.ask(f"{self._id}> ")
 
 
 def _decision(line: str) -> HumanDecision | None:

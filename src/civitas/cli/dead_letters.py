@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from civitas.approval import escaped
-from civitas.cli.options import EXCHANGE, exchange_option, hush_pika
+from civitas.cli.options import EXCHANGE, exchange_option, hush_pika, usage
 from civitas.cli.run.show import one_or_more
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ def _opened(exchange: str | None) -> DeadLetters:
     from civitas.spaces.amqp.dead_letters import DeadLetters
 
     hush_pika()
-    try:
+    with usage():
         return DeadLetters(AMQPOptions.from_environment(), exchange or EXCHANGE)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def _list(exchange: str | None) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-import termios
 
 import click
 
 from civitas.agent import Agent
 from civitas.approval import escaped
 from civitas.cli.options import FILE
-from civitas.cli.run.permission import keyboard
+from civitas.cli.run.permission import keyboard, says_yes
 from civitas.errors import DefinitionError
 
 
@@ -30,11 +29,8 @@ def permitted_agents(names: list[str]) -> list[str]:
             f"{FILE} names agents ({listed}), which are programs of this folder, and standard "
             "input is no terminal to ask at: name them by --agent"
         )
-    # What was typed before the question is no answer to it.
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     print(f"{FILE} would have this run, from this folder: {listed}", file=sys.stderr)
-    print("Permit this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return names if lines.readline().strip().lower() in ("y", "yes") else []
+    return names if says_yes(lines, "Permit this?") else []
 
 
 def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:

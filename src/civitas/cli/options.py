@@ -88,11 +88,7 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
 
 @contextmanager
 def usage(folder: str = "") -> Iterator[None]:
-    """Have a wrong setting be wrong usage: exit code 2, with how the command is used.
-
-    Args:
-        folder: what names the folder that is worked on or searched
-    """
+    """Have a wrong setting, or a folder by what names it, be wrong usage: exit code 2."""
     try:
         yield
     except ConfigError as error:
@@ -149,18 +145,19 @@ class Recorded:
         return [("to go on with it", self.command("resume"))]
 
 
-class Seconds(click.FloatRange):
-    """A time limit: more than 0 seconds, and not infinity or NaN, which click takes for numbers."""
+class Above0(click.FloatRange):
+    """A number above 0, and not infinity or NaN, which click takes for numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "seconds") -> None:
         super().__init__(min=0, min_open=True)
+        self._unit = unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number of seconds."""
-        seconds = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{value} must be a number of seconds", param, ctx)
-        return seconds
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} must be a number of {self._unit}", param, ctx)
+        return number
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

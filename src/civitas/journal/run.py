@@ -168,7 +168,7 @@ class Part:
         Args:
             name: such as `H1`, or `R1/ID`: what stands behind the first slash is quoted
         """
-        return Part(self._run, _below(self.path, name))
+        return Part(self._run, below(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Note something; it is written with the next commit.
@@ -263,10 +263,10 @@ class ReadPart:
 
     def part(self, name: str) -> ReadPart:
         """The part of an agent that works on this one's behalf."""
-        return ReadPart(self.run_id, self._entries, _below(self.path, name))
+        return ReadPart(self.run_id, self._entries, below(self.path, name))
 
 
-def _below(path: str, name: str) -> str:
+def below(path: str, name: str) -> str:
     """The path of a part: an id with a slash in it stays one name, so no two parts share a path."""
     turn, slash, id = name.partition("/")
     name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"

@@ -42,7 +42,6 @@ def act_agent(
     """The agent that an order asks for: a ReActAgent, or a DualActAgent where it is reviewed.
 
     Args:
-        order: what was ordered
         key: the key of the agent's model, if it takes one
         own_key: the key of the reviewer's model, which is the person's own
         approver: who permits the actions that ask
@@ -84,11 +83,7 @@ def act_agent(
 
 
 def actions_of(order: Order) -> list[Action]:
-    """The actions that the agent of an order has; its approver is asked by their access policy.
-
-    Raises:
-        FileError: the folder is not there, or cannot be used
-    """
+    """The actions that the agent of an order has; its approver is asked by their access policy."""
     from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
     from civitas.agents.files import changing_actions, file_actions
 

@@ -19,11 +19,6 @@ def chosen_model(
 
     A key of the file is for the model of the file, and one of the environment for any that the file
     did not choose: the file may be by somebody who wants the key.
-
-    Args:
-        said: what civitas.toml says
-        model: the model that the person chose, or None
-        key: the person's own key, or None
     """
     if model:
         return model, key
@@ -63,12 +58,7 @@ def made_model(name: str, key: str | None) -> Model:
 
 
 def budget_of(command: str, **limits: float | None) -> Budget | None:
-    """What the run of a command may spend, or None for no limit.
-
-    Args:
-        command: the command's name
-        **limits: as `Budget` takes them; None for none
-    """
+    """What the run of a command may spend, by limits as `Budget` takes them; None for no limit."""
     given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from civitas.errors import ConfigError, RunMismatch, StateError
+from civitas.orders.simulate import SimulateOrder
 
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal
@@ -34,6 +35,8 @@ class Order:
     command: ClassVar = "act"
     part: ClassVar = "act"
     may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
+    paths: ClassVar = ("root",)
+    addresses: ClassVar = ("model", "review")
 
     task: str
     root: str
@@ -45,15 +48,6 @@ class Order:
     max_tokens: int | None
     yes_read: bool
     network: bool
-
-    def from_anywhere(self) -> Order:
-        """The same order, with the folder as it is called from every other folder."""
-        return replace(self, root=os.path.abspath(self.root))
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """What may be the address of a server."""
-        return self.model, self.review or ""
 
     @property
     def in_words(self) -> str:
@@ -90,6 +84,8 @@ class ResearchOrder:
         *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
         *("out", "html"),
     )
+    paths: ClassVar = ("folder", "out", "html")
+    addresses: ClassVar = ("model", "searxng")
 
     objectives: list[str]
     folder: str | None = None
@@ -111,16 +107,6 @@ class ResearchOrder:
         """The objectives in one text."""
         return "\n".join(self.objectives)
 
-    def from_anywhere(self) -> ResearchOrder:
-        """The same order, with its paths as they are called from every other folder."""
-        paths = {name: getattr(self, name) for name in ("folder", "out", "html")}
-        return replace(self, **{name: p and os.path.abspath(p) for name, p in paths.items()})
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """What may be the address of a server."""
-        return self.model or "", self.searxng or ""
-
     @property
     def in_words(self) -> str:
         """What is set up, in a line."""
@@ -131,20 +117,18 @@ class ResearchOrder:
         return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
 
 
-AnyOrder: TypeAlias = Order | ResearchOrder
-_KINDS: Final[dict[str, type[AnyOrder]]] = {kind.part: kind for kind in (Order, ResearchOrder)}
+AnyOrder: TypeAlias = Order | ResearchOrder | SimulateOrder
+_KINDS: Final[dict[str, type[AnyOrder]]] = {
+    kind.part: kind for kind in (Order, ResearchOrder, SimulateOrder)
+}
 """By the part of a run whose state the order is: no agent's, so none is told of it."""
 
 
 def without_keys(order: AnyOrder) -> None:
-    """See that an order holds nothing that might be a key, which would be recorded.
-
-    Raises:
-        ConfigError: an address has a user or a query
-    """
+    """See that an order holds nothing that might be a key; ConfigError where it may."""
     for name in order.addresses:
         try:
-            parts = urlsplit(name.partition("#")[0])
+            parts = urlsplit((getattr(order, name) or "").partition("#")[0])
         except ValueError:
             continue  # no model is called so, which is said when it is made
         if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
@@ -177,15 +161,16 @@ def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
 
 
 async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
-    """Write down the order of a run, before its agent begins it or goes on.
+    """Write down the order of a run, before its agent or society begins it or goes on.
 
     Raises:
         RunMismatch: the run is no such command's, or has another order; `may_change` may differ
         RunHeld: somebody works on the run
         JournalError: the journal cannot be used
     """
-    order = order.from_anywhere()
-    opened = await journal.begin(run_id, type(agent).__name__, str(agent.id), order.task)
+    order = _from_anywhere(order)
+    id = str(getattr(agent, "id", "society"))
+    opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
     try:
         part = opened.part(order.part)
         before = order_of(part.past)
@@ -198,6 +183,12 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
             await part.commit()
     finally:
         opened.close()
+
+
+def _from_anywhere(order: AnyOrder) -> AnyOrder:
+    """The same order, with its paths as they are called from every other folder."""
+    paths = {name: getattr(order, name) for name in order.paths}
+    return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
 
 
 def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +38,6 @@ def check(order: ResearchOrder) -> None:
     if order.model is None and (order.role or order.max_usd or order.max_tokens):
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         raise ConfigError(f"{which} is for a model: give --model too")
-    if order.max_usd is not None and not math.isfinite(order.max_usd):
-        raise ConfigError(f"--max-usd must be a number of US dollars, got {order.max_usd}")
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
             raise ConfigError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
@@ -57,7 +54,6 @@ def researcher(
     """The researcher that an order asks for.
 
     Args:
-        order: what was ordered
         journal: where it records its run, or None
         key: the key of its model, if it takes one
 
@@ -68,6 +64,9 @@ def researcher(
     """
     from civitas.research.researcher import Researcher
 
+    budget = budget_of(
+        order.command, seconds=order.max_seconds, tokens=order.max_tokens, usd=order.max_usd
+    )
     return Researcher(
         "researcher",
         None if order.model is None else made_model(order.model, key),
@@ -76,12 +75,7 @@ def researcher(
         order.iterations,
         order.role,
         journal=journal,
-        budget=budget_of(
-            order.command,
-            seconds=order.max_seconds,
-            tokens=order.max_tokens,
-            usd=order.max_usd,
-        ),
+        budget=budget,
     )
 
 

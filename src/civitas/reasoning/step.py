@@ -99,9 +99,10 @@ class Step:
         """
         if self.past.permitted == fingerprint:
             return True
+        record = self._record
+        await record.commit()  # a person may take long: what led to the question is not lost
         if not await ask():
             return False
-        record = self._record
         record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
         await record.commit()
         return True

@@ -93,6 +93,10 @@ class Workbench(ConversationalAgent):
             self._model = by_name(self._model)
         return self._model  # type: ignore[no-any-return]
 
+    @model.setter
+    def model(self, model: Model | str | None) -> None:
+        self._model = model
+
     @property
     def objectives(self) -> list[Objective]:
         """The given objectives, with the expertise reached."""

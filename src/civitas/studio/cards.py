@@ -105,7 +105,10 @@ class Cards:
         if card is None:
             before = self._decided.get(number)
             raise CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
-        card.loop.call_soon_threadsafe(_set, card.answer, value)
+        try:
+            card.loop.call_soon_threadsafe(_set, card.answer, value)
+        except RuntimeError:
+            raise CardGone(f"card {number} is not open: its program has ended") from None
 
     def get(self, number: int) -> Card:
         """An open card.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from civitas.errors import ConfigError
+from civitas.reasoning.dualact.conclusions import DecisionAction, HumanDecision
 from civitas.studio.cards import Cards
 
 
@@ -16,6 +17,8 @@ def decide(cards: Cards, number: int, answer: dict[str, Any]) -> str:
         CardGone: the card is not open
     """
     card = cards.get(number)
+    if card.kind not in _KINDS:
+        raise ConfigError(f"a card of kind {card.kind!r} takes no answer")
     value, said = _KINDS[card.kind](card.about, answer)
     cards.decide(number, value, said)
     return said
@@ -37,4 +40,29 @@ def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:
     return text, "answered"
 
 
-_KINDS = {"approval": _approval, "question": _question}
+_CHOICES: Final = {
+    "accept": (DecisionAction.TERMINATE, "accepted"),
+    "continue": (DecisionAction.CONTINUE, "continued"),
+    "redirect": (DecisionAction.REDIRECT, "redirected"),
+}
+
+
+def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecision, str]:
+    choice = answer.get("choice")
+    if choice not in _CHOICES:
+        raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
+    given = {name: answer.get(name, "") for name in ("instruction", "reasoning")}
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"{name} must be a text, got {text!r:.80}")
+    action, said = _CHOICES[choice]
+    instruction = given["instruction"].strip()
+    if action is DecisionAction.TERMINATE:
+        instruction = ""
+    elif not instruction:
+        raise ConfigError(f"to {choice}, write an instruction")
+    reasoning = given["reasoning"].strip() or f"{said} by a person"
+    return HumanDecision(action, instruction, reasoning), said
+
+
+_KINDS = {"approval": _approval, "question": _question, "decision": _decision}

@@ -7,16 +7,28 @@ import json
 import secrets
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
-from itertools import islice
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 _KEPT: Final = 20_000
 """So many events are kept for a page that comes back; one that was away for longer reloads."""
+_KEPT_CHARACTERS: Final = 32 << 20
 _FRAME: Final = 500
 """The most events in one frame."""
+_FRAME_CHARACTERS: Final = 1 << 20
+"""A frame ends with the event that reaches this."""
 _BATCH_S: Final = 0.03
 """Events within this time travel in one frame: a page cannot show more frames a second."""
+
+
+def as_json(data: Any) -> str:
+    """JSON that every browser reads: ASCII, and null for a number that JSON lacks."""
+    compact = (",", ":")
+    try:
+        return json.dumps(data, default=str, allow_nan=False, separators=compact)
+    except ValueError:
+        read = json.loads(json.dumps(data, default=str), parse_constant=lambda name: None)
+        return json.dumps(read, separators=compact)
 
 
 class Feed:
@@ -30,10 +42,24 @@ class Feed:
 
     def __init__(self, kept: int = _KEPT) -> None:
         self.epoch = secrets.token_hex(4)
-        self._events: deque[str] = deque(maxlen=kept)
+        self._kept = kept
+        self._events: deque[str] = deque()
+        self._characters = 0
         self._last = 0
         self._guard = threading.Lock()
         self._waiting: set[_Bell] = set()
+        self._attending: list[Callable[[bool], None]] = []
+
+    def attend(self, tell: Callable[[bool], None]) -> None:
+        """Have something told when the first page looks on, and when the last one has gone."""
+        self._attending.append(tell)
+
+    def _look(self, bell: _Bell, is_there: bool) -> None:
+        with self._guard:
+            (self._waiting.add if is_there else self._waiting.discard)(bell)
+            told = len(self._waiting) == is_there
+        for tell in self._attending if told else ():
+            tell(is_there)
 
     @property
     def last(self) -> int:
@@ -47,10 +73,13 @@ class Feed:
             topic: what it is about, such as `message` or `run`
             data: JSON data
         """
-        told = json.dumps(data, ensure_ascii=True, default=str)
+        told = as_json(data)
         with self._guard:
             self._last += 1
             self._events.append(f'[{self._last},"{topic}",{told}]')
+            self._characters += len(self._events[-1])
+            while len(self._events) > self._kept or self._characters > _KEPT_CHARACTERS:
+                self._characters -= len(self._events.popleft())
             waiting = [*self._waiting]
         for bell in waiting:
             bell.ring()
@@ -62,35 +91,48 @@ class Feed:
         that the page loads anew what it shows.
         """
         bell = _Bell()
-        with self._guard:
-            self._waiting.add(bell)
+        self._look(bell, True)
         try:
-            missed = epoch != self.epoch or not self._last - len(self._events) <= after
-            if missed or after > self._last:
-                after = self._last
-                yield json.dumps({"epoch": self.epoch, "reset": True, "last": after, "events": []})
+            with self._guard:
+                follows = epoch == self.epoch and self._first <= after <= self._last
+                after = after if follows else self._last
+            if not follows:
+                yield self._reset(after)
             else:
-                yield json.dumps({"epoch": self.epoch, "last": after, "events": []})
+                yield f'{{"epoch":"{self.epoch}","last":{after},"events":[]}}'
             while True:
-                await bell.wait()
-                await asyncio.sleep(_BATCH_S)
                 while after < self._last:
-                    with self._guard:
-                        first = self._last - len(self._events)
-                        missed = after < first
-                        after = max(after, first)
-                        events = [*islice(self._events, after - first, after - first + _FRAME)]
-                    if missed:
+                    events = self._some(after)
+                    if not events:
                         after = self._last
-                        yield json.dumps(
-                            {"epoch": self.epoch, "reset": True, "last": after, "events": []}
-                        )
+                        yield self._reset(after)
                         break
                     after += len(events)
                     yield f'{{"epoch":"{self.epoch}","last":{after},"events":[{",".join(events)}]}}'
+                await bell.wait()
+                await asyncio.sleep(_BATCH_S)
         finally:
-            with self._guard:
-                self._waiting.discard(bell)
+            self._look(bell, False)
+
+    @property
+    def _first(self) -> int:
+        """The number before that of the first event that is kept."""
+        return self._last - len(self._events)
+
+    def _some(self, after: int) -> list[str]:
+        """The events after one, as many as a frame takes; none if the first of them has gone."""
+        events: list[str] = []
+        with self._guard:
+            at = after - self._first
+            size = 0
+            while 0 <= at < len(self._events) and len(events) < _FRAME and size < _FRAME_CHARACTERS:
+                events.append(self._events[at])
+                size += len(events[-1])
+                at += 1
+        return events
+
+    def _reset(self, last: int) -> str:
+        return f'{{"epoch":"{self.epoch}","reset":true,"last":{last},"events":[]}}'
 
 
 class _Bell:

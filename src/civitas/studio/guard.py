@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import ipaddress
+import re
 import secrets
 import socket
 import time
@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from civitas.studio import login
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -21,9 +23,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
 """The longest body of a request."""
+_LONG: Final = f"a request must have at most {MOST_BYTES:,} bytes"
 _BODY_S: Final = 20.0
 _ATTEMPTS: Final = 20
-"""So many wrong tokens in a minute, and no further one is looked at."""
+"""So many wrong passwords from one address in a minute, and no further one is looked at."""
+_ADDRESSES: Final = 1000
+_KEEP: Final = "surrogateescape"
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
+_ONCE: Final = frozenset(
+    b"host origin authorization content-length sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
+)
 
 # Everything else of Gradio is closed: its uploads, files, proxies and components' own servers.
 _GRADIO: Final = {
@@ -59,50 +68,55 @@ class Guard:
     """
 
     def __init__(self, app: Any, secret: str, host: str, *, is_password: bool) -> None:
-        self._app = app
+        self.app = app
         self._secret = secret.encode()
+        self._is_password = is_password
+        self._name = "password" if is_password else "token"
         self._hosts = OWN_HOSTS
         self._anywhere = host not in ("127.0.0.1", "localhost", "::1")
         if self._anywhere:
-            self._hosts |= {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
-        self._name = "password" if is_password else "token"
-        self._most = _ATTEMPTS if is_password else 0  # nobody guesses a token
-        # Survives a restart with the same secret, and does not tell it.
-        self._pass = hmac.new(self._secret, b"civitas studio", hashlib.sha256).hexdigest()
-        self._failed: deque[float] = deque(maxlen=_ATTEMPTS)
+            name = socket.gethostname().lower()
+            self._hosts |= {host.lower(), name, f"{name}.local"}
+        # The cookie survives a restart with the same secret and does not tell it, slow to guess as
+        # it is. Browsers send it to every port of this host: each studio's has a name of its own.
+        key = hashlib.scrypt(self._secret, salt=b"civitas studio", n=1 << 14, r=8, p=1).hex()
+        self._cookie, self._pass = f"civitas_studio_{key[:8]}", key[8:]
+        self._failed: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers = _single(scope["headers"])
-        fault = self._foreign(scope, headers)
-        if fault:
+        fault = "a header is there twice" if headers is None else self._foreign(scope, headers)
+        if headers is None or fault:
             await _refuse(scope, send, 403, fault)
             return
-        path = scope["path"]
-        length = (headers or {}).get(b"content-length", "0")
-        if not (length.isascii() and length.isdigit() and int(length[:20]) <= MOST_BYTES):
-            await _refuse(scope, send, 413, f"a request must be of at most {MOST_BYTES:,} bytes")
+        length = headers.get(b"content-length", "0")
+        if not (length.isdecimal() and len(length) < 10 and int(length) <= MOST_BYTES):
+            await _refuse(scope, send, 413, _LONG)
             return
-        if not self._is_known(headers):
-            if scope["type"] == "http":
-                await self._enter(scope, headers, receive, send)
-            else:
-                await _refuse(scope, send, 401, "no token")
-            return
-        if not _is_open(scope["type"], scope.get("method", "GET"), path):
+        path, is_socket = scope["path"], scope["type"] == "websocket"
+        known = self._is_known(scope, headers)
+        enters = path == "/login" or (path == "/" and b"token=" in scope["query_string"])
+        if not is_socket and (enters or not known):
+            await self._enter(scope, headers, receive, send, known)
+        elif not known:
+            await _refuse(scope, send, 401, "no token")
+        elif not _is_open(scope.get("method", ""), path, is_socket):
             await _refuse(scope, send, 404, "there is no such page")
-            return
-        await self._app(scope, _limited(receive), _with_headers(send, path))
+        elif is_socket:
+            await self.app(scope, receive, send)
+        else:
+            body = await _body(scope, receive, send)
+            if body is not None:
+                await self.app(scope, _again(body, receive), _with_headers(send, path))
 
     # -- where it comes from -----------------------------------------------------------------------
 
-    def _foreign(self, scope: Scope, headers: dict[bytes, str] | None) -> str:
+    def _foreign(self, scope: Scope, headers: dict[bytes, str]) -> str:
         """Why a request is not from a page of this studio; empty if it is."""
-        if headers is None:
-            return "a header is there twice"
         host = headers.get(b"host", "")
         if not self._is_own(host):
             return (
@@ -110,91 +124,92 @@ class Guard:
                 "with --host"
             )
         origin = headers.get(b"origin")
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        # What others reach may stand behind a proxy that speaks TLS.
+        own = (f"http://{host}", f"https://{host}")[: 1 + self._anywhere]
+        if origin is not None and origin not in own:
             return f"a page of {origin[:80]!r} may not use this studio"
-        navigates = headers.get(b"sec-fetch-mode") == "navigate" and scope.get("method") == "GET"
-        if headers.get(b"sec-fetch-site") in ("cross-site", "same-site") and not (
-            navigates and headers.get(b"sec-fetch-dest") == "document"
-        ):
+        is_link = (  # opens the page, and nothing else
+            scope["path"] == "/"
+            and scope.get("method") == "GET"
+            and headers.get(b"sec-fetch-mode") == "navigate"
+            and headers.get(b"sec-fetch-dest") == "document"
+        )
+        if headers.get(b"sec-fetch-site") in ("cross-site", "same-site") and not is_link:
             return "a page from elsewhere may not use this studio"
         if origin is None and scope["type"] == "websocket":
             return "a socket needs an Origin"
         return ""
 
     def _is_own(self, host: str) -> bool:
-        name, colon, port = host.lower().rpartition(":")
-        if not colon or name.startswith("[") != name.endswith("]"):
-            name, port = host.lower(), "0"
-        if not (port.isascii() and port.isdigit()):
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
             return False
-        if name in self._hosts:
+        if found[1] in self._hosts:
             return True
         if not self._anywhere:
             return False
         try:  # an address is nobody's name, and so cannot be made to point here by somebody else
-            ipaddress.ip_address(name.strip("[]"))
+            ipaddress.ip_address(found[1].strip("[]"))
         except ValueError:
             return False
         return True
 
     # -- the token ---------------------------------------------------------------------------------
 
-    def _is_known(self, headers: dict[bytes, str] | None) -> bool:
-        assert headers is not None
+    def _is_known(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         for cookie in headers.get(b"cookie", "").split(";"):
             key, _, value = cookie.strip().partition("=")
-            if key == "civitas_studio" and secrets.compare_digest(
-                value.encode(), self._pass.encode()
-            ):
+            if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
                 return True
         scheme, _, given = headers.get(b"authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self._is_secret(given)
+        return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
-    def _is_secret(self, given: str) -> bool:
-        now = time.monotonic()
-        while self._failed and now - self._failed[0] > 60:
-            self._failed.popleft()
-        if self._is_tried_out():
+    def _is_secret(self, scope: Scope, given: bytes) -> bool:
+        if self._is_tried_out(scope):
             return False
-        right = secrets.compare_digest(given.strip().encode(errors="replace"), self._secret)
-        if not right:
-            self._failed.append(now)
+        right = secrets.compare_digest(given, self._secret)
+        if self._is_password and not right:  # nobody guesses a token
+            tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
+            tries.append(time.monotonic())
+            if len(self._failed) > _ADDRESSES:
+                del self._failed[next(iter(self._failed))]
         return right
 
-    def _is_tried_out(self) -> bool:
-        return bool(self._most) and len(self._failed) == self._most
+    def _is_tried_out(self, scope: Scope) -> bool:
+        tries = self._failed.get(_client(scope), ())
+        return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
     async def _enter(
-        self, scope: Scope, headers: dict[bytes, str] | None, receive: Receive, send: Send
+        self, scope: Scope, headers: dict[bytes, str], receive: Receive, send: Send, known: bool
     ) -> None:
-        """Answer whoever has not said the token yet."""
-        given = None
-        if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0]
-        elif scope["path"] == "/login" and scope["method"] == "POST":
-            form = await _body(_limited(receive))
-            given = parse_qs(form.decode("utf-8", "replace")).get("secret", [""])[0]
-        if given is not None and self._is_secret(given):
-            cookie = f"civitas_studio={self._pass}; HttpOnly; SameSite=Strict; Path=/"
+        """Answer a request that says the secret, or lacks it."""
+        given: str | None = None
+        path, method = scope["path"], scope["method"]
+        if path == "/" and method in ("GET", "HEAD") and not self._is_password:
+            given = _field(scope["query_string"], "token")
+        elif path == "/login" and method == "POST":
+            body = await _body(scope, receive, send)
+            if body is None:
+                return
+            given = _field(body, "secret") or ""
+        right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
+        if right or known:
+            cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
             # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
-            page = _PAGE.format(
-                head='<meta http-equiv="refresh" content="0; url=/">', body="<p>Come in …</p>"
-            )
-            await _answer(send, 200, page, [(b"set-cookie", cookie.encode())])
+            told = [(b"set-cookie", cookie.encode())] if right else []
+            await _answer(send, 200, login.opens(), told)
             return
-        wrong = "" if given is None else f"<p role=alert>This is not the {self._name}.</p>"
-        if self._is_tried_out():
-            wrong = "<p role=alert>Too many wrong attempts: wait a minute.</p>"
-        if "text/html" in (headers or {}).get(b"accept", ""):
-            hint = "The program that serves this page has printed it."
-            body = _LOGIN.format(name=self._name, wrong=wrong, hint=hint)
-            await _answer(send, 401, _PAGE.format(head="", body=body))
+        if "text/html" in headers.get(b"accept", ""):
+            wrong = "" if given is None else f"This is not the {self._name}."
+            if self._is_tried_out(scope):
+                wrong = "Too many wrong attempts: wait a minute."
+            await _answer(send, 401, login.asks(self._name, wrong))
         else:
             await _refuse(scope, send, 401, f"the {self._name} is missing or wrong")
 
 
-def _is_open(kind: str, method: str, path: str) -> bool:
-    if kind == "websocket":
+def _is_open(method: str, path: str, is_socket: bool) -> bool:
+    if is_socket:
         return path == "/studio/events"
     if path == "/" or path.startswith("/studio/"):
         return True
@@ -206,52 +221,55 @@ def _is_open(kind: str, method: str, path: str) -> bool:
 
 
 def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str] | None:
-    """The headers that decide, each once; None if one is there twice."""
+    """The headers; None if one of those that decide is there twice."""
     found: dict[bytes, str] = {}
     for name, value in headers:
-        if name in (b"host", b"origin", b"authorization", b"sec-fetch-site") and name in found:
+        if name in _ONCE and name in found:
             return None
-        if name == b"cookie" and name in found:
-            found[name] += "; " + value.decode("latin-1")
-        else:
-            found[name] = value.decode("latin-1")
+        before = f"{found[name]}; " if name == b"cookie" and name in found else ""
+        found[name] = before + value.decode("latin-1")
     return found
 
 
-def _limited(receive: Receive) -> Receive:
-    """`receive`, of a body that is neither too long nor too slow."""
-    seen = 0
-    whole = False
-
-    async def limited() -> MutableMapping[str, Any]:
-        nonlocal seen, whole
-        if whole:
-            return await receive()  # waits for the end of the connection
-        try:
-            message = await asyncio.wait_for(receive(), _BODY_S)
-        except TimeoutError:
-            return {"type": "http.disconnect"}
-        if message["type"] == "http.request":
-            seen += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if seen > MOST_BYTES:
-                return {"type": "http.disconnect"}
-        else:
-            whole = True
-        return message
-
-    return limited
+def _client(scope: Scope) -> str:
+    """Who tries a password: an address, or the network of one of IPv6, who has them by billions."""
+    address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
+    return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
 
 
-async def _body(receive: Receive) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return b""
-        body += bytes(message.get("body", b""))
-        if not message.get("more_body", False):
-            return body
+def _field(form: bytes, name: str) -> str | None:
+    return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
+
+
+async def _body(scope: Scope, receive: Receive, send: Send) -> bytes | None:
+    """A whole body; None if it was too long or too slow, which is answered."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_S):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body += message.get("body", b"")
+                if len(body) > MOST_BYTES:
+                    await _refuse(scope, send, 413, _LONG)
+                    return None
+                more = message.get("more_body", False)
+    except TimeoutError:
+        await _refuse(scope, send, 408, f"a request must be sent within {_BODY_S:.0f} seconds")
+        return None
+    return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """`receive`, of a body that was received already."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receiving() -> MutableMapping[str, Any]:
+        return messages.pop() if messages else await receive()
+
+    return receiving
 
 
 def _with_headers(send: Send, path: str) -> Send:
@@ -291,17 +309,3 @@ async def _answer(
     }
     await _with_headers(send, "")(start)
     await send({"type": "http.response.body", "body": text.encode()})
-
-
-_PAGE: Final = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>civitas studio</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">{head}
-<style>:root {{ color-scheme: light dark }}
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 26rem; margin: 20vh auto; padding: 1rem }}
-input, button {{ font: inherit; padding: .4rem .6rem; box-sizing: border-box; width: 100%;
-  margin-top: .5rem }}</style></head><body><main>{body}</main></body></html>
-"""
-_LOGIN: Final = """<h1>civitas studio</h1>
-<form method="post" action="/login"><label>The {name} of this studio
-<input type="password" name="secret" autofocus required autocomplete="current-password"></label>
-<button>Open</button></form>{wrong}<p>{hint}</p>"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
 
@@ -20,16 +20,28 @@ from fastapi.staticfiles import StaticFiles
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
 from civitas.studio.decisions import decide
+from civitas.studio.feed import as_json
 from civitas.studio.guard import Guard
 from civitas.studio.page import STATIC, blocks, look
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
 
+_READS_S: Final = 30.0
+"""A page that takes no event for so long is gone: it comes back by itself."""
+
+
+class _Json(JSONResponse):
+    """JSON that every browser reads."""
+
+    def render(self, content: Any) -> bytes:
+        return as_json(content).encode()
+
 
 def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
-    app = FastAPI(title="civitas studio", docs_url=None, redoc_url=None, openapi_url=None)
+    off = {"docs_url": None, "redoc_url": None, "openapi_url": None}
+    app = FastAPI(title="civitas studio", default_response_class=_Json, **off)
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, studio)
@@ -38,7 +50,9 @@ def application(studio: Studio, secret: str, host: str, *, is_password: bool) ->
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **look())
+    # What the environment might switch on for Gradio stays off.
+    off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
+    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **off, **look())
     return Guard(app, secret, host, is_password=is_password)
 
 
@@ -48,13 +62,13 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, SlashError):
         told["column"] = error.column
     status = 404 if isinstance(error, NoSuchRun) else 409 if isinstance(error, CardGone) else 400
-    return JSONResponse(told, status)
+    return _Json(told, status)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     faults = [f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:5]]
-    return JSONResponse({"error": "; ".join(faults)}, 422)
+    return _Json({"error": "; ".join(faults)}, 422)
 
 
 def _shared(app: FastAPI, studio: Studio) -> None:
@@ -66,11 +80,12 @@ def _shared(app: FastAPI, studio: Studio) -> None:
 
         async def tell() -> None:
             async for frame in studio.feed.frames(epoch, after):
-                await socket.send_text(frame)
+                await asyncio.wait_for(socket.send_text(frame), _READS_S)
 
         async def watch() -> None:
-            while True:  # a page says nothing here: what it does, it posts
-                await socket.receive_text()
+            # A page says nothing here: what it does, it posts.
+            while (await socket.receive())["type"] != "websocket.disconnect":
+                pass
 
         tasks = [asyncio.create_task(tell()), asyncio.create_task(watch())]
         try:
@@ -79,7 +94,7 @@ def _shared(app: FastAPI, studio: Studio) -> None:
             for task in tasks:
                 task.cancel()
             for task in tasks:
-                with suppress(WebSocketDisconnect, RuntimeError, asyncio.CancelledError):
+                with suppress(WebSocketDisconnect, TimeoutError, asyncio.CancelledError):
                     await task
 
     @app.get("/studio/cards")

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from os import PathLike, environ
 from typing import Any, Final, Protocol, Self
+from urllib.parse import quote
 
 from civitas.errors import ConfigError, MissingExtra
 from civitas.journal.journal import Journal, as_journal
 from civitas.journal.place import state_file
+from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
+from civitas.studio.jobs import Jobs
+from civitas.studio.runs import RunsTab
 from civitas.studio.society import SocietyTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
 _STARTS_S: Final = 30.0
+_HEADERS_BYTES: Final = 1 << 20
+"""More than a browser keeps of cookies for a host, which every program at another port may set."""
 
 
 class Tab(Protocol):
@@ -54,19 +63,24 @@ class Studio:
         user: the person at the page, to be added to a space
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
+        jobs: what it runs in the background
+        runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
         url: where it is served, without the token; None before `launch`
     """
 
     def __init__(self, user: str = "User") -> None:
         self.feed = Feed()
         self.cards = Cards(self.feed)
+        self.jobs = Jobs(self)
         self._journal: Journal | None = None
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
-        self.tabs: list[Tab] = [space, SocietyTab(self)]
+        self.society = SocietyTab(self)
+        self.runs = RunsTab(self)
+        self.tabs: list[Tab] = [space, ActTab(self), self.society, self.runs]
 
     @property
     def journal(self) -> Journal:
@@ -100,7 +114,7 @@ class Studio:
                 `CIVITAS_JOURNAL`, else a file in the user's state folder, if left out
             password: what opens the page, instead of a token
             token: the token, of 16 characters or more; `CIVITAS_STUDIO_TOKEN`, else a new one, if
-                left out
+                left out; not used with a password
             prevent_thread_lock: whether to return at once
             quiet: whether to print nothing
 
@@ -116,34 +130,37 @@ class Studio:
             raise ConfigError(f"the studio is served at {self.url} already: close() it first")
         if type(port) is not int or not 0 <= port < 1 << 16:
             raise ConfigError(f"port must be a whole number from 0 to 65535, got {port!r:.80}")
-        local = host in ("127.0.0.1", "localhost", "::1")
-        if password is None and not local:
-            raise ConfigError(f"a studio at {host}, which others reach, needs a password=")
-        if password is not None and len(password) < 8:
-            raise ConfigError("the password must have 8 characters or more")
-        given = token or environ.get("CIVITAS_STUDIO_TOKEN")
-        if given is not None and len(given) < 16:
-            raise ConfigError("the token must have 16 characters or more")
-        secret = password or given or secrets.token_urlsafe(24)
+        if not isinstance(host, str) or not host.isprintable():
+            raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
+        if password is None and host not in ("127.0.0.1", "localhost", "::1"):
+            raise ConfigError(f"a studio at {host!r:.80}, which others reach, needs a password=")
+        if token is None:
+            token = environ.get("CIVITAS_STUDIO_TOKEN") or secrets.token_urlsafe(24)
+        named, given = ("token", token) if password is None else ("password", password)
+        secret = _secret(named, given, 16 if password is None else 8)
 
         try:
+            import uvicorn as uvicorn
+            import websockets as websockets
+
             from civitas.studio.server import application
         except ImportError as error:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
             self._open(journal)
-            app = application(self, secret, host, is_password=password is not None)
-            self._serve(app, sockets)
+            self._serve(
+                lambda: application(self, secret, host, is_password=password is not None), sockets
+            )
         except BaseException:
             for each in sockets:
                 each.close()
             self.close()
             raise
-        bound = sockets[0].getsockname()[1]
-        named = f"[{host}]" if ":" in host else host
-        self.url = f"http://{named}:{bound}/"
-        address = self.url if password is not None else f"{self.url}?token={secret}"
+        # Not the name `localhost`: it may lead to ::1, where another program may have the port.
+        named, bound = sockets[0].getsockname()[:2]
+        self.url = f"http://{f'[{named}]' if ':' in named else named}:{bound}/"
+        address = self.url if password is not None else f"{self.url}?token={quote(secret)}"
         if not quiet:
             ends = "" if prevent_thread_lock else "  (Ctrl-C ends it)"
             print(f"civitas studio: {address}{ends}", flush=True)
@@ -154,10 +171,9 @@ class Studio:
 
     def wait(self) -> None:
         """Serve until Ctrl-C, and close."""
-        thread = self._thread
         try:
-            while thread is not None and thread.is_alive():
-                thread.join(1.0)
+            if self._thread is not None:
+                self._thread.join()
         except KeyboardInterrupt:
             print("civitas studio: ends", flush=True)
         finally:
@@ -165,12 +181,13 @@ class Studio:
 
     def close(self) -> None:
         """Stop serving, and what the studio runs; recorded runs can go on later."""
+        self.jobs.close()
         for tab in self.tabs:
             stop = getattr(tab, "close", None)
             if stop is not None:
                 stop()
         server, thread = self._server, self._thread
-        self._server = self._thread = None
+        self._server = self._thread = self.url = None
         if server is not None and thread is not None:
             server.should_exit = True
             thread.join(10)
@@ -196,33 +213,58 @@ class Studio:
             journal = path
         self._journal = as_journal(journal, "the studio")
 
-    def _serve(self, app: Any, sockets: list[socket.socket]) -> None:
+    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
         import uvicorn
 
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            ws_max_size=1 << 16,
-            timeout_graceful_shutdown=2,
-        )
-        server = uvicorn.Server(config)
-        began = threading.Event()
-        startup = server.startup
+        began: Future[Any] = Future()
 
-        async def started(*args: Any, **options: Any) -> None:
-            await startup(*args, **options)
-            began.set()
+        async def serve() -> None:
+            # Gradio gives a thread that runs no loop a new one at every turn: it is made here.
+            config = uvicorn.Config(
+                made(),
+                http="h11",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                ws_max_size=1 << 16,
+                ws_per_message_deflate=False,
+                h11_max_incomplete_event_size=_HEADERS_BYTES,
+                timeout_graceful_shutdown=2,
+            )
+            server = uvicorn.Server(config)
+            startup = server.startup
 
-        server.startup = started
-        thread = threading.Thread(
-            target=server.run, args=(sockets,), name="civitas-studio", daemon=True
-        )
+            async def started(*args: Any, **options: Any) -> None:
+                await startup(*args, **options)
+                began.set_result(server)
+
+            server.startup = started
+            await server.serve(sockets)
+
+        def run() -> None:
+            try:
+                asyncio.run(serve())
+            except BaseException as error:
+                if began.done():
+                    raise
+                began.set_exception(error)
+
+        thread = threading.Thread(target=run, name="civitas-studio", daemon=True)
         thread.start()
-        if not began.wait(_STARTS_S):
-            raise ConfigError("the studio's server did not start; its log says why")
-        self._server, self._thread = server, thread
+        try:
+            self._server, self._thread = began.result(_STARTS_S), thread
+        except TimeoutError:
+            raise ConfigError("the studio's server did not start; its log says why") from None
+
+
+def _secret(name: str, given: object, least: int) -> str:
+    """A token or password, if it is one."""
+    if not isinstance(given, str) or len(given) < least:
+        raise ConfigError(f"the {name} must be text of {least} characters or more")
+    if not given.isprintable():
+        raise ConfigError(f"the {name} must have characters that can be printed")
+    return given
 
 
 def _listening(host: str, port: int) -> list[socket.socket]:
@@ -231,10 +273,10 @@ def _listening(host: str, port: int) -> list[socket.socket]:
     try:
         family = socket.AF_INET6 if ":" in first else socket.AF_INET
         made = [socket.create_server((first, port), family=family, backlog=128)]
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"the studio cannot listen at {host}:{port}: {error.strerror or error}; give another "
-            "port="
+            f"the studio cannot listen at {host!r:.80}, port {port}: "
+            f"{getattr(error, 'strerror', None) or error}; give another port= or host="
         ) from error
     if first == "127.0.0.1":
         try:

@@ -76,7 +76,8 @@ def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
     if isinstance(reply, dict):  # of an orchestrator of the user's own
         click.echo(json.dumps(reply, indent=2))
         return 0 if reply["over"]["reason"] in ANSWERED else 1
-    screen = _screen(reply, outline.kind, as_json)
+    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
+    screen = screen_of(outline.kind, as_json, whole=whole)
     if not as_json:
         click.echo(escaped(outline.task))
     for event in _events(outline.agent, entries):
@@ -85,19 +86,21 @@ def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
     return exit_code(reply)
 
 
-def _screen(reply: Reply, kind: str, as_json: bool) -> Shown | JSONLines:
+def screen_of(
+    kind: str, as_json: bool, recorded: Recorded | None = None, whole: Sequence[str] = ()
+) -> Shown | JSONLines:
+    """What shows a run of a kind of agent; `whole` names actions whose results are not cut."""
     if as_json:
         from civitas.cli.run.json_lines import JSONLines
 
-        return JSONLines()
+        return JSONLines(recorded)
     if kind == "Researcher":
         from civitas.cli.run.research_show import ResearchShown
 
-        return ResearchShown(to=sys.stdout, whole=True)
+        return ResearchShown(recorded=recorded, to=sys.stdout, whole=True)
     from civitas.cli.run.show import Shown
 
-    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
-    return Shown(whole, reviewed=kind == "DualActAgent")
+    return Shown(whole, reviewed=kind == "DualActAgent", recorded=recorded)
 
 
 def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:

@@ -7,8 +7,9 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,22 +17,15 @@ import click
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
 from civitas.cli.journal.describe import not_copied, refused_in_doubt
-from civitas.cli.options import (
-    NOBODY,
-    Recorded,
-    is_named,
-    journal_option,
-    opened,
-    settings,
-    usage,
-)
-from civitas.cli.run.order import RecordedResearch
-from civitas.cli.run.worker import Worker, made, watched
+from civitas.cli.options import NOBODY, Above0, Recorded, is_named, journal_option, opened, usage
+from civitas.cli.run.order import recorded_of
+from civitas.cli.run.worker import watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
-from civitas.orders.act import apart, is_small, keys
-from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of, record
+from civitas.orders.act import apart, is_small
+from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of
+from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
@@ -87,7 +81,7 @@ class _Command(click.Command):
     is_flag=True,
     help="Go on with a copy, even if the agent changed or there is a copy already.",
 )
-@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="A new limit.")
+@click.option("--max-seconds", type=Above0(), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
 @click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
@@ -111,10 +105,10 @@ def command(
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
-    research` goes on with the same objectives and options. The run of a program of yours goes on
-    with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a class of
-    agents, or a function that gives one. Without it, what you decide is recorded, for when the
-    program goes on by itself.
+    research` or `civitas simulate` goes on with the same options. The run of a program of yours
+    goes on with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a
+    class of agents, or a function that gives one. Without it, what you decide is recorded, for when
+    the program goes on by itself.
 
     Go on with your own runs only: what a journal says was permitted is done without a question.
 
@@ -139,31 +133,27 @@ def command(
                 f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
                 "--agent out"
             )
-        if order is None and (max_seconds is not None or max_tokens is not None):
+        given = (("max_seconds", max_seconds), ("max_tokens", max_tokens))
+        limits: dict[str, Any] = {name: limit for name, limit in given if limit is not None}
+        if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
                 "--max-seconds and --max-tokens are for runs of civitas act and civitas research: "
                 "set the agent's own"
             )
-        if order is not None:
-            order = replace(
-                order,
-                max_seconds=max_seconds or order.max_seconds,
-                max_tokens=max_tokens or order.max_tokens,
-            )
-        recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
-        if isinstance(order, ResearchOrder):
-            about = f"{order.task} ({order.in_words})"
-            recorded = RecordedResearch(run_id, str(journal), is_named(), about=about, order=order)
-        elif order is not None:
+        if order is None:
+            recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
+        else:
+            order = replace(order, **limits)
             # Whose files it works on now, and who is sent them.
-            about = f"{order.task} ({order.model} in {order.root})"
-            recorded = replace(recorded, max_tokens=order.max_tokens, agent=None, about=about)
+            about = f"{order.task} ({order.in_words})"
+            recorded = recorded_of(order, run_id, str(journal), about)
         if not outline.entries and outline.state != "running":
             raise StateError(
                 f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
                 "another"
             )
-        if outline.state in ENDED:
+        # What came of a simulation is made again from its last state.
+        if outline.state in ENDED and not isinstance(order, SimulateOrder):
             return _over(found, recorded, as_json)
         if isinstance(order, Order):
             with usage():
@@ -171,16 +161,14 @@ def command(
         if not force:
             not_copied(found, recorded)
         named = None if agent is None else _named(agent, outline.kind)  # before it is decided
-        decided = False
-        if decisions:
-            decided = _decide(found, recorded, decisions)
+        decided = bool(decisions) and _decide(found, recorded, decisions)
         if refused_in_doubt(found, recorded, as_json):
             return 1
-        going = _Going(found, recorded, order, as_json)
         if order is None and named is None:
-            return going.with_nobody(outline.agent, decided=decided)
+            return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
+        go_on = partial(_with, named) if order is None else partial(_as_ordered, order)
         try:
-            return going.with_agent(named)
+            return go_on(as_json, found, recorded)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
@@ -188,7 +176,7 @@ def command(
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return _Going(found, replace(recorded, run_id=copy), order, as_json).with_agent(named)
+        return go_on(as_json, found, replace(recorded, run_id=copy))
 
 
 def _named(name: str, kind: str) -> Any:
@@ -203,82 +191,44 @@ def _named(name: str, kind: str) -> Any:
     return agent
 
 
-class _Going:
-    """Going on with a run."""
+def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+    """Say what is next where nobody was named who could go on."""
+    next = (
+        f"to go on, run the program of agent {escaped(agent)} again with "
+        f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
+    )
+    text = f"recorded; {next}" if decided else f"civitas: {next}"
+    click.echo(text, err=as_json or not decided)
+    return 0 if decided else 1
 
-    def __init__(
-        self, journal: Journal, recorded: Recorded, order: AnyOrder | None, as_json: bool
-    ) -> None:
-        self._journal = journal
-        self._recorded = recorded
-        self._order = order
-        self._as_json = as_json
 
-    def with_nobody(self, agent: str, *, decided: bool) -> int:
-        """Say what is next where nobody was named who could go on."""
-        id, of = self._recorded.run_id, escaped(agent)
-        next = (
-            f"to go on, run the program of agent {of} again with run_id={id!r}, or here: "
-            f"{escaped(self._recorded.command('resume'))}"
-        )
-        text = f"recorded; {next}" if decided else f"civitas: {next}"
-        click.echo(text, err=self._as_json or not decided)
-        return 0 if decided else 1
+def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+    """Go on with a run as its order says."""
+    by: Callable[..., int]
+    if isinstance(order, ResearchOrder):
+        from civitas.cli.run.research import researched as by
+    elif isinstance(order, SimulateOrder):
+        from civitas.cli.run.simulate import simulated as by
+    else:
+        from civitas.cli.run.worker import acted as by
+    return by(order, as_json, journal, recorded)
 
-    def with_agent(self, agent: Any) -> int:
-        """Go on, with an agent or as the order says."""
-        return self._as_ordered(self._order) if self._order is not None else self._with(agent)
 
-    def _as_ordered(self, order: AnyOrder) -> int:
-        if isinstance(order, ResearchOrder):
-            from civitas.cli.run.research import researched
+def _with(agent: Any, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+    """Go on with a run by an agent of the user's own."""
+    from civitas.cli.journal.replay import screen_of
+    from civitas.cli.run.permission import Permission
 
-            assert isinstance(self._recorded, RecordedResearch)
-            return researched(order, self._as_json, self._journal, self._recorded)
-        key, own_key = keys(order, settings("act") if order.model_of_file else {})
-        worker = made(
-            order,
-            key,
-            own_key,
-            as_json=self._as_json,
-            journal=self._journal,
-            recorded=self._recorded,
-        )
-
-        async def run() -> int:
-            await record(order, self._journal, self._recorded.run_id, worker.agent)
-            return await watched(worker, order.task, self._recorded.run_id)
-
-        return asyncio.run(run())
-
-    def _with(self, agent: Any) -> int:
-        from civitas.cli.run.permission import Permission
-
-        outline = self._journal.run(self._recorded.run_id)
-        root = [e for e in self._journal.entries(self._recorded.run_id) if not e.path]
-        begun = next((entry.data for entry in root if entry.kind == "begun"), None)
-        if begun is None:
-            raise StateError(
-                f"run {self._recorded.run_id!r} was not begun by an agent: begin another"
-            )
-        agent.journal = self._journal
-        worker = Worker(agent, self._screen(outline.kind), Permission(()), not self._as_json)
-        task = begun["task"] if begun.get("given") is None else begun["given"]
-        options = {"schema": begun["schema"], "thread": begun["thread"]}
-        return asyncio.run(watched(worker, task, self._recorded.run_id, **options))
-
-    def _screen(self, kind: str) -> Any:
-        if self._as_json:
-            from civitas.cli.run.json_lines import JSONLines
-
-            return JSONLines(self._recorded)
-        if kind == "Researcher":
-            from civitas.cli.run.research_show import ResearchShown
-
-            return ResearchShown(recorded=self._recorded, to=sys.stdout, whole=True)
-        from civitas.cli.run.show import Shown
-
-        return Shown(reviewed=kind == "DualActAgent", recorded=self._recorded)
+    outline = journal.run(recorded.run_id)
+    root = [each for each in journal.entries(outline.id) if not each.path]
+    begun = next((entry.data for entry in root if entry.kind == "begun"), None)
+    if begun is None:
+        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another")
+    agent.journal = journal
+    permission = Permission(screen_of(outline.kind, as_json, recorded))
+    task = begun["task"] if begun.get("given") is None else begun["given"]
+    options = {"schema": begun["schema"], "thread": begun["thread"]}
+    return asyncio.run(watched(agent, permission, task, outline.id, **options))
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import secrets
+from typing import Any
 
 import click
 
 from civitas.cli.completion import folders, models
-from civitas.cli.journal.describe import not_copied, refused_in_doubt
-from civitas.cli.options import (
-    FILE,
-    Recorded,
-    Seconds,
-    is_named,
-    journal_option,
-    run_id_option,
-    settings,
-    usage,
-)
-from civitas.cli.run.worker import made, watched
+from civitas.cli.options import FILE, Above0, journal_option, run_id_option, settings, usage
+from civitas.cli.run.order import carried_out
+from civitas.cli.run.worker import acted
 from civitas.orders.act import ITERATIONS, apart
 from civitas.orders.models import chosen_model
-from civitas.orders.order import Order, record, without_keys
+from civitas.orders.order import Order
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -50,7 +38,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
     type=click.IntRange(min=1),
     help=f"How many answers the model may give.  [default: {ITERATIONS}; 1 for local]",
 )
-@click.option("--max-seconds", type=Seconds(), help="Time limit.")
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of all the models' calls together.")
 @click.option(
     "--yes-read/--ask-read",
@@ -64,18 +52,13 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 @run_id_option
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
-    task: str,
     root: str | None,
     model: str | None,
-    max_iterations: int | None,
-    max_seconds: float | None,
-    max_tokens: int | None,
     yes_read: bool | None,
-    review: str | None,
-    network: bool,
     journal: str | None,
     run_id: str | None,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Have an agent do TASK with the files of a folder.
 
@@ -109,61 +92,22 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if not task.strip():
+    if not given["task"].strip():
         raise click.UsageError("TASK is empty")
     said = settings("act")
     if yes_read is None:
         # Whoever made the folder may have written the file: it must not be able to have files sent
         # to a server of its choice.
         yes_read = not (("model" in said and not model) or ("root" in said and not root))
-    own_key = os.environ.get("CIVITAS_KEY")
-    name, key = chosen_model(said, model, own_key)
+    name, _ = chosen_model(said, model, None)
     order = Order(
-        task,
-        root or said.get("root", "."),
-        name,
-        "model" in said and not model,
-        review,
-        max_iterations,
-        max_seconds,
-        max_tokens,
-        yes_read,
-        network,
+        root=root or said.get("root", "."),
+        model=name,
+        model_of_file="model" in said and not model,
+        yes_read=yes_read,
+        **given,
     )
-    # What the library logs is in the reply, in words.
-    logging.getLogger("civitas").addHandler(logging.NullHandler())
-    if journal is None:
-        if run_id is not None:
-            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-        # Held here until the loop has ended, which closes the model's connections.
-        worker = made(order, key, own_key, as_json=as_json)
-        return asyncio.run(watched(worker, task))
-    with usage():
-        apart(order, journal)
-        without_keys(order)
-    return _recorded(order, key, own_key, journal, run_id, as_json)
-
-
-def _recorded(
-    order: Order,
-    key: str | None,
-    own_key: str | None,
-    path: str,
-    run_id: str | None,
-    as_json: bool,
-) -> int:
-    from civitas.journal import Journal
-
-    recorded = Recorded(run_id or secrets.token_hex(8), path, is_named(), order.max_tokens)
-    with Journal(path) as journal:
-        if run_id is not None:
-            not_copied(journal, recorded)
-            if refused_in_doubt(journal, recorded, as_json):
-                return 1
-        worker = made(order, key, own_key, as_json=as_json, journal=journal, recorded=recorded)
-
-        async def run() -> int:
-            await record(order, journal, recorded.run_id, worker.agent)
-            return await watched(worker, order.task, recorded.run_id)
-
-        return asyncio.run(run())
+    if journal is not None:
+        with usage():
+            apart(order, journal)
+    return carried_out(acted, order, journal, run_id, as_json)

@@ -22,6 +22,8 @@ class JSONLines:
     ASCII alone, so that nothing in it is obeyed by a terminal either.
     """
 
+    for_a_person = False
+
     def __init__(self, recorded: Recorded | None = None) -> None:
         self._recorded = recorded
         self._begun = False

@@ -1,14 +1,19 @@
-"""The runs of commands other than `civitas act`, and how each goes on."""
+"""How a command carries out its order: in a new run or one that goes on, recorded or not."""
 
 from __future__ import annotations
 
+import logging
+import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from civitas.cli.options import Recorded
-from civitas.orders.order import ResearchOrder, order_of
+import click
+
+from civitas.cli.journal.describe import not_copied, refused_in_doubt
+from civitas.cli.options import Recorded, is_named, usage
+from civitas.orders.order import AnyOrder, ResearchOrder, order_of, without_keys
 from civitas.reasoning.resume import ENDED
 
 __all__ = ["RecordedResearch", "ResearchOrder", "order_of"]
@@ -52,3 +57,33 @@ class RecordedResearch(Recorded):
         if any(each.startswith("-") for each in objectives):
             return shlex.join(("civitas", self.order.command, *options, "--", *objectives))
         return shlex.join(("civitas", self.order.command, *objectives, *options))
+
+
+def recorded_of(order: AnyOrder, run_id: str, path: str, about: str = "") -> Recorded:
+    """The run of an order in a journal."""
+    if isinstance(order, ResearchOrder):
+        return RecordedResearch(run_id, path, is_named(), about=about, order=order)
+    return Recorded(run_id, path, is_named(), getattr(order, "max_tokens", None), about=about)
+
+
+def carried_out(
+    by: Callable[..., int], order: Any, journal: str | None, run_id: str | None, as_json: bool
+) -> int:
+    """Have an order carried out, recorded where a journal is named; give the exit code."""
+    # What the library logs is in the reply, in words.
+    logging.getLogger("civitas").addHandler(logging.NullHandler())
+    if journal is None:
+        if run_id is not None:
+            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
+        return by(order, as_json)
+    with usage():
+        without_keys(order)
+    from civitas.journal import Journal
+
+    recorded = recorded_of(order, run_id or secrets.token_hex(8), journal)
+    with Journal(journal) as found:
+        if run_id is not None:
+            not_copied(found, recorded)
+            if refused_in_doubt(found, recorded, as_json):
+                return 1
+        return by(order, as_json, found, recorded)

@@ -38,6 +38,13 @@ def keyboard() -> TextIO | None:
     return cast(TextIO, _Lines())
 
 
+def says_yes(lines: TextIO, question: str) -> bool:
+    """Ask the person at the terminal; what was typed before the question is no answer to it."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return lines.readline().strip().lower() in ("y", "yes")
+
+
 class _Nobody:
     """Refuses everything, and says so."""
 
@@ -54,6 +61,9 @@ class Permission:
     """Asks the person at the terminal, by standard error, once the call in question was shown.
 
     Where standard input is no terminal, everything is refused.
+
+    Attributes:
+        screen: what shows the calls
     """
 
     awaits_reader = True
@@ -61,9 +71,9 @@ class Permission:
 
     def __init__(
         self,
-        asking: Iterable[str],
+        screen: Shown | JSONLines,
+        asking: Iterable[str] = (),
         notes: Mapping[str, str] | None = None,
-        screen: Shown | JSONLines | None = None,
     ) -> None:
         lines = keyboard()
         self._approver: Approver = (
@@ -71,7 +81,7 @@ class Permission:
         )
         self._asking = frozenset(asking)
         self._notes = notes or {}
-        self._screen = screen
+        self.screen = screen
         # How often each call has asked and was shown. One that was permitted in a process before is
         # shown and does not ask, so that both are counted for each.
         self._asked: Counter[str] = Counter()
@@ -85,8 +95,7 @@ class Permission:
         call = _call(request.action, request.args)
         self._asked[call] += 1
         mine = self._asked[call]
-        if self._screen is not None:
-            self._screen.hold()
+        self.screen.hold()
         try:
             while self._shown[call] < mine:
                 await self._changed.wait()
@@ -96,8 +105,7 @@ class Permission:
                     print(note, file=sys.stderr, flush=True)
                 return await approve(self._approver, request)
         finally:
-            if self._screen is not None:
-                self._screen.release()
+            self.screen.release()
             self._answered += 1
             self._change()
 

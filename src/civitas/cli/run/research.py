@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.cli.completion import folders, models
-from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import (
-    Seconds,
-    is_named,
+    Above0,
+    Recorded,
     journal_option,
     run_id_option,
     usage,
 )
-from civitas.cli.run.order import RecordedResearch
-from civitas.cli.run.worker import Worker, watched
-from civitas.orders.order import ResearchOrder, record, without_keys
+from civitas.cli.run.order import carried_out
+from civitas.cli.run.worker import ordered
+from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check, researcher
 
 if TYPE_CHECKING:
@@ -61,11 +58,9 @@ _FILE = click.Path(dir_okay=False, writable=True)
     multiple=True,
     help="A host of this machine or network that may be visited.",
 )
-@click.option(
-    "--max-usd", type=click.FloatRange(min=0, min_open=True), help="Limit of US dollars, in all."
-)
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
-@click.option("--max-seconds", type=Seconds(), help="Time limit.")
+@click.option("--max-seconds", type=Above0(), help="Time limit.")
 @journal_option("A file to record the run in.")
 @run_id_option
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
@@ -110,29 +105,14 @@ def command(
     order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     with usage():
         check(order)
-    logging.getLogger("civitas").addHandler(logging.NullHandler())
-    if journal is None:
-        if run_id is not None:
-            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-        return researched(order, as_json)
-    with usage():
-        without_keys(order)
-    from civitas.journal import Journal
-
-    recorded = RecordedResearch(run_id or secrets.token_hex(8), journal, is_named(), order=order)
-    with Journal(journal) as found:
-        if run_id is not None:
-            not_copied(found, recorded)
-            if refused_in_doubt(found, recorded, as_json):
-                return 1
-        return researched(order, as_json, found, recorded)
+    return carried_out(researched, order, journal, run_id, as_json)
 
 
 def researched(
     order: ResearchOrder,
     as_json: bool,
     journal: Journal | None = None,
-    recorded: RecordedResearch | None = None,
+    recorded: Recorded | None = None,
 ) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
     from civitas.cli.run.permission import Permission
@@ -145,16 +125,8 @@ def researched(
         if as_json
         else ResearchShown(order.iterations, recorded, may_be_recorded=True)
     )
-    worker = Worker(agent, screen, Permission(()), not as_json)
-    run_id = None if recorded is None else recorded.run_id
-
-    async def run() -> int:
-        if journal is not None and run_id is not None:
-            await record(order, journal, run_id, agent)
-        return await watched(worker, agent.task, run_id)
-
     try:
-        status = asyncio.run(run())
+        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:

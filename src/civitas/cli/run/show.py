@@ -87,6 +87,7 @@ class Shown:
     obeyed by a terminal.
     """
 
+    for_a_person = True
     _noun = "step"
     _unseen = frozenset(("message", "block_started", "block_ended"))
 

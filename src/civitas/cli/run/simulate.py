@@ -1,28 +1,28 @@
-"""`civitas simulate`: a town of citizens who live by rules, for some simulated days."""
+"""`civitas simulate`: a town of citizens who live for some simulated days."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-import logging
-import secrets
-import shlex
+import os
 import sys
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.completion import folders
-from civitas.cli.options import is_named, journal_option, run_id_option
+from civitas.cli.completion import folders, models
+from civitas.cli.options import Above0, Recorded, journal_option, run_id_option, usage
 from civitas.cli.run.json_lines import print_line
-from civitas.cli.run.show import one_or_more
-from civitas.clock import DAY_S, Clock, seconds_of
-from civitas.errors import ConfigError
+from civitas.cli.run.order import carried_out
+from civitas.cli.run.permission import keyboard, says_yes
+from civitas.clock import Clock
+from civitas.orders.order import record, without_keys
+from civitas.orders.simulate import SimulateOrder, check, society_of
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -30,44 +30,9 @@ if TYPE_CHECKING:
     from civitas.journal import Journal
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_MOST_DAYS: Final = 100_000
-_SAVED_S: Final = DAY_S // 4
-"""After so many simulated seconds the state is recorded."""
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0
 """How often progress is shown, in seconds."""
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What is simulated, and where it is recorded and written."""
-
-    citizens: int
-    days: float
-    seed: int
-    step: str
-    journal: str | None
-    named: bool
-    run_id: str | None
-    out: str | None
-    parquet: bool
-
-    @property
-    def steps(self) -> int:
-        """How many steps there are."""
-        return int(self.days * DAY_S // seconds_of(self.step))
-
-    def command(self) -> str:
-        """The command that goes on with it."""
-        days = int(self.days) if self.days == int(self.days) else self.days
-        words = ["--citizens", self.citizens, "--days", days, "--seed", self.seed]
-        words += ["--step", self.step]
-        if self.journal is not None and self.named:
-            words += ["--journal", self.journal]
-        words += ["--run-id", self.run_id] if self.run_id is not None else []
-        words += ["--out", self.out] if self.out is not None else []
-        words += ["--parquet"] if self.parquet else []
-        return shlex.join(("civitas", "simulate", *map(str, words)))
 
 
 @click.command(context_settings=_HELP)
@@ -93,6 +58,15 @@ class _Order:
     show_default=True,
     help="How long a step is, such as 30min or 1h.",
 )
+@click.option(
+    "--model",
+    metavar="MODEL",
+    shell_complete=models,
+    help="Have a model decide for the citizens.  [default: none, rules]",
+)
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Limit of calls of the model.")
+@click.option("--yes", is_flag=True, help="Do not ask before a remote model is called.")
 @journal_option("A file to record the run in.")
 @run_id_option
 @click.option(
@@ -104,12 +78,16 @@ class _Order:
 )
 @click.option("--parquet", is_flag=True, help="Tables as Parquet instead of CSV, by pyarrow.")
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
-def command(journal: str | None, as_json: bool, **given: Any) -> int:
-    """Have a town of citizens live by rules, for some simulated days.
+def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, **given: Any) -> int:
+    """Have a town of citizens live for some simulated days, by rules or by a model.
 
     The town, its people, firms, bank, government and feed are drawn by --seed, and the same command
-    gives the same town, byte by byte. How far it is, is shown on standard error; what came of it is
-    printed at the end.
+    gives the same town, byte by byte, by rules. How far it is, is shown on standard error; what
+    came of it is printed at the end.
+
+    With --model, citizens ask it what to do. Of one on a server the expected calls and tokens are
+    said first, and you are asked, unless you give a limit or --yes. Where the model fails, or a
+    limit is reached, a rule decides. The key is that of CIVITAS_KEY or the provider's own variable.
 
     \b
     Examples:
@@ -118,9 +96,12 @@ def command(journal: str | None, as_json: bool, **given: Any) -> int:
         --seed 3 --out week
       civitas simulate --days 30 --journal runs.db \\
         --run-id april
+      civitas simulate --citizens 50 --max-calls 9000 \\
+        --model openai:gpt-4o-mini
 
-    With a journal, a run that Ctrl-C or a crash has stopped goes on with the same command and its
-    --run-id, from the state of at most six simulated hours before, to the same result.
+    With a journal, a run that Ctrl-C or a crash has stopped goes on by `civitas resume`, or with
+    the same command and its --run-id, from the state of at most six simulated hours before, to the
+    same result.
 
     --out DIR holds metrics.csv (a row for each step), citizens.csv (who they are at the end, as
     `read_people` reads it), messages.csv, manifest.json (settings, versions, hashes), and by
@@ -129,95 +110,99 @@ def command(journal: str | None, as_json: bool, **given: Any) -> int:
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if journal is None and given["run_id"] is not None:
-        raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-    if journal is not None and given["run_id"] is None:
-        given["run_id"] = secrets.token_hex(8)
-    order = _Order(journal=journal, named=is_named(), **given)
-    _check(order)
-    logging.getLogger("civitas").addHandler(logging.NullHandler())
-    try:
-        return _simulated(order, as_json)
-    except KeyboardInterrupt:
-        way = order.command() if journal is not None else None
-        if as_json:
-            print_line("interrupted", {"resume": [] if way is None else [way]})
-        elif way is not None:
-            click.echo(f"to go on with it: {escaped(way)}", err=True)
-        else:
-            hint = "with --journal FILE it would be recorded, and could go on from here"
-            click.echo(f"interrupted; {hint}", err=True)
-        return 130
+    order = SimulateOrder(**given)
+    with usage():
+        check(order)
+        without_keys(order)
+    if order.is_remote and not _agreed(order, yes):
+        return 1
+    return carried_out(simulated, order, journal, run_id, as_json)
 
 
-def _check(order: _Order) -> None:
-    try:
-        seconds = seconds_of(order.step, "--step")
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    if not 0 < order.days <= _MOST_DAYS:
-        raise click.UsageError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
-    steps = order.days * DAY_S / seconds
-    if steps != int(steps):
-        raise click.UsageError(
-            f"--days {order.days:g} is not a whole number of steps of {order.step}"
-        )
-    if order.parquet and order.out is None:
-        raise click.UsageError("--parquet is for the tables: give --out DIR too")
+def _agreed(order: SimulateOrder, yes: bool) -> bool:
+    """Say what a remote model will be asked, and ask whether it may be, unless that is said."""
+    yes = yes or order.max_usd is not None or order.max_calls is not None
+    lines = keyboard()
+    if not yes and lines is None:
+        raise click.UsageError("no terminal to ask at: give --max-usd, --max-calls or --yes")
+    calls, tokens = order.expected
+    text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
+    click.echo(escaped(text), err=True)
+    return yes or lines is None or says_yes(lines, "Go on?")
 
 
-def _simulated(order: _Order, as_json: bool) -> int:
-    """Live as it was ordered; gives the exit code."""
-    from civitas.journal import Journal
-    from civitas.society import City, Feed, Society, citizens, make_economy, make_people
+def simulated(
+    order: SimulateOrder,
+    as_json: bool,
+    journal: Journal | None = None,
+    recorded: Recorded | None = None,
+) -> int:
+    """Live as it was ordered, show it, and write the tables; give the exit code."""
+    run_id = None if recorded is None else recorded.run_id
+    if recorded is not None and not as_json:
+        click.echo(escaped(f"run {run_id}, recorded in {recorded.path}"), err=True)
+        if recorded.about:
+            click.echo(escaped(recorded.about), err=True)
 
-    city = City.generate(seed=order.seed, citizens=order.citizens)
-    people = make_people(city, order.citizens, seed=order.seed)
-    hashes = {"city_sha256": city.sha256, "people_sha256": _sha256(people)}
-    files = _files(order, hashes)
-    services = [*make_economy(city, seed=order.seed), Feed()]
-    progress = None if as_json else _Progress(order)
-
-    async def live(journal: Journal | None) -> dict[str, Any]:
-        agents = citizens(people)
-        async with Society(
-            agents, city, seed=order.seed, services=services, journal=journal
-        ) as town:
+    async def live() -> dict[str, Any]:
+        with usage():
+            made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
+        async with made as town:
+            if journal is not None and run_id is not None:
+                await record(order, journal, run_id, town)
+            agents = [each.agent for each in town.seats]
+            people = [{"id": each.id, "name": each.name, **each.memory.status} for each in agents]
+            hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(people)}
+            files = _files(order, hashes)
+            progress = None if as_json else _Progress(order)
+            show = partial(print_line, "step") if progress is None else progress.lived
 
             def each(row: dict[str, Any]) -> None:
                 if files is not None:
                     files.begin(row["step"])
-                if progress is None:
-                    print_line("step", row)
-                else:
-                    progress.lived(row)
+                show(row)
 
             if files is not None:
                 town.observe(lambda message: files.message(town.number, message))
-            if progress is not None:
-                progress.begin()
-            rows = await town.run(
-                order.days,
-                order.step,
-                run_id=order.run_id,
-                save_every=max(1, _SAVED_S // seconds_of(order.step)),
-                progress=each,
-            )
-            about = hashes | {"state_sha256": _sha256(town.state_dict()), "run_id": order.run_id}
-            names = [] if files is None else files.finish(town, rows, about)
-            return _summary(order, town.clock, rows, about, names)
+            try:
+                rows = await town.run(
+                    order.days,
+                    order.step,
+                    run_id=run_id,
+                    save_every=order.save_every,
+                    progress=each,
+                )
+                about = hashes | {"state_sha256": _sha256(town.state_dict()), "run_id": run_id}
+                names = [] if files is None else files.finish(town, rows, about)
+                sums = ("messages", "model_calls", "fallbacks", "failures")
+                return {
+                    "citizens": order.citizens,
+                    "steps": len(rows),
+                    "until": town.clock.moment.isoformat(),
+                    **{name: rows[-1][name] for name in ("home", "work", "money")},
+                    "moving_most": max(row["moving"] for row in rows),
+                    "working_most": max(row["work"] for row in rows),
+                    **{name: sum(row[name] for row in rows) for name in sums},
+                    **about,
+                    "files": names,
+                }
+            finally:
+                if files is not None:
+                    files.close()
+                if progress is not None:
+                    progress.end()
 
-    if order.journal is not None and not as_json:
-        where = escaped(f"run {order.run_id}, recorded in {order.journal}")
-        click.echo(where, err=True)
     try:
-        with nullcontext() if order.journal is None else Journal(order.journal) as journal:
-            summary = asyncio.run(live(journal))
-    finally:
-        if files is not None:
-            files.close()
-        if progress is not None:
-            progress.end()
+        summary = asyncio.run(live())
+    except KeyboardInterrupt:
+        ways = [] if recorded is None else recorded.ways("cancelled")
+        if as_json:
+            print_line("interrupted", {"resume": [way for _, way in ways]})
+        else:
+            hint = "with --journal FILE it would be recorded, and could go on from here"
+            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            click.echo("\n".join(said), err=True)
+        return 130
     if as_json:
         print_line("done", summary)
     else:
@@ -225,21 +210,13 @@ def _simulated(order: _Order, as_json: bool) -> int:
     return 0
 
 
-def _files(order: _Order, hashes: dict[str, str]) -> Files | None:
+def _files(order: SimulateOrder, hashes: dict[str, str]) -> Files | None:
     if order.out is None:
         return None
     from civitas.cli.run.simulate_files import Files
 
-    settings = {
-        "citizens": order.citizens,
-        "days": order.days,
-        "seed": order.seed,
-        "step_s": seconds_of(order.step),
-        "steps": order.steps,
-        "start": Clock().start.isoformat(),
-        "model": None,
-        **hashes,
-    }
+    settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
+    settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
     return Files(Path(order.out), settings, parquet=order.parquet)
 
 
@@ -253,16 +230,12 @@ def _sha256(data: Any) -> str:
 class _Progress:
     """How far it is, on standard error: one line that changes on a terminal, else one at times."""
 
-    def __init__(self, order: _Order) -> None:
+    def __init__(self, order: SimulateOrder) -> None:
         self._order = order
         self._terminal = sys.stderr.isatty()
         self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
-        self._begun = self._shown = 0.0
-        self._lived = 0
-
-    def begin(self) -> None:
-        """Measure from now on."""
         self._begun = self._shown = time.perf_counter()
+        self._lived = 0
 
     def lived(self, row: dict[str, Any]) -> None:
         """Show a step that was lived."""
@@ -289,28 +262,7 @@ class _Progress:
             print(file=sys.stderr, flush=True)
 
 
-def _summary(
-    order: _Order, clock: Clock, rows: list[dict[str, Any]], about: dict[str, Any], names: list[str]
-) -> dict[str, Any]:
-    """What came of it."""
-    last = rows[-1]
-    return {
-        "citizens": order.citizens,
-        "steps": len(rows),
-        "until": clock.moment.isoformat(),
-        "home": last["home"],
-        "work": last["work"],
-        "moving_most": max(row["moving"] for row in rows),
-        "working_most": max(row["work"] for row in rows),
-        "money": last["money"],
-        "messages": sum(row["messages"] for row in rows),
-        "failures": sum(row["failures"] for row in rows),
-        **about,
-        "files": names,
-    }
-
-
-def _print(order: _Order, made: dict[str, Any]) -> None:
+def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
     lines = [
         ("until", made["until"].replace("T", " ")),
         ("at home", f"{made['home']:,}"),
@@ -321,9 +273,11 @@ def _print(order: _Order, made: dict[str, Any]) -> None:
         ("failures", f"{made['failures']:,}"),
         ("state", made["state_sha256"]),
     ]
+    if order.model is not None:
+        by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
+        lines.insert(-1, ("model", by_rule))
     if made["files"]:
         lines.append((f"in {order.out}", ", ".join(made["files"])))
-    who = f"{order.citizens:,} citizens, {one_or_more(made['steps'], 'step')} of {order.step}"
-    click.echo(f"{who}, seed {order.seed}")
+    click.echo(order.task)
     for name, value in lines:
         click.echo(f"  {escaped(name):<12}  {escaped(str(value))}")

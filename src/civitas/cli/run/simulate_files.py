@@ -116,6 +116,9 @@ class Files:
         tables = {"metrics": rows, "citizens": people_of(society)}
         names = [self._table(name, table) for name, table in tables.items()]
         names += self._all_messages()
+        same = ["city_sha256", "people_sha256"]
+        if self._settings["model"] is None:  # which may answer otherwise the next time
+            same += ["state_sha256", *(names if self._arrow is None else ())]
         self._manifest(
             {
                 "complete": True,
@@ -124,12 +127,7 @@ class Files:
                     name: hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
                     for name in names
                 },
-                "deterministic": [
-                    "city_sha256",
-                    "people_sha256",
-                    "state_sha256",
-                    *(names if self._arrow is None else ()),
-                ],
+                "deterministic": same,
                 "not_deterministic": ["run_id", "versions"],
                 "versions": {"python": platform.python_version()}
                 | {name: version(name) for name in _PACKAGES},

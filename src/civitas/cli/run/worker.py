@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.options import FILE, usage
-from civitas.orders.act import act_agent, actions_of
+from civitas.cli.options import FILE, settings, usage
+from civitas.orders.act import act_agent, actions_of, keys
+from civitas.orders.order import record
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from civitas.cli.run.permission import Permission
     from civitas.cli.run.show import Shown
     from civitas.journal import Journal
-    from civitas.orders.order import Order
+    from civitas.orders.order import AnyOrder, Order
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -28,37 +28,21 @@ _NOT_CONFINED: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Worker:
-    """What works, what shows it, and who permits it.
-
-    Attributes:
-        agent: what works
-        screen: what shows it
-        permission: who permits it
-        for_a_person: whether the screen is read by a person, so that a question stands alone there
-    """
-
-    agent: Any
-    screen: Shown | JSONLines
-    permission: Permission
-    for_a_person: bool
-
-
-async def watched(worker: Worker, task: Any, run_id: str | None = None, **options: Any) -> int:
+async def watched(
+    agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
+) -> int:
     """Have an agent reply, and show what happens; give the exit code."""
     from civitas.cli.run.show import exit_code
 
-    began = time.monotonic()
-    screen = worker.screen
+    began, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
-        async with worker.agent.stream(task, run_id=run_id, **options) as events:
+        async with agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
-                if worker.for_a_person:
-                    await worker.permission.answered()
+                if screen.for_a_person:  # a question stands alone there
+                    await permission.answered()
                 screen.event(event, time.monotonic() - began)
-                worker.permission.shown(event)
+                permission.shown(event)
     except asyncio.CancelledError:
         # By now what was under way has ended, a command with all of its process group.
         screen.interrupted(time.monotonic() - began)
@@ -68,30 +52,39 @@ async def watched(worker: Worker, task: Any, run_id: str | None = None, **option
     return exit_code(events.reply)
 
 
-def made(
-    order: Order,
-    key: str | None,
-    own_key: str | None,
-    *,
-    as_json: bool,
-    journal: Journal | None = None,
-    recorded: Recorded | None = None,
-) -> Worker:
-    """The worker that an order asks for."""
+async def ordered(
+    agent: Any,
+    permission: Permission,
+    order: AnyOrder,
+    journal: Journal | None,
+    recorded: Recorded | None,
+) -> int:
+    """Have an agent do what was ordered, and show it; give the exit code."""
+    if journal is None or recorded is None:
+        return await watched(agent, permission, order.task)
+    await record(order, journal, recorded.run_id, agent)
+    return await watched(agent, permission, order.task, recorded.run_id)
+
+
+def acted(
+    order: Order, as_json: bool, journal: Journal | None = None, recorded: Recorded | None = None
+) -> int:
+    """Work on files as it was ordered; give the exit code."""
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.permission import Permission
 
+    key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
-    screen = _screen(order, actions, as_json, recorded)
     confined = sandbox_for("auto", order.network) is not None
     permission = Permission(
+        _screen(order, actions, as_json, recorded),
         (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
         {} if confined else {"run_command": _NOT_CONFINED},
-        screen,
     )
     with usage():
+        # Held here until the loop has ended, which closes the model's connections.
         agent = act_agent(
             order,
             key=key,
@@ -101,7 +94,7 @@ def made(
             journal=journal,
             actions=actions,
         )
-    return Worker(agent, screen, permission, not as_json)
+    return asyncio.run(ordered(agent, permission, order, journal, recorded))
 
 
 def _person() -> Any:

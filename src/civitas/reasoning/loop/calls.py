@@ -198,6 +198,8 @@ class Call:
         """Call the `pre_acting` hooks; gives the result of a call that one refused."""
         agent, wanted = self._agent, self._wanted
         assert agent._hooks is not None
+        if self._record is not NULL_RECORD:
+            await self._record.commit()  # what is recorded is shown
         try:
             made = await agent._hooks.run("pre_acting", agent, self._told, _expect_args)
             _change(wanted, made["args"])

@@ -80,8 +80,8 @@ export function fillWindow(root, least = 360) {
     const top = root.getBoundingClientRect().top + window.scrollY;
     root.style.setProperty("--s-room", `${Math.max(least, window.innerHeight - top - 20)}px`);
   };
-  for (const each of [document.body, root.parentElement?.parentElement]) // a form above may open and close
-    if (each) new ResizeObserver(fit).observe(each);
+  const sizes = new ResizeObserver(fit); // of all that may push it down
+  for (const each of [document.body, ...document.querySelectorAll("#studio-header, #studio-tabs")]) sizes.observe(each);
   new IntersectionObserver(fit).observe(root);
   window.addEventListener("resize", fit);
 }

@@ -49,7 +49,7 @@ export function mount(root) {
     question.value = "";
     question.focus();
   }) }, question, h("button", { class: "s-button" }, "Interview"));
-  const answers = h("div", { class: "s-said" });
+  const answers = h("div", { class: "s-answers" });
   const labelled = (label, field) => h("label", {}, h("span", {}, label), field);
   const field = (label, attrs = {}) => h("input", { class: "s-input", "aria-label": label, ...attrs });
   const select = (label, options, change) => h("select", { class: "s-input", "aria-label": label, onchange: change }, options.map(([value, text]) => h("option", { value }, text)));
@@ -88,7 +88,7 @@ export function mount(root) {
     ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `its opinion of ${each}`])]);
   by.value = "need social";
   const many = field("How many citizens", { type: "number", min: 1, value: "100" });
-  const results = h("div", { class: "s-said" });
+  const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
     event.preventDefault();
     await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, count: Number(many.value) });

@@ -1,5 +1,6 @@
 // Fills the places that the page has for live parts, whenever Gradio puts them there.
 
+import "./act.js"; // its cards may come before its tab is opened
 import { connect } from "./feed.js";
 
 const MOUNTS = {

@@ -1,0 +1,345 @@
+"""What the studio runs in the background: orders, each on a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import threading
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from civitas.agent import Agent
+from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
+from civitas.orders.act import act_agent, apart, is_small, keys
+from civitas.orders.order import AnyOrder, Order, order_of, record, without_keys
+from civitas.orders.research import check, researcher
+from civitas.reasoning.fingerprint import check as check_program
+from civitas.reasoning.resume import ENDED
+from civitas.spaces.native import NativeSpace
+
+if TYPE_CHECKING:
+    from civitas.journal import Entry
+    from civitas.reasoning.reply import Reply
+    from civitas.studio.studio import Studio
+
+logger = logging.getLogger("civitas.studio")
+
+_ENDS_S = 20.0
+"""How long `close` waits for a run to end what it does."""
+
+
+class Jobs:
+    """Runs in the background: begun, held, steered and stopped, by any page.
+
+    Their runs are recorded as those of the command line are: `civitas resume RUN` goes on with one
+    of the studio, and `resume` with one of the command line. The keys of models are those of the
+    environment: `CIVITAS_KEY`, else the provider's own variable. Call the methods in a thread, not
+    on an event loop. Each change is told to the pages by the topic `job`.
+    """
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._jobs: dict[str, _Job] = {}
+        self._guard = threading.Lock()
+
+    def start(self, order: AnyOrder, *, run_id: str | None = None) -> str:
+        """Begin a run, or go on with one; what it comes to is in the journal.
+
+        Args:
+            order: what is to be done
+            run_id: the id of the run; a new one if left out
+
+        Returns:
+            the id of the run
+
+        Raises:
+            ConfigError: the order asks for what there is not, or the run is under way here
+            FileError: the folder is not there, or cannot be used
+            ModelError: the model is missing or cannot be used, or has no key
+            RunHeld: another process works on the run
+            RunMismatch: it is no run of such an order
+            JournalError: the journal cannot be used
+        """
+        journal = self._studio.journal
+        run_id = run_id or secrets.token_hex(8)
+        order = order.from_anywhere()
+        if not order.task.strip():
+            raise ConfigError("the task is empty: say what is to be done")
+        without_keys(order)
+        with self._guard:
+            if run_id in self._jobs:
+                raise ConfigError(f"run {run_id!r} is under way already")
+        agent = self._agent_for(order)
+        try:
+            _check_goes_on(run_id, agent, journal.entries(run_id))
+        except NoSuchRun:
+            pass
+        asyncio.run(record(order, journal, run_id, agent))
+        job = _Job(run_id, order, agent, self._told)
+        with self._guard:
+            self._jobs[run_id] = job
+        self._studio.runs.watch(run_id)
+        try:
+            job.begin()
+        except BaseException:
+            with self._guard:
+                del self._jobs[run_id]
+            raise
+        return run_id
+
+    def resume(self, run_id: str) -> str:
+        """Go on with a run that has stopped, as its order says.
+
+        Returns:
+            the id of the run; that of a copy, where the small model would see other files by now
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            StateError: it has no order, is over, or is in doubt; the text says what to do
+            CivitasError: as `start`
+        """
+        journal = self._studio.journal
+        outline = journal.run(run_id)
+        order = order_of(journal.entries(run_id))
+        if order is None:
+            raise StateError(
+                f"run {run_id!r} was begun by a program of yours, which goes on with it by "
+                f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
+            )
+        if outline.state in ENDED:
+            raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
+        copies = [each.id for each in journal.runs() if each.forked_from == run_id]
+        if copies:
+            raise StateError(f"run {run_id!r} has gone on as a copy: resume run {copies[-1]!r}")
+        doubts = [] if outline.state == "running" else journal.in_doubt(run_id)
+        if doubts:
+            raise StateError(
+                f"run {run_id!r} cannot go on before you decide: nobody knows whether "
+                f"{', '.join(each.action for each in doubts)} took effect when the process ended; "
+                f"`civitas resume {run_id} --repeat`, --skip or --done"
+            )
+        try:
+            return self.start(order, run_id=run_id)
+        except RunMismatch as error:
+            # The small model is given the names of the files with its actions.
+            small = isinstance(order, Order) and is_small(order.model)
+            if not small or error.changed != ("actions",):
+                raise
+            return self.start(order, run_id=journal.fork(run_id))
+
+    def stop(self, run_id: str) -> None:
+        """Cancel a run. What it does ends; `resume` goes on with it.
+
+        Raises:
+            ConfigError: it is not under way here
+        """
+        self._job(run_id).stop()
+
+    def pause(self, run_id: str) -> None:
+        """Have a run wait before its next call of a model or a tool. Its time limit runs on.
+
+        Raises:
+            ConfigError: it is not under way here
+        """
+        self._job(run_id).hold(True)
+
+    def go_on(self, run_id: str) -> None:
+        """Have a run that was paused wait no more.
+
+        Raises:
+            ConfigError: it is not under way here
+        """
+        self._job(run_id).hold(False)
+
+    def steer(self, run_id: str, text: str) -> None:
+        """Tell a run something: its agent stops what it is doing, and goes on with this.
+
+        Raises:
+            ConfigError: it is not under way here, or there is no text
+        """
+        if not text.strip():
+            raise ConfigError("write what the agent is to be told")
+        self._job(run_id).agent.interrupt(text.strip())
+
+    def running(self) -> list[dict[str, Any]]:
+        """The runs under way here, the oldest first: `run`, `command` and `state`.
+
+        `state` is `running`, `paused` or `stopping`.
+        """
+        with self._guard:
+            return [job.to_json() for job in self._jobs.values()]
+
+    def close(self) -> None:
+        """Cancel all runs, and wait until what they do has ended; they can go on later."""
+        with self._guard:
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            job.stop()
+        for job in jobs:
+            job.over.wait(_ENDS_S)
+            job.space.close()
+
+    # -- how it comes about ------------------------------------------------------------------------
+
+    def _job(self, run_id: str) -> _Job:
+        with self._guard:
+            job = self._jobs.get(run_id)
+        if job is None:
+            raise ConfigError(f"run {run_id!r} is not under way here")
+        return job
+
+    def _told(self, job: _Job, told: dict[str, Any]) -> None:
+        """A job has changed, or is over."""
+        if told["state"] == "ended":
+            with self._guard:
+                self._jobs.pop(job.run_id, None)
+        self._studio.feed.publish("job", told)
+
+    def _agent_for(self, order: AnyOrder) -> Any:
+        journal, cards = self._studio.journal, self._studio.cards
+        if not isinstance(order, Order):
+            check(order)
+            agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
+            agent.approver = cards
+            return agent
+        apart(order, journal.path)
+        key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
+        if order.review != "me":
+            return act_agent(order, key=key, own_key=own_key, approver=cards, journal=journal)
+        from civitas.agents.person import Person
+        from civitas.studio.person import PageDesk
+
+        desk = PageDesk(cards, order.task)
+        person = Person("you", desk=desk)
+        agent = act_agent(
+            order, key=key, own_key=own_key, approver=cards, reviewer=person, journal=journal
+        )
+        agent.watch(desk.saw)
+        return agent
+
+
+class _Job:
+    """One run in the background."""
+
+    def __init__(self, run_id: str, order: AnyOrder, agent: Any, tell: Any) -> None:
+        self.run_id = run_id
+        self.agent = agent
+        self.space = NativeSpace()
+        self.over = threading.Event()
+        self._order = order
+        self._tell = tell
+        self._state = "running"
+        self._open = asyncio.Event()
+        self._open.set()
+        self._loop: asyncio.AbstractEventLoop
+        self._task: asyncio.Task[Reply]
+        _hold_at(agent, self._wait)
+
+    def to_json(self) -> dict[str, Any]:
+        """What pages are told of it."""
+        return {"run": self.run_id, "command": self._order.command, "state": self._state}
+
+    def begin(self) -> None:
+        """Run, on the loop of its space."""
+        self._tell(self, self.to_json())
+        self.space.add(_Host(self._begin))
+
+    def hold(self, paused: bool) -> None:
+        """Wait before the next call, or no more."""
+        if self._state != "stopping":
+            self._become("paused" if paused else "running")
+            self._call(self._open.clear if paused else self._open.set)
+
+    def stop(self) -> None:
+        """Cancel it."""
+        if self._state != "stopping":
+            self._become("stopping")
+            self._call(self._task.cancel)
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        answer = self.agent.reply(self._order.task, run_id=self.run_id)
+        self._task = self._loop.create_task(answer, context=Context())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Reply]) -> None:
+        reason, text = "cancelled", ""
+        if not task.cancelled():
+            error = task.exception()
+            if error is None:
+                reply = task.result()
+                reason, text = reply.stop_reason, reply.detail
+            else:
+                reason, text = "error", str(error) or type(error).__name__
+                logger.error("run %r failed", self.run_id, exc_info=error)
+        told = {"state": "ended", "reason": reason, "text": text}
+        self._tell(self, {**self.to_json(), **told})
+        self.over.set()
+        self.space.close()
+
+    def _become(self, state: str) -> None:
+        self._state = state
+        self._tell(self, self.to_json())
+
+    def _call(self, function: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            pass  # it has ended in this moment
+
+    async def _wait(self) -> None:
+        await self._open.wait()
+
+
+class _Host(Agent):
+    """Begins a job on the loop of its space."""
+
+    def __init__(self, begin: Any) -> None:
+        super().__init__("studio")
+        self._begin = begin
+
+    async def after_add(self) -> None:
+        """Begin it."""
+        self._begin()
+
+
+class _Held:
+    """A model that waits while its run is paused."""
+
+    def __init__(self, model: Any, wait: Any) -> None:
+        self._model = model
+        self._wait = wait
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def complete(self, *args: Any, **options: Any) -> Any:
+        """Answer, once the run goes on."""
+        await self._wait()
+        return await self._model.complete(*args, **options)
+
+
+def _hold_at(agent: Any, wait: Any) -> None:
+    """Have an agent wait before each call of its model and of a tool."""
+
+    async def held(agent: Any, about: dict[str, Any]) -> None:
+        await wait()
+
+    if hasattr(agent, "human_agent"):  # a dual act has the two wait, and is asked nothing itself
+        members = [agent.human_agent, agent.reactive_agent]
+    else:
+        members = [agent]
+    for each in members:
+        each.register_hook("pre_reasoning", "studio", held)
+        each.register_hook("pre_acting", "studio", held)
+    if hasattr(agent, "steps") and agent.model is not None:
+        agent.model = _Held(agent.model, wait)  # a researcher's model is asked without hooks
+
+
+def _check_goes_on(run_id: str, agent: Any, entries: list[Entry]) -> None:
+    """See now, and not when it is under way, that an agent is the one that began a run."""
+    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
+    if begun is not None:
+        check_program(run_id, str(agent.id), begun["fingerprint"], agent._program())

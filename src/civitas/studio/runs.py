@@ -1,0 +1,140 @@
+"""The tab Runs: every run of the journal as a tree; replayed, forked, decided and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError
+from civitas.journal.describe import doubt_line
+from civitas.journal.doubt import Decision, Done
+from civitas.reasoning.state import deep_json
+from civitas.studio.following import Following
+from civitas.studio.run_view import Totals, messages_before, shown, whole
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from civitas.journal.journal import Journal
+    from civitas.studio.studio import Studio
+
+_PAGE: Final = 2_000
+"""So many entries are sent at once."""
+
+
+class RunsTab:
+    """The runs of the studio's journal."""
+
+    name = "runs"
+    title = "Runs"
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._following = Following(lambda: studio.journal, studio.feed)
+
+    @property
+    def _journal(self) -> Journal:
+        return self._studio.journal
+
+    def watch(self, run_id: str) -> None:
+        """Tell pages the entries of a run from now on, as they come; also of one still to begin."""
+        self._following.watch(run_id)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._following.close()
+
+    def form(self) -> None:
+        """Nothing of Gradio's."""
+
+    # -- what pages ask ----------------------------------------------------------------------------
+
+    def outlines(self) -> list[dict[str, Any]]:
+        """The outline of each run, the oldest first."""
+        return [asdict(each) for each in self._following.look()]
+
+    def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
+        """The entries of a run, cut; at most so many."""
+        return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
+
+    def entry(self, run: str, sequence: int) -> dict[str, Any]:
+        """One entry, whole.
+
+        Raises:
+            ConfigError: the run has none of that number
+        """
+        found = next(iter(self._journal.entries(run, sequence - 1)), None)
+        if found is None or found.sequence != sequence:
+            raise ConfigError(f"run {run!r} has no entry {sequence}")
+        return whole(found)
+
+    def run(self, run: str) -> dict[str, Any]:
+        """The outline of a run, with its totals and the calls in doubt."""
+        outline, entries = self._journal.run(run), self._journal.entries(run)
+        doubts = [] if outline.state == "running" else self._journal.in_doubt(run)
+        return {
+            **asdict(outline),
+            "totals": Totals(entries).to_json(),
+            "in_doubt": [{**asdict(each), "line": doubt_line(each)} for each in doubts],
+        }
+
+    def messages(self, run: str, path: str, sequence: int) -> list[Any]:
+        """The messages that a part had recorded before an entry."""
+        return messages_before(self._journal.entries(run), path, sequence)
+
+    def replay(self, run: str) -> Any:
+        """What a run gave, as JSON data."""
+        return deep_json(self._journal.replay(run))
+
+    def decide(self, run: str, decisions: dict[str, Any]) -> dict[str, Any]:
+        """Decide about calls in doubt: by number `repeat`, `skip` or `{"done": result}`."""
+        made: dict[int, Decision] = {}
+        for number, given in decisions.items():
+            if not number.isdecimal():
+                raise ConfigError(f"a call in doubt has a number, got {number!r:.80}")
+            is_done = isinstance(given, dict) and given.keys() == {"done"}
+            made[int(number)] = Done(given["done"]) if is_done else given
+        self._journal.decide(run, made)
+        self._following.look()
+        return self.run(run)
+
+    def fork(self, run: str) -> dict[str, Any]:
+        """Copy a run; gives the copy's outline."""
+        copy = self._journal.fork(run)
+        self._following.look()
+        return asdict(self._journal.run(copy))
+
+    def routes(self, router: APIRouter) -> None:
+        """What pages call. Those without `async` run in a thread each: they read files."""
+        from fastapi import Body
+
+        for path, answer in (
+            ("/list", self.outlines),
+            ("/entries", self.entries),
+            ("/entry", self.entry),
+            ("/run", self.run),
+            ("/messages", self.messages),
+            ("/replay", self.replay),
+        ):
+            router.get(path)(answer)
+
+        @router.post("/decide")
+        def decide(
+            run: str = Body(),
+            decisions: dict[str, Any] = Body(),  # noqa: B008
+        ) -> dict[str, Any]:
+            return self.decide(run, decisions)
+
+        @router.post("/fork")
+        def fork(run: str = Body(embed=True)) -> dict[str, Any]:
+            return self.fork(run)
+
+        @router.post("/resume")
+        async def resume(run: str = Body(embed=True)) -> dict[str, Any]:
+            jobs = getattr(self._studio, "jobs", None)
+            if jobs is None:
+                raise ConfigError("this studio goes on with no runs: use `civitas resume`")
+            given = await asyncio.to_thread(jobs.resume, run)
+            self.watch(run)
+            return {"run": given if isinstance(given, str) else run}

@@ -1,0 +1,329 @@
+// Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
+
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { cardKind } from "./header.js";
+
+const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
+const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+const text = (value) => (typeof value === "string" ? value : value === undefined ? "" : json(value));
+const pretty = (args) => { // as a model wrote them, perhaps no JSON
+  try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
+};
+
+// -- what a run is, of its entries ------------------------------------------------------------------
+
+class Run {
+  constructor(outline) {
+    this.last = 0;
+    this.lanes = new Map();
+    this.conclusions = [];
+    this.decisions = [];
+    this.shown = [];
+    this.be(outline);
+  }
+
+  be(outline) {
+    this.outline = { ...this.outline, ...outline };
+    this.isDual = this.outline.kind === "DualActAgent";
+  }
+
+  lane(path) {
+    if (!this.lanes.has(path)) this.lanes.set(path, { path, instruction: "", items: [], steps: new Map(), calls: new Map(), over: null });
+    return this.lanes.get(path);
+  }
+
+  step(lane, key) {
+    if (!lane.steps.has(key)) {
+      const step = { kind: "step", key, said: "", calls: [], fault: "" };
+      lane.steps.set(key, step);
+      lane.items.push(step);
+    }
+    return this.touched(lane.steps.get(key));
+  }
+
+  action(lane, key, about) {
+    const step = this.step(lane, key.split(".")[0]);
+    if (!lane.calls.has(key)) {
+      const made = { name: about?.action || "", args: {}, state: "asked for" };
+      lane.calls.set(key, made);
+      step.calls.push(made);
+    }
+    return lane.calls.get(key);
+  }
+
+  touched(item) { item.dirty = true; return item; }
+
+  take(entry) {
+    const { path, kind, data, at } = entry;
+    this.last = Math.max(this.last, entry.sequence);
+    if (path === "act") { this.order = data.state || this.order; return; }
+    const lane = this.lane(path), about = data.about || {};
+    if (kind === "begun") lane.instruction = text(data.task);
+    else if (kind === "state") this.state(lane, data);
+    else if (kind === "over") lane.over = { ...data, at };
+    else if (about.action || kind === "permitted") this.called(lane, entry, about);
+    else if (about.model !== undefined) {
+      const step = this.step(lane, data.key);
+      if (kind === "started") step.began = at;
+      else if (kind === "failed") step.fault = data.cancelled ? "cancelled" : text(data.error);
+      else if (kind === "ended") {
+        Object.assign(step, { ended: at, said: data.result?.text || "", spent: entry.spent, sequence: entry.sequence, cut: entry.cut });
+        (data.result?.calls || []).forEach((wanted, place) => {
+          const made = this.action(lane, `${data.key}.${place}`, { action: wanted.name });
+          if (made.state === "asked for") made.args = pretty(wanted.args);
+        });
+      }
+    } else if (/^H\d+/.test(data.key || "") && !path) this.deciding = kind === "started";
+  }
+
+  called(lane, { kind, data, at, sequence, cut }, about) {
+    const made = this.action(lane, data.key, about);
+    if (kind === "permitted") made.state = "permitted";
+    else if (kind === "started") Object.assign(made, { state: "runs", args: data.args, began: at });
+    else if (kind === "failed") Object.assign(made, { state: "failed", result: text(data.error) });
+    else if (kind === "ended") {
+      const { args, result = {} } = data.result || {};
+      const bad = result.error !== undefined && result.error !== null;
+      Object.assign(made, { state: bad ? "failed" : "done", result: bad ? result.error : result.result, ended: at, sequence, cut });
+      if (args !== undefined) made.args = args;
+    }
+  }
+
+  state(lane, { state = {}, appended = {} }) {
+    this.conclusions.push(...(appended.conclusions || []));
+    this.decisions.push(...(appended.decisions || []));
+    if (!lane.path && this.isDual) return;
+    for (const message of appended.messages || [])
+      if (message.role === "user" && lane.told) lane.items.push(this.touched({ kind: "told", said: text(message.content) }));
+      else if (message.role === "user") lane.told = true;
+    const last = [...lane.steps.values()].pop();
+    if (state.faults && last) this.touched(last).fault = state.faults;
+  }
+}
+
+// -- how it is shown --------------------------------------------------------------------------------
+
+const BADGES = { done: "good", terminated: "good", terminal: "good", running: "busy", runs: "busy", paused: "warn", stopping: "warn", stopped: "warn", cancelled: "warn", "asked for": "warn", permitted: "busy", failed: "bad", error: "bad" };
+const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
+const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, said)) : null);
+const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
+
+function argsOf(args) {
+  if (args === null || typeof args !== "object") return h("pre", {}, text(args));
+  return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
+}
+
+function sync(node, children) { // moves nothing that stands where it should
+  children.forEach((child, place) => {
+    if (node.childNodes[place] !== child) node.insertBefore(child, node.childNodes[place] || null);
+  });
+  while (node.childNodes.length > children.length) node.lastChild.remove();
+}
+
+function showCall(view, made) {
+  const outcome = made.result === undefined ? null
+    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, text(made.result));
+  return h("div", { class: "s-call" },
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, made.name), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
+    argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
+}
+
+const whole = (view, item) => button("Show all of it", async () => {
+  const entry = await call(`runs/entry?run=${encodeURIComponent(view.outline.id)}&sequence=${item.sequence}`);
+  view.take({ ...entry, cut: false });
+  draw();
+}, "quiet");
+
+function showItem(view, item) {
+  if (item.node && !item.dirty) return item.node;
+  item.dirty = false;
+  const fresh = item.kind === "told"
+    ? h("section", { class: "s-step told" }, quote("You said", item.said))
+    : h("section", { class: "s-step" },
+      h("header", {}, h("b", {}, `Answer ${item.key}`),
+        h("span", { class: "s-soft" }, [seconds(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
+        item.began ? h("time", {}, clock(item.began)) : null),
+      item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
+      item.said ? h("div", { class: "s-text" }, item.said) : null,
+      item.cut ? whole(view, item) : null,
+      item.calls.map((made) => showCall(view, made)),
+      item.fault ? h("p", { class: "s-fault" }, item.fault) : null);
+  if (item.node) item.node.replaceWith(fresh);
+  return (item.node = fresh);
+}
+
+function showLane(view, lane) {
+  const over = lane.over;
+  const end = over ? [h("p", { class: "s-end" }, badge(over.reason), " ", over.detail ? h("span", { class: "s-soft" }, over.detail) : null)] : [];
+  return [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : end)];
+}
+
+function showEvidence(evidence) {
+  if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
+  return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
+    h("b", { class: "s-action" }, each.agent ? `${each.agent}: ${each.action}` : each.action), " ", h("code", {}, text(each.args)),
+    h("pre", { class: each.error ? "s-result failed" : "s-result" }, text(each.error ?? each.result)))));
+}
+
+const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
+  h("div", { class: "s-text" }, made.summary || "(nothing)"),
+  made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, each))) : null,
+  made.error ? h("p", { class: "s-fault" }, made.error) : null,
+  typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
+
+const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
+
+function showRound(view, number) {
+  if (view.decisions.length > number && view.shown[number]) return view.shown[number]; // the next round is decided too
+  const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?/`).test(lane.path));
+  const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
+  const right = [h("h2", {}, `H, round ${number}`)];
+  if (conclusion) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
+  right.push(...human.flatMap((lane) => showLane(view, lane)));
+  if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
+    quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
+  else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
+  const left = [h("h2", {}, `R, round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
+    ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
+  return (view.shown[number] = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right)));
+}
+
+// -- the tab ----------------------------------------------------------------------------------------
+
+let draw = () => {};
+
+export function mount(root) {
+  const runs = new Map();
+  let view = null, asked = false, atEnd = true;
+  const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
+  const about = h("div", { class: "s-about" });
+  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
+  const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
+  const buttons = {
+    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
+    resume: button("Resume", async () => show((await post("resume")).run), "primary"),
+  };
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async (event) => { event.preventDefault(); await post("steer", { text: said.value }); said.value = ""; }) },
+    said, h("button", { class: "s-button" }, "Steer"));
+  const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
+  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons)), about, steer);
+  const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
+  replace(root, none, head, body);
+  fillWindow(root);
+  body.addEventListener("scroll", () => { atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 60; });
+  new ResizeObserver(() => { if (atEnd) body.scrollTop = body.scrollHeight; }).observe(body);
+
+  function drawHead() {
+    const list = [...runs.values()].sort((a, b) => b.began - a.began);
+    none.hidden = list.length > 0;
+    head.hidden = body.hidden = !view;
+    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${run.job || run.state}   ${run.task.slice(0, 80)}`)));
+    if (!view) return;
+    pick.value = view.outline.id;
+    const { state, job, task, totals, fault } = view.outline, order = view.order;
+    buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
+    buttons.pause.hidden ||= job !== "running";
+    buttons.go_on.hidden = job !== "paused";
+    buttons.resume.hidden = Boolean(job) || ENDED.has(state) || state === "running";
+    replace(about, h("p", { class: "s-task" }, badge(job || state), " ", order?.task || task),
+      h("p", { class: "s-soft" }, [order && `${order.model} in ${order.root}`, order?.review && `reviewed by ${order.review}`,
+        totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
+        job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
+      fault ? h("p", { class: "s-fault" }, fault) : null);
+  }
+
+  function drawBody() {
+    if (view.isDual) {
+      const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
+      const over = view.lanes.get("")?.over;
+      const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
+      sync(body, over ? [...rounds, h("p", { class: "s-end" }, badge(over.reason), " ", h("span", { class: "s-soft" }, over.detail || ""))] : rounds);
+    } else sync(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
+    if (atEnd) body.scrollTop = body.scrollHeight;
+  }
+
+  draw = () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; drawHead(); if (view) drawBody(); });
+  };
+
+  async function load() { // what the run has beyond what is shown
+    const now = view;
+    for (;;) {
+      const found = await call(`runs/entries?run=${encodeURIComponent(now.outline.id)}&after=${now.last}`);
+      for (const entry of found) if (entry.sequence > now.last) now.take(entry);
+      if (found.length < 2000) break;
+    }
+    draw();
+  }
+
+  async function show(id) {
+    if (!runs.has(id)) await list();
+    view = new Run(runs.get(id));
+    atEnd = true;
+    replace(body);
+    await load();
+    await totals(id);
+  }
+
+  async function totals(id) {
+    tell({ ...(await call(`runs/run?run=${encodeURIComponent(id)}`)), id });
+  }
+
+  function tell(outline) {
+    const known = { ...runs.get(outline.id), ...outline };
+    runs.set(outline.id, known);
+    if (view?.outline.id === outline.id) view.be(known);
+    draw();
+  }
+
+  async function list() {
+    const found = await call("act/runs");
+    runs.clear();
+    for (const each of found) runs.set(each.id, each);
+    draw();
+    return found;
+  }
+
+  on("run", (batch) => batch.filter(isAct).forEach(tell));
+  on("entry", attempt(async (batch) => {
+    for (const { run, entry } of batch) {
+      if (run !== view?.outline.id || entry.sequence <= view.last) continue;
+      if (entry.sequence > view.last + 1) await load();
+      else view.take(entry);
+    }
+    draw();
+  }));
+  on("job", attempt(async (batch) => {
+    for (const { run, command, state, reason, text: fault } of batch.filter((each) => each.command === "act")) {
+      if (!runs.has(run)) { await show(run); continue; }
+      tell(state === "ended" ? { id: run, job: null, state: reason, fault: reason === "done" ? "" : fault } : { id: run, job: state, fault: "" });
+      if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
+    }
+  }));
+  onReset(attempt(async () => {
+    const found = await list();
+    const first = view?.outline.id || (found.find((each) => each.job) || found[0])?.id;
+    if (first) await show(first);
+  }));
+}
+
+// -- the person as H --------------------------------------------------------------------------------
+
+cardKind("decision", (card, decide) => {
+  const instruction = h("textarea", { class: "s-input", rows: 2, "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
+  const why = h("input", { class: "s-input", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
+  const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
+  const found = card.conclusion;
+  return [
+    h("p", { class: "s-card-title" }, h("b", {}, "You decide as H"), card.round ? `: R has concluded round ${card.round}` : ": R has done nothing yet", h("time", {}, clock(card.asked))),
+    quote("Task", card.task),
+    h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
+      found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
+    ...card.told.map((each) => quote("Said meanwhile", each)),
+    h("div", { class: "s-answer" }, instruction, why,
+      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"))),
+  ].filter(Boolean);
+});

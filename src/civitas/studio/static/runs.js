@@ -1,0 +1,386 @@
+// The tab Runs: the runs of the journal, and the chosen one as a tree of parts and steps.
+
+import { button, call, count, day, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { on, onReset } from "./feed.js";
+
+const LISTED = 200; // runs in the list at once
+const ROWS = 2000; // entries of a run at once
+const CHARS = 100000; // of a text at once
+const OVER = ["done", "terminal", "terminated"];
+const BADGES = { running: "busy", error: "bad", unreadable: "bad", done: "good", terminal: "good", terminated: "good" };
+
+const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state.replaceAll("_", " "));
+const number = (n) => n.toLocaleString("en");
+
+function duration(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
+
+// A value that a person may copy; of a very long one the beginning.
+function value(label, given) {
+  const text = json(given);
+  const shown = h("pre", { tabindex: 0, role: "region", "aria-label": label }, text.slice(0, CHARS));
+  const more = text.length > CHARS && button(`Show all ${number(text.length)} characters`, () => { shown.textContent = text; more.remove(); }, "quiet");
+  const copy = button("Copy", async () => { await navigator.clipboard.writeText(text); toast(`${label}: copied`, false); }, "quiet");
+  return h("div", { class: "s-value" }, h("div", { class: "s-row" }, h("h2", {}, label), copy), shown, more);
+}
+
+export function mount(root) {
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { listed = LISTED; list(); } });
+  const total = h("span", { class: "s-soft", role: "status" });
+  const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
+  const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
+  replace(root, h("aside", { class: "s-side" }, h("div", { class: "s-row s-tools" }, filter, total), rows), view);
+  fillWindow(root);
+
+  // -- the list ------------------------------------------------------------------------------------
+
+  let runs = new Map();
+  let listed = LISTED;
+  let fault = "";
+  let chosen = sessionStorage.getItem("civitas-run");
+  let run = null; // the chosen one, as it is shown
+  let due = 0;
+
+  const words = (each) => (each.words ??= `${each.id} ${each.kind} ${each.agent} ${each.task} ${each.state.replaceAll("_", " ")}`.toLowerCase());
+
+  function item(each) {
+    return h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
+      h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
+      h("span", { class: "s-one" }, each.task || "(no task)"),
+      h("span", { class: "s-soft s-one" }, `${day(each.began)} · ${each.kind}`)));
+  }
+
+  function list() {
+    due = 0;
+    const wanted = filter.value.trim().toLowerCase();
+    const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
+    total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
+    const focus = document.activeElement?.dataset.run;
+    replace(rows, found.slice(0, listed).map(item),
+      found.length > listed && h("li", {}, button(`Show ${number(Math.min(LISTED, found.length - listed))} more`, () => { listed += LISTED; list(); }, "quiet")),
+      fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
+        : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent with journal= this studio's file appears here, also while it is under way."))
+          : !found.length && h("li", {}, empty("No run passes the filter.")));
+    if (focus) rows.querySelector(`[data-run="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  }
+
+  function walk(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const all = [...event.currentTarget.querySelectorAll("[data-run], .s-step > button")];
+    const next = step && all[all.indexOf(document.activeElement) + step];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  }
+
+  on("run", (batch) => {
+    for (const each of batch) {
+      runs.set(each.id, each);
+      if (run && each.id === chosen) run.become(each);
+    }
+    due ||= setTimeout(list, 100);
+  });
+  on("entry", (batch) => {
+    for (const each of batch) if (run && each.run === chosen) run.add(each.entry);
+  });
+  on("run_fault", (batch) => {
+    for (const each of batch) if (run && each.run === chosen) run.fail(each.error);
+  });
+
+  function choose(id) {
+    chosen = id;
+    sessionStorage.setItem("civitas-run", id);
+    for (const each of rows.querySelectorAll("[data-run]"))
+      each.setAttribute("aria-current", String(each.dataset.run === id));
+    view.scrollTop = 0;
+    run = shownRun(view, id, walk, choose);
+    return run.load();
+  }
+
+  onReset(async () => {
+    try {
+      runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
+      fault = "";
+    } catch (error) {
+      fault = error.message;
+    }
+    list();
+    if (chosen && (runs.has(chosen) || run)) await choose(chosen);
+    else replace(view, empty(runs.size ? "Choose a run at the left: its steps, what each was given and gave, what it cost." : ""));
+  });
+}
+
+// -- one run ---------------------------------------------------------------------------------------
+
+function shownRun(view, id, walk, choose) {
+  let about = null;
+  let parts = new Map();
+  let last = 0; // the number of the last entry that is shown
+  let most = ROWS;
+  let loading = null;
+  const head = h("div", { class: "s-runs-head" });
+  const doubts = h("div", {});
+  const given = h("div", {});
+  const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
+  const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
+  const more = h("div", {});
+  replace(view, head, fault, doubts, given, tree, more);
+
+  function fail(text) {
+    fault.textContent = text;
+    fault.hidden = !text;
+  }
+
+  async function load() {
+    try {
+      about = await call(`runs/run?run=${encodeURIComponent(id)}`);
+      fail("");
+      top();
+      if (!last && !about.entries) replace(tree, empty("Nothing is recorded of this run yet."));
+    } catch (error) {
+      fail(error.message); // it is gone, or the journal is damaged
+      return;
+    }
+    await fill();
+  }
+
+  // Entries that are there and not shown yet, one request at a time.
+  function fill() {
+    loading ??= (async () => {
+      try {
+        const found = await call(`runs/entries?run=${encodeURIComponent(id)}&after=${last}&most=${most - last}`);
+        for (const each of found) put(each);
+      } catch (error) {
+        fail(error.message);
+      } finally {
+        loading = null;
+        rest();
+        if (about.state !== "running" && last >= about.entries) for (const each of parts.values()) each.steps.forEach(cut);
+      }
+    })();
+    return loading;
+  }
+
+  function rest() {
+    const left = about.entries - last;
+    replace(more, last >= most && left > 0
+      && button(`Show ${number(Math.min(ROWS, left))} more of ${number(left)} entries`, () => { most = last + ROWS; return fill(); }));
+  }
+
+  function add(entry) {
+    if (!about || entry.sequence <= last) return;
+    about.entries = Math.max(about.entries, entry.sequence);
+    if (last >= most) rest();
+    else if (entry.sequence === last + 1 && !loading) put(entry);
+    else fill();
+  }
+
+  function become(outline) {
+    if (!about) return;
+    const before = about.state;
+    Object.assign(about, outline);
+    if (outline.state !== before && outline.state !== "running") load(); // its totals, and what is in doubt
+    else {
+      top();
+      if (outline.entries > last && last < most) fill();
+    }
+  }
+
+  // -- what stands above the tree ------------------------------------------------------------------
+
+  function top() {
+    const t = about.totals;
+    const is = about.state === "running";
+    const figures = [
+      ["time", duration(t.seconds)], ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
+      ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
+      ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)],
+    ];
+    replace(head,
+      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(about.state),
+        h("span", { class: "s-spacer" }),
+        button("Replay", replay), button("Fork", fork),
+        !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
+      h("p", { class: "s-text" }, about.task || "(no task)"),
+      h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${about.entries === 1 ? "1 entry" : `${number(about.entries)} entries`}`,
+        about.forked_from && [" · a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)]),
+      h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
+        h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
+    replace(doubts, about.in_doubt.length > 0 && !is && [
+      h("h2", {}, "In doubt: these calls had begun when the process ended. Nobody knows whether they took effect."),
+      about.in_doubt.map(doubt)]);
+  }
+
+  function doubt(each) {
+    const result = h("input", { class: "s-input", placeholder: "its result, as JSON or text", "aria-label": `Result of ${each.line}` });
+    const decide = (decision) => async () => {
+      Object.assign(about, await call("runs/decide", { run: id, decisions: { [each.number]: decision() } }));
+      top();
+      await fill();
+    };
+    const read = () => {
+      try {
+        return { done: JSON.parse(result.value) };
+      } catch {
+        return { done: result.value };
+      }
+    };
+    return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)),
+      h("div", { class: "s-row" },
+        button("Repeat", decide(() => "repeat")), button("Skip", decide(() => "skip")), result, button("Done with this result", decide(read))));
+  }
+
+  async function replay() {
+    const told = await call(`runs/replay?run=${encodeURIComponent(id)}`);
+    const reason = told.stop_reason || told.over?.reason;
+    replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
+      h("div", { class: "s-row" }, h("h2", {}, "What it gave, from its record alone"), reason && badge(reason),
+        h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
+      typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
+      told.detail && h("p", { class: "s-soft" }, told.detail),
+      told.steps?.length && h("ol", {}, told.steps.map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
+        h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))))),
+      h("details", {}, h("summary", {}, "All of it"), value("Replay", told))));
+    given.scrollIntoView({ block: "nearest" });
+  }
+
+  async function fork() {
+    const copy = await call("runs/fork", { run: id });
+    toast(`${copy.id} is a copy of ${id}`, false);
+    await choose(copy.id);
+  }
+
+  async function resume() {
+    const { run } = await call("runs/resume", { run: id });
+    await (run === id ? load() : choose(run));
+  }
+
+  // -- the tree ------------------------------------------------------------------------------------
+
+  // The part of a path; one that nobody announced stands below the run's own.
+  function part(path, announced) {
+    let found = parts.get(path);
+    if (found) return found;
+    const name = announced ? `${announced.data.part.split("/")[0]} · ${announced.data.agent}` : path;
+    const body = h("div", {});
+    const state = h("span", {});
+    found = { body, state, steps: new Map(), iteration: null, began: null };
+    if (path) {
+      found.node = h("details", { class: "s-part", open: true }, h("summary", {}, h("b", {}, name), " ", state), body);
+      part(announced ? announced.path : "").body.append(found.node);
+    } else {
+      replace(tree, body);
+    }
+    parts.set(path, found);
+    return found;
+  }
+
+  function put(entry) {
+    if (entry.sequence <= last) return;
+    last = entry.sequence;
+    const { kind, data } = entry;
+    if (entry.part) {
+      part(entry.part, entry);
+      return;
+    }
+    const where = part(entry.path);
+    where.began ??= entry.at;
+    if (kind === "begun" && entry.path) replace(where.state, badge("running"));
+    if (kind === "over" && entry.path) replace(where.state, badge(data.reason), " ", h("span", { class: "s-soft" }, duration(entry.at - where.began)));
+    const isEnd = kind === "ended" || kind === "failed";
+    const open = where.steps.get(data.key);
+    if (kind === "started") {
+      if (open) cut(open);
+      where.steps.set(data.key, row(where, entry));
+    } else if (isEnd && open) {
+      where.steps.delete(data.key);
+      end(open, entry);
+    } else {
+      const made = row(where, entry);
+      if (isEnd) end(made, entry);
+      if (kind === "decided" && open) open.decided = true;
+    }
+  }
+
+  const iteration = (data) => data.about?.iteration ?? data.state?.iteration ?? /^(?:[a-z_]+\.)?(\d+)(?:[./]|$)/.exec(data.key || "")?.[1];
+
+  function row(where, entry) {
+    const { data, kind } = entry;
+    const about = data.about || {};
+    const type = "action" in about ? "tool" : "model" in about ? "model" : { begun: "task", over: "end", started: "step", ended: "step", failed: "step" }[kind] || kind;
+    const made = { entries: [entry], type, path: entry.path, line: h("span", { class: "s-one" }, brief(entry)), figures: ["", "", ""].map((text) => h("span", { class: "number" }, text)), state: h("span", {}) };
+    if (kind === "started") made.state.append(badge("under way"));
+    const turn = iteration(data);
+    const isNew = turn !== undefined && turn !== null && String(turn) !== where.iteration && kind !== "state";
+    if (isNew) where.iteration = String(turn);
+    made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made) },
+      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), made.line, ...made.figures, made.state);
+    made.node = h("div", { class: `s-step ${type}${isNew ? " new" : ""}` }, made.button);
+    where.body.append(made.node);
+    return made;
+  }
+
+  // What happened, without the words that the columns say.
+  function brief(entry) {
+    const name = entry.data.about?.action;
+    let line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
+    if (name && entry.kind === "ended" && line.startsWith(`${name}: `)) line = line.slice(name.length + 2);
+    return line;
+  }
+
+  function cut(made) {
+    replace(made.state, badge(made.decided ? "decided" : made.entries[0].data.asks ? "in_doubt" : "cut_off"));
+  }
+
+  function end(made, entry) {
+    const first = made.entries[0];
+    if (first !== entry) {
+      made.entries.push(entry);
+      made.line.append(" → ", brief(entry).replace(/^step \S+ ended(: )?/, ""));
+      made.figures[0].textContent = duration(entry.at - first.at);
+    }
+    const spent = entry.spent;
+    if (spent?.tokens) {
+      made.figures[1].textContent = `${number(spent.tokens)} tok`;
+      made.figures[1].title = `${number(spent.input)} in, ${number(spent.output)} out`;
+      made.figures[2].textContent = spent.usd === null ? "no price" : dollars(spent.usd);
+    }
+    replace(made.state, entry.data.cancelled ? badge("cancelled") : entry.fault && h("span", { class: "s-badge bad" }, "error"));
+  }
+
+  // What a step was given and gave: the whole entries, as they are recorded.
+  async function open(made) {
+    const is = made.button.getAttribute("aria-expanded") === "true";
+    made.button.setAttribute("aria-expanded", String(!is));
+    made.detail?.remove();
+    if (is) return;
+    made.detail = h("div", { class: "s-detail" }, empty("Loading …"));
+    made.node.append(made.detail);
+    try {
+      const at = (entry) => `run=${encodeURIComponent(id)}&sequence=${entry.sequence}`;
+      const found = await Promise.all(made.entries.map((each) => call(`runs/entry?${at(each)}`)));
+      const began = found.find((each) => each.kind === "started");
+      const ended = found.find((each) => each.kind === "ended" || each.kind === "failed");
+      const shown = [];
+      if (began?.data.args !== undefined) shown.push(value("Input", began.data.args));
+      else if (made.type === "model" && began) {
+        const messages = await call(`runs/messages?${at(began)}&path=${encodeURIComponent(began.path)}`);
+        shown.push(value("Input: the messages recorded until then", messages),
+          h("p", { class: "s-soft" }, "The agent's memory and system prompt decide which of them the model was shown."));
+      }
+      if (ended) shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), value("Output", ended.data.result ?? ended.data.error ?? ended.data));
+      if (!began && !ended) shown.push(value("Recorded", found[0].data));
+      shown.push(h("details", {}, h("summary", {}, found.map((each) => `entry ${each.sequence}: ${each.kind}, ${day(each.at)}`).join("; ")), value("Entries", found)));
+      replace(made.detail, shown);
+    } catch (error) {
+      replace(made.detail, h("p", { class: "s-fault", role: "alert" }, error.message));
+    }
+  }
+
+  return { load, add, become, fail };
+}

@@ -1,0 +1,99 @@
+"""One studio for many attackers, by raw HTTP: what a browser would never send is sent too."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from civitas.studio import Studio
+
+TOKEN = "t" * 20
+PASSWORD = "correct horse"
+KNOWN = ("Authorization", f"Bearer {TOKEN}")
+
+
+@dataclass
+class Answer:
+    """An answer of the studio."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
+
+
+class Port:
+    """One studio's port, and what is sent to it."""
+
+    def __init__(self, studio: Studio) -> None:
+        assert studio.url is not None
+        self.studio = studio
+        self.number = int(studio.url.rstrip("/").rpartition(":")[2])
+        self.host = f"127.0.0.1:{self.number}"
+        self.origin = f"http://{self.host}"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.number), timeout=20)
+
+    def send(
+        self,
+        path: str,
+        *headers: tuple[str, str],
+        method: str = "GET",
+        body: bytes | None = None,
+        hosts: Iterable[str] | None = None,
+    ) -> Answer:
+        """Exactly these headers, after the Host (or several) and what ends the connection."""
+        hosts = [self.host] if hosts is None else hosts
+        told = [*(("Host", each) for each in hosts), *headers, ("Connection", "close")]
+        if body is not None:
+            told.append(("Content-Length", str(len(body))))
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in told)]
+        with self.connect() as connection:
+            connection.sendall("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+            return answered(connection, method)
+
+    def post(self, path: str, body: Any, *headers: tuple[str, str]) -> Answer:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        told = (KNOWN, ("Content-Type", "application/json"), *headers)
+        return self.send(path, *told, method="POST", body=data)
+
+
+def answered(connection: socket.socket, method: str = "GET") -> Answer:
+    told = http.client.HTTPResponse(connection, method=method)
+    told.begin()
+    # A stream of events has no end: its beginning tells that it was let in.
+    endless = "event-stream" in told.headers.get("content-type", "")
+    text = "" if endless else told.read().decode()
+    return Answer(told.status, told.headers, text)
+
+
+def served(studio: Studio, journal: Any, **options: Any) -> Port:
+    studio.launch(0, journal=journal, prevent_thread_lock=True, quiet=True, **options)
+    return Port(studio)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Port]:
+    """A studio that a person uses, with a token."""
+    with Studio() as studio:
+        yield served(studio, tmp_path_factory.mktemp("studio") / "runs.db", token=TOKEN)
+
+
+@pytest.fixture(scope="module")
+def cookie(port: Port) -> tuple[str, str]:
+    """What a browser has after it was opened with the token."""
+    told = port.send(f"/?token={TOKEN}")
+    return "Cookie", told.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.fixture
+def public(tmp_path: Any) -> Iterator[Port]:
+    """A studio that other machines reach, with a password."""
+    with Studio() as studio:
+        yield served(studio, tmp_path / "runs.db", host="0.0.0.0", password=PASSWORD)

@@ -1,0 +1,294 @@
+"""Hostile bodies: too long, too slow, no JSON, too deep, of other types; and answers to cards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from attacks.studio.conftest import KNOWN, Port, answered
+from civitas import Agent, NativeSpace, action
+from civitas.approval import ApprovalRequest, Question
+
+LINE = "/studio/space/line"
+DEEP = "[" * 100_000
+HUGE = "9" * 10_000
+
+
+class Clerk(Agent):
+    """Keeps what it is told."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.heard: list[str] = []
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something to the clerk."""
+        self.heard.append(content)
+
+
+@pytest.fixture(scope="module")
+def clerk(port: Port) -> Iterator[Clerk]:
+    with NativeSpace() as space:
+        clerk = Clerk("Clerk")
+        space.add(clerk)
+        space.add(port.studio.user)
+        yield clerk
+
+
+def works(port: Port) -> None:
+    """A good request is answered as ever."""
+    assert port.post(LINE, {"line": "  "}).text == '{"sent":null,"stranger":null}'
+
+
+# -- too long, too slow ----------------------------------------------------------------------------
+
+
+def test_a_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
+    """At once where its length is announced, and after a megabyte where it is not."""
+    told = port.post(LINE, {"line": "x" * (2 << 20)})
+    assert (told.status, "1,048,576 bytes" in told.text) == (413, True)
+    head = f"POST {LINE} HTTP/1.1\r\nHost: {port.host}\r\n{KNOWN[0]}: {KNOWN[1]}\r\n"
+    with port.connect() as connection:
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        for _ in range(17):
+            connection.sendall(chunk)
+        assert answered(connection).status == 413
+    works(port)
+
+
+@pytest.mark.parametrize(
+    "length", ("1073741824", "9" * 30, "0" * 30 + "1", "-1", "1e3", "+1", "0x10", "²", "1, 2", "")
+)
+def test_an_announced_length_is_a_small_number(port: Port, length: str) -> None:
+    """Nothing is waited for: the answer is there before the body."""
+    told = port.send(LINE, KNOWN, ("Content-Length", length), method="POST")
+    assert told.status in (400, 413)
+
+
+def test_strangers_bodies_are_not_read(port: Port) -> None:
+    """Who has no token is answered before the body has come."""
+    told = port.send(LINE, ("Content-Length", "1000000"), method="POST")
+    assert told.status == 401
+
+
+def test_bodies_that_never_end_hold_up_nobody(port: Port, clerk: Clerk) -> None:
+    """Fifty clients that stop in the middle of headers or bodies: others are answered."""
+    head = f"POST {LINE} HTTP/1.1\r\nHost: {port.host}\r\n{KNOWN[0]}: {KNOWN[1]}\r\n"
+    stuck = [port.connect() for _ in range(50)]
+    for number, connection in enumerate(stuck):
+        rest = "Content-Length: 100\r\n\r\n{" if number % 2 else "X-Slow: "
+        connection.sendall((head + rest).encode())
+    for _ in range(10):
+        works(port)
+    for connection in stuck:
+        connection.close()
+    works(port)
+
+
+def test_garbage_is_no_request(port: Port, clerk: Clerk) -> None:
+    for garbage in (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n" * 1000 + b"\0" * 1000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost : y\r\n\r\n",
+        b"GET " + b"/" * (2 << 20) + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ):
+        with port.connect() as connection:
+            try:
+                connection.sendall(garbage)
+                assert answered(connection).status in (400, 403)
+            except ConnectionError:
+                pass  # it was cut off before all was sent
+    works(port)
+
+
+# -- no JSON, and other types ----------------------------------------------------------------------
+
+BODIES: dict[str, bytes] = {
+    "empty": b"",
+    "no JSON": b"line=x",
+    "no UTF-8": b'{"line": "\xff\xfe"}',
+    "deep lists": b'{"line": ' + DEEP.encode() + b"}",
+    "deep objects": b'{"a":' * 100_000,
+    "huge number": f'{{"line": {HUGE}}}'.encode(),
+    "NaN": b'{"line": NaN}',
+    "list": b"[]",
+    "null": b"null",
+    "text": b'"line"',
+    "missing": b"{}",
+    "number": b'{"line": 1}',
+    "object": b'{"line": {"line": "x"}}',
+    "lone surrogate": b'{"line": "\\ud800"}',
+    "surrogate in a column": b'{"line": "/Clerk.say content:\\udfff"}',
+    "deep line": json.dumps({"line": "/Clerk.say content:" + DEEP}).encode(),
+    "long number": json.dumps({"line": f"/Clerk.say content:{HUGE}"}).encode(),
+    "long line": json.dumps({"line": "/Clerk.say content:" + "x" * 500_000}).encode(),
+    "null character": json.dumps({"line": "/\0.say"}).encode(),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+@pytest.mark.parametrize("path", (LINE, "/studio/cards/1"))
+def test_bad_bodies_are_refused_in_words(port: Port, clerk: Clerk, path: str, case: str) -> None:
+    """With a fault that a page can show, in JSON; nothing is sent to anybody."""
+    told = port.post(path, BODIES[case])
+    assert told.status in (400, 409, 422), told.text
+    assert json.loads(told.text)
+    assert clerk.heard == []
+    works(port)
+
+
+@pytest.mark.parametrize(
+    "path",
+    (
+        "/studio/cards/x",
+        "/studio/cards/-1",
+        "/studio/cards/1.5",
+        f"/studio/cards/{HUGE}",
+        "/studio/cards/%00",
+        "/studio/cards/1%2f..",
+    ),
+)
+def test_a_cards_number_is_that_of_a_card(port: Port, path: str) -> None:
+    assert port.post(path, {"permit": True}).status in (404, 409, 422)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ("", "?text=" + "%2FClerk.say" * 5000, "?text=%ed%a0%80", "?text=%00", "?id=%F0", "?id="),
+)
+def test_odd_questions_are_answered(port: Port, clerk: Clerk, query: str) -> None:
+    for path in ("/studio/space/complete", "/studio/space/help", "/studio/space/agents"):
+        assert port.send(path + query, KNOWN).status in (200, 400, 422)
+
+
+@pytest.mark.parametrize(
+    "path", ("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/queue/data")
+)
+def test_gradios_open_routes_take_no_nonsense(port: Port, path: str) -> None:
+    for body in (b"", b"[]", b'{"fn_index": 10000, "data": [], "session_hash": "x"}'):
+        told = port.post(path, body)
+        assert told.status >= 400
+        assert "Traceback" not in told.text
+
+
+# -- cards -----------------------------------------------------------------------------------------
+
+
+class Asker:
+    """Asks a person, as an action does, in a loop of its own thread."""
+
+    def __init__(self, port: Port) -> None:
+        self.cards = port.studio.cards
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+
+    def ask(self, asked: ApprovalRequest | Question) -> tuple[int, Any]:
+        """Put up a card; gives its number, and the future answer."""
+        if isinstance(asked, ApprovalRequest):
+            return self.put_up(self.cards.approve(asked))
+        return self.put_up(self.cards.answer(asked))
+
+    def put_up(self, asking: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
+        """Put up a card in the loop; gives its number, and the future answer."""
+        before = {card["number"] for card in self.cards.to_json()}
+        answer = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        # What the loop runs after the first step of `ask` runs after the card is there.
+        for _ in range(2):
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(10)
+        (number,) = {card["number"] for card in self.cards.to_json()} - before
+        return number, answer
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+
+
+@pytest.fixture
+def asker(port: Port) -> Iterator[Asker]:
+    asker = Asker(port)
+    yield asker
+    asker.close()
+
+
+def delete(path: Any) -> ApprovalRequest:
+    return ApprovalRequest("Clerk", "delete", {"path": path}, "User", {})
+
+
+def test_only_an_exact_permission_permits(port: Port, asker: Asker) -> None:
+    """Not that of another call, not one that is nearly true; the card stays until then."""
+    number, answer = asker.ask(delete("notes"))
+    right = delete("notes").fingerprint
+    for wrong in (
+        {"permit": True},
+        {"permit": True, "fingerprint": delete("other").fingerprint},
+        {"permit": True, "fingerprint": right.upper()},
+        {"permit": True, "fingerprint": None},
+        {"permit": True, "fingerprint": [right]},
+        {"permit": 1, "fingerprint": right},
+        {"permit": "true", "fingerprint": right},
+        {"permit": None},
+        {"fingerprint": right},
+        {"text": "yes"},
+        {},
+    ):
+        told = port.post(f"/studio/cards/{number}", wrong)
+        assert (told.status, answer.done()) == (400, False), wrong
+    assert (
+        port.post(f"/studio/cards/{number}", {"permit": True, "fingerprint": right}).status == 200
+    )
+    assert answer.result(10) is True
+
+
+def test_a_card_is_answered_once(port: Port, asker: Asker) -> None:
+    """Of many pages at once, one is told yes, the rest what it came to; no later word counts."""
+    number, answer = asker.ask(Question("Clerk", "How many?"))
+    codes: list[int] = []
+
+    def say(word: int) -> None:
+        codes.append(port.post(f"/studio/cards/{number}", {"text": str(word)}).status)
+
+    pages = [threading.Thread(target=say, args=(word,)) for word in range(8)]
+    for page in pages:
+        page.start()
+    for page in pages:
+        page.join(20)
+    assert sorted(codes) == [200] + [409] * 7
+    assert answer.result(10) in map(str, range(8))
+    told = port.post(f"/studio/cards/{number}", {"text": "again"})
+    assert (told.status, "answered" in told.text) == (409, True)
+
+
+def test_a_question_is_answered_in_words(port: Port, asker: Asker) -> None:
+    number, answer = asker.ask(Question("Clerk", "\ud800 How many?"))
+    assert port.send("/studio/cards", KNOWN).status == 200
+    for wrong in ({"text": ""}, {"text": " \n"}, {"text": 3}, {"text": ["a"]}, {"permit": True}):
+        assert port.post(f"/studio/cards/{number}", wrong).status == 400
+    assert port.post(f"/studio/cards/{number}", {"text": "three"}).status == 200
+    assert answer.result(10) == "three"
+
+
+def test_a_card_of_no_known_kind_cannot_be_answered(port: Port, asker: Asker) -> None:
+    """It stands there until its asker takes it away."""
+    number, answer = asker.put_up(port.studio.cards.ask("odd", {}))
+    assert port.post(f"/studio/cards/{number}", {"text": "x"}).status == 400
+    answer.cancel()
+
+
+def test_a_card_whose_asker_has_gone_is_gone(port: Port) -> None:
+    """Its loop was closed without a word: the page is told, and other cards are answered."""
+    gone = Asker(port)
+    number, _ = gone.ask(Question("Clerk", "How many?"))
+    gone.close()
+    told = port.post(f"/studio/cards/{number}", {"text": "three"})
+    assert told.status == 409

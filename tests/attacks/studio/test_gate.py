@@ -1,0 +1,383 @@
+"""Strangers at the studio's port: programs without the token, and pages from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from starlette.routing import Mount
+
+from attacks.studio.conftest import KNOWN, PASSWORD, TOKEN, Answer, Port, answered, served
+from civitas.studio import Studio
+from civitas.studio.server import application
+
+OPEN = {
+    ("GET", "/"),
+    ("HEAD", "/"),
+    ("GET", "/config"),
+    ("GET", "/theme.css"),
+    ("GET", "/favicon.ico"),
+    ("GET", "/manifest.json"),
+    ("GET", "/static/x"),
+    ("GET", "/assets/x"),
+    ("GET", "/svelte/x"),
+    ("GET", "/gradio_api/queue/data"),
+    ("POST", "/gradio_api/queue/join"),
+    ("POST", "/gradio_api/cancel"),
+}
+"""What of Gradio answers a person with the token: everything else is closed to them too."""
+
+
+# -- the token -------------------------------------------------------------------------------------
+
+
+def every_route() -> list[tuple[str, str]]:
+    """Each route of the studio and of Gradio that is mounted in it, with a word for each gap."""
+    found = {("GET", "/studio/static/studio.js")}
+
+    def walk(routes: Any) -> None:
+        for route in routes:
+            inner = getattr(route, "original_router", None) or (
+                route.app if isinstance(route, Mount) else None
+            )
+            if getattr(inner, "routes", None):
+                walk(inner.routes)
+            for method in getattr(route, "methods", None) or ():
+                found.add((method, re.sub(r"{[^}]*}", "x", route.path)))
+
+    async def guarded() -> Any:
+        return application(Studio(), TOKEN, "127.0.0.1", is_password=False)
+
+    walk(asyncio.run(guarded()).app.routes)
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def routes() -> list[tuple[str, str]]:
+    found = every_route()
+    assert len(found) > 80
+    assert set(found) >= OPEN
+    return found
+
+
+def test_no_route_answers_without_the_token(port: Port, routes: list[tuple[str, str]]) -> None:
+    """Not one of Gradio's either, nor one that is not there: a stranger learns nothing."""
+    for method, path in [*routes, ("GET", "/nothing"), ("DELETE", "/"), ("TRACE", "/")]:
+        assert port.send(path, method=method).status == 401, (method, path)
+
+
+def test_with_the_token_only_what_the_page_needs_is_open(
+    port: Port, routes: list[tuple[str, str]]
+) -> None:
+    """Uploads, files, proxies, component servers, the editor of apps: not there."""
+    ours = ("/studio", "/login")
+    closed = [each for each in routes if each not in OPEN and not each[1].startswith(ours)]
+    assert len(closed) > 60
+    for method, path in [*closed, ("POST", "/gradio_api/mcp/"), ("GET", "/gradio_api/mcp/sse")]:
+        assert port.send(path, KNOWN, method=method).status == 404, (method, path)
+
+
+@pytest.mark.parametrize("word", ("", "%2e%2e/", "../", "/", "x/../../"))
+def test_no_spelling_leads_to_a_closed_route(port: Port, word: str) -> None:
+    for base in ("/", "/studio/", "/assets/", "/static/", "/svelte/", "/studio/static/"):
+        told = port.send(f"{base}{word}gradio_api/file=/etc/passwd", KNOWN)
+        assert told.status in (403, 404)
+        assert "root:" not in told.text
+
+
+@pytest.mark.parametrize("folder", ("/studio/static/", "/static/", "/assets/", "/svelte/"))
+def test_static_files_are_those_of_their_folder(port: Port, folder: str) -> None:
+    up = "%2e%2e%2f"
+    for path in (
+        "%2e%2e/studio.py",
+        "..%2fstudio.py",
+        "../studio.py",
+        f"{up * 12}etc/passwd",
+        "%2fetc%2fpasswd",
+        "//etc/passwd",
+        "..%5cstudio.py",
+        "studio.js%00.css",
+        "",
+        ".",
+    ):
+        told = port.send(folder + path, KNOWN)
+        assert told.status in (400, 403, 404), path
+        assert "root:" not in told.text
+        assert "import" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    (
+        ("/", [("Authorization", "Bearer wrong")]),
+        ("/", [("Authorization", TOKEN)]),
+        ("/", [("Authorization", f"Basic {TOKEN}")]),
+        ("/", [("Cookie", f"civitas_studio={TOKEN}")]),
+        ("/", [("Cookie", f"token={TOKEN}")]),
+        ("/", [("X-Token", TOKEN), ("Referer", f"http://127.0.0.1/?token={TOKEN}")]),
+        ("/?token=wrong", []),
+        (f"/?token={TOKEN[:-1]}", []),
+        (f"/?TOKEN={TOKEN}", []),
+        (f"/studio/cards?token={TOKEN}", []),
+        (f"/config?token={TOKEN}", []),
+        (f"/login?secret={TOKEN}", []),
+        ("/?token=%ff%00%ed%a0%80", []),
+        ("/", [("Authorization", "Bearer \udcff\udce9")]),
+    ),
+)
+def test_the_token_counts_in_its_places_only(
+    port: Port, path: str, headers: list[tuple[str, str]]
+) -> None:
+    """A wrong one nowhere; the right one in the address of the page, or as a bearer's."""
+    sent = [
+        (name, value.encode("utf-8", "surrogateescape").decode("latin-1"))
+        for name, value in headers
+    ]
+    assert port.send(path, *sent).status == 401
+
+
+def test_the_cookie_is_a_browsers_own(port: Port, cookie: tuple[str, str], tmp_path: Any) -> None:
+    """Scripts cannot read it, other sites cannot have it sent, and it does not tell the token.
+
+    It is good after a restart with the same token; another studio at the same host has its own.
+    """
+    told = port.send(f"/?token={TOKEN}").headers["set-cookie"]
+    assert set(told.split("; ")[1:]) == {"HttpOnly", "SameSite=Strict", "Path=/"}
+    assert TOKEN not in told
+    assert port.send("/studio/cards", cookie).status == 200
+    assert port.send("/studio/cards", (cookie[0], f"{cookie[1][:-1]}x")).status == 401
+    assert port.send("/studio/cards", ("Cookie", f"a=b; {cookie[1]}; c")).status == 200
+    with Studio() as studio:
+        again = served(studio, tmp_path / "runs.db", token=TOKEN)
+        assert again.send("/studio/cards", cookie).status == 200
+    with Studio() as studio:
+        other = served(studio, tmp_path / "runs.db", token="u" * 20)
+        assert other.send("/studio/cards", cookie).status == 401
+        theirs = other.send("/?token=" + "u" * 20).headers["set-cookie"]
+        assert theirs.partition("=")[0] != cookie[1].partition("=")[0]
+
+
+def test_the_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, str]) -> None:
+    """Who has the cookie and opens the printed address, or logs in again, is led to the page."""
+    for told in (
+        port.send(f"/?token={TOKEN}", cookie),
+        port.send("/login", cookie, method="POST", body=b"secret=x"),
+    ):
+        assert (told.status, 'content="0; url=/"' in told.text) == (200, True)
+
+
+# -- Host and Origin -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    (
+        "evil.example",
+        "evil.example:{port}",
+        "localhost.evil.example:{port}",
+        "evil.example@127.0.0.1:{port}",
+        "127.0.0.1@evil.example:{port}",
+        "127.0.0.1:{port}@evil.example",
+        "127.0.0.1.:{port}",
+        "localhost.:{port}",
+        "127.0.0.1:{port}:80",
+        "127.0.0.1:evil",
+        "127.0.0.1:",
+        ":{port}",
+        "::1",
+        "[::1",
+        "::1]:{port}",
+        "[::1]evil:{port}",
+        "[::ffff:127.0.0.1]:{port}",
+        "[evil.example]:{port}",
+        "0.0.0.0:{port}",
+        "192.168.1.9:{port}",
+        "2130706433:{port}",
+        "127.0.0.1/evil",
+    ),
+)
+def test_a_foreign_host_is_refused(port: Port, host: str) -> None:
+    """So that a name made to point here (DNS rebinding) gives a page nothing, token or not."""
+    for path in ("/", "/studio/static/studio.js", "/studio/cards", "/login", "/x"):
+        told = port.send(path, KNOWN, hosts=[host.format(port=port.number)])
+        assert told.status == 403
+        assert "is not a host of this studio" in told.text
+
+
+def test_the_hosts_of_loopback_are_its_own(port: Port) -> None:
+    """In any case of letters, at any port: a forwarded port has another number."""
+    for host in ("127.0.0.1", "localhost", "LOCALHOST:1", "[::1]", f"[::1]:{port.number}"):
+        assert port.send("/studio/cards", KNOWN, hosts=[host]).status == 200, host
+
+
+def test_no_host_and_two_hosts_are_refused(port: Port) -> None:
+    for hosts in ((), (port.host, "evil.example"), (port.host, port.host)):
+        assert port.send("/studio/cards", KNOWN, hosts=hosts).status in (400, 403)
+    with port.connect() as connection:
+        connection.sendall(f"GET / HTTP/1.0\r\n{KNOWN[0]}: {KNOWN[1]}\r\n\r\n".encode())
+        assert answered(connection).status == 403
+    told = port.send("http://evil.example/studio/cards", KNOWN)
+    assert told.status == 404
+
+
+FOREIGN = (
+    "http://evil.example",
+    "null",
+    "",
+    "http://localhost:3000",
+    "http://127.0.0.1:3000",
+    "http://127.0.0.1",
+    "https://127.0.0.1:{port}",
+    "ftp://127.0.0.1:{port}",
+    "chrome-extension://127.0.0.1:{port}",
+    "http://localhost:{port}",
+    "http://127.0.0.1:{port}.evil.example",
+    "http://127.0.0.1:{port}/",
+    "http://evil@127.0.0.1:{port}",
+)
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+def test_a_foreign_origin_is_refused(port: Port, cookie: tuple[str, str], origin: str) -> None:
+    """By every method, of static files and the login too; no header of CORS is given."""
+    sent = ("Origin", origin.format(port=port.number))
+    for method in ("GET", "HEAD", "POST", "OPTIONS", "PUT"):
+        for path in ("/", "/studio/static/studio.js", "/studio/cards/1", "/config", "/login"):
+            asks = ("Access-Control-Request-Method", "POST")
+            told = port.send(path, cookie, sent, asks, method=method)
+            assert told.status == 403, (method, path)
+            assert not [name for name in told.headers if name.startswith("access-control")]
+
+
+def test_the_pages_own_origin_is_let_in(port: Port, cookie: tuple[str, str]) -> None:
+    assert port.send("/studio/cards", cookie, ("Origin", port.origin)).status == 200
+    doubled = (("Origin", port.origin), ("Origin", "http://evil.example"))
+    assert port.send("/studio/cards", cookie, *doubled).status == 403
+
+
+@pytest.mark.parametrize("site", ("cross-site", "same-site"))
+def test_pages_from_elsewhere_embed_and_read_nothing(
+    port: Port, cookie: tuple[str, str], site: str
+) -> None:
+    """Of a page at another port of this host too, to which a browser lends the cookie.
+
+    It can only open the page itself, by a link; what a GET answers it cannot have opened.
+    """
+
+    def fetched(path: str, mode: str, dest: str, method: str = "GET") -> int:
+        names = ("Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest")
+        sent = zip(names, (site, mode, dest), strict=True)
+        return port.send(path, cookie, *sent, method=method).status
+
+    assert fetched("/", "navigate", "document") == 200
+    for path in ("/", "/studio/static/studio.js", "/studio/cards", "/theme.css"):
+        for mode, dest in (("no-cors", "script"), ("no-cors", "image"), ("cors", "empty")):
+            assert fetched(path, mode, dest) == 403
+        assert fetched(path, "navigate", "iframe") == 403
+        assert fetched(path, "navigate", "document", "POST") == 403
+    assert fetched("/studio/space/help?id=Clerk", "navigate", "document") == 403
+
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "SAMEORIGIN",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+def test_every_answer_has_the_headers_that_protect(port: Port) -> None:
+    """Errors, refusals and the login too; what is not a file of the program is not kept."""
+    html = ("Accept", "text/html")
+    for status, path, method, headers in (
+        (200, "/", "GET", [KNOWN]),
+        (200, "/studio/static/studio.js", "GET", [KNOWN]),
+        (200, "/studio/cards", "GET", [KNOWN]),
+        (401, "/", "GET", [html]),
+        (401, "/", "HEAD", []),
+        (403, "/", "GET", [("Origin", "null")]),
+        (404, "/gradio_api/upload", "POST", [KNOWN]),
+        (404, "/studio/nothing", "GET", [KNOWN]),
+        (405, "/studio/static/studio.js", "DELETE", [KNOWN]),
+        (413, "/studio/space/line", "POST", [KNOWN, ("Content-Length", "9" * 9)]),
+        (422, "/studio/cards/x", "POST", [KNOWN]),
+    ):
+        told = port.send(path, *headers, method=method)
+        assert told.status == status, path
+        for name, value in HEADERS.items():
+            assert told.headers.get_all(name, [""])[0].startswith(value), (path, name)
+        policy = told.headers["content-security-policy"]
+        assert "unsafe-eval" not in policy
+        assert "http" not in policy
+        assert told.headers["cache-control"] == "no-store", path
+        assert "server" not in told.headers
+
+
+# -- the password ----------------------------------------------------------------------------------
+
+
+def entered(port: Port, secret: str, *headers: tuple[str, str]) -> Answer:
+    form = f"secret={quote_plus(secret)}".encode()
+    kind = ("Content-Type", "application/x-www-form-urlencoded")
+    return port.send("/login", kind, *headers, method="POST", body=form)
+
+
+def test_a_password_opens_and_nothing_else_does(public: Port) -> None:
+    """As written, in any letters; not in an address, which others read."""
+    assert entered(public, PASSWORD).status == 200
+    assert public.send("/", ("Authorization", f"Bearer {PASSWORD}")).status == 200
+    for wrong in ("", "pass", PASSWORD.upper(), f"{PASSWORD} ", PASSWORD.encode().hex()):
+        assert entered(public, wrong).status == 401
+    assert public.send(f"/?token={quote_plus(PASSWORD)}").status == 401
+    assert entered(public, PASSWORD, ("Origin", "http://evil.example")).status == 403
+    cookie = entered(public, PASSWORD).headers["set-cookie"].partition(";")[0]
+    assert PASSWORD not in cookie
+    assert public.send("/studio/cards", ("Cookie", cookie)).status == 200
+
+
+@pytest.mark.parametrize(
+    "password", ("  spaces  ", "pässwörter", "密码密码密码密码", "a&b=c+d%20e;")
+)
+def test_any_password_can_be_entered(tmp_path: Any, password: str) -> None:
+    with Studio() as studio:
+        port = served(studio, tmp_path / "runs.db", password=password)
+        assert entered(port, password).status == 200
+        assert entered(port, password.strip() + "x").status == 401
+
+
+def test_wrong_passwords_are_limited_by_address(public: Port) -> None:
+    """Who guesses is not listened to for a minute, even with the right one; others get in."""
+    for number in range(20):
+        assert entered(public, f"guess {number}").status == 401
+    html = ("Accept", "text/html")
+    assert "Too many wrong attempts: wait a minute." in entered(public, PASSWORD, html).text
+    assert public.send("/", ("Authorization", f"Bearer {PASSWORD}")).status == 401
+    other = ("127.0.0.2", 0)
+    with socket.create_connection(("127.0.0.1", public.number), 20, other) as connection:
+        sent = f"GET / HTTP/1.1\r\nHost: {public.host}\r\nAuthorization: Bearer {PASSWORD}\r\n"
+        connection.sendall(f"{sent}Connection: close\r\n\r\n".encode())
+        assert answered(connection).status == 200
+
+
+def test_a_claimed_address_is_not_believed(public: Port) -> None:
+    """X-Forwarded-For and its like neither evade the limit nor name a host."""
+    for number in range(20):
+        entered(public, "guess", ("X-Forwarded-For", f"10.0.0.{number}"))
+    assert entered(public, PASSWORD, ("X-Forwarded-For", "10.9.9.9")).status == 401
+
+
+def test_a_public_studio_has_no_other_names_than_its_own(public: Port) -> None:
+    """Names are refused, addresses are not: nobody can make one point here."""
+    bearer = ("Authorization", f"Bearer {PASSWORD}")
+    for host in ("192.168.1.9", f"[fe80::1]:{public.number}", "localhost", socket.gethostname()):
+        assert public.send("/studio/cards", bearer, hosts=[host]).status == 200, host
+    for host in ("evil.example", "192.168.1.9.evil.example", "[evil.example]", "a@192.168.1.9", ""):
+        assert public.send("/studio/cards", bearer, hosts=[host]).status in (400, 403), host
+    for host in ("0x7f.1", "1.2.3", "192.168.1.9.", "fe80::1"):
+        assert public.send("/studio/cards", bearer, hosts=[host]).status == 403, host

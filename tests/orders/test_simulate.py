@@ -1,0 +1,44 @@
+"""What `civitas simulate` does, begun and gone on with by a program."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal
+from civitas.orders.order import order_of, record
+from civitas.orders.simulate import SimulateOrder, society_of
+
+ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop(row: dict[str, Any]) -> None:
+    if row["step"] == 1:
+        raise Stop
+
+
+async def lived(order: SimulateOrder, journal: Journal | None, progress: Any = None) -> Any:
+    async with society_of(order, journal) as town:
+        if journal is not None:
+            await record(order, journal, "r", town)
+        await town.run(
+            order.days, order.step, run_id="r", save_every=order.save_every, progress=progress
+        )
+        return town.state_dict()
+
+
+def test_a_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(Stop):
+            asyncio.run(lived(ORDER, journal, stop))
+        found = order_of(journal.entries("r"))
+        assert found == ORDER
+        assert isinstance(found, SimulateOrder)
+        assert asyncio.run(lived(found, journal)) == asyncio.run(lived(ORDER, None))

@@ -1,0 +1,179 @@
+"""The tab Act and review: work on a folder is ordered, permitted, reviewed, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from civitas.studio import Studio
+from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, text
+
+LIST = [call("list_files", "{}")]
+WRITE = [call("write_file", json.dumps({"file_name": "b.txt", "content": "<b>two</b>"}))]
+
+
+def scripted(*answers: Any) -> Callable[[Request], Answer]:
+    """Gives the answer that comes after those that the conversation has."""
+
+    def answer(request: Request) -> Answer:
+        said = sum(each["role"] == "assistant" for each in request.body["messages"])
+        given = answers[min(said, len(answers) - 1)]
+        if isinstance(given, Answer):
+            return given
+        return text(given) if isinstance(given, str) else calls(*given)
+
+    return answer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one file."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    (made / "a.txt").write_text("one")
+    return made
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A model that lists the files, writes one and is done."""
+    with OpenAIServer(scripted(LIST, WRITE, "b.txt is written.")) as server:
+        yield server
+
+
+def start(page: Page, folder: Path, server: OpenAIServer, review: str = "") -> None:
+    """Fill in the form as a person does, and press Start."""
+    page.get_by_label("Task", exact=True).fill("Write b.txt")
+    page.get_by_label("Folder that it works on").fill(str(folder))
+    choose(page, "Model", f"{server.url}#m")
+    if review:
+        choose(page, "Reviewer: H", review)
+    page.get_by_role("button", name="Start", exact=True).click()
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    """Write into a dropdown that takes any text."""
+    field = page.locator("#tab-act, body").get_by_label(label, exact=True).first
+    field.fill(value)
+    field.press("Enter")
+
+
+def permit(page: Page) -> None:
+    """Permit what is asked."""
+    card = page.get_by_role("article", name="approval")
+    expect(card).to_contain_text("<b>two</b>")
+    card.get_by_role("button", name="Permit").click()
+
+
+def steps(page: Page) -> Locator:
+    """What the run has done, as it is shown."""
+    return page.get_by_role("log", name="Steps")
+
+
+def test_a_file_is_written_once_it_is_permitted(
+    folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
+) -> None:
+    """The steps come as they happen, on two pages, with exact arguments; reloading loses none."""
+    page, other = open_page("Act and review"), open_page("Act and review")
+    start(page, folder, server)
+    expect(other.get_by_role("article", name="approval")).to_be_visible()
+    page.reload()
+    page.get_by_role("tab", name="Act and review").click()
+    expect(steps(page)).to_contain_text("list_files")
+    assert not (folder / "b.txt").exists()
+    permit(page)
+    for each in (page, other):
+        expect(steps(each)).to_contain_text("b.txt is written.")
+        expect(steps(each)).to_contain_text("wrote 10 bytes")
+    assert (folder / "b.txt").read_text() == "<b>two</b>"
+
+
+def test_a_person_at_the_page_reviews(
+    folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
+) -> None:
+    """As H: sees what was really called, redirects once, then accepts."""
+    page = open_page("Act and review")
+    start(page, folder, server, review="me")
+    permit(page)
+    card = page.get_by_role("article", name="decision")
+    expect(card).to_contain_text("b.txt is written.")
+    expect(card).to_contain_text("wrote 10 bytes")
+    card.get_by_role("button", name="Redirect").click()
+    expect(page.get_by_text("to redirect, write an instruction")).to_be_visible()
+    card.get_by_label("Instruction").fill("Say it in French")
+    card.get_by_label("Reasoning").fill("nobody here reads English")
+    card.get_by_role("button", name="Redirect").click()
+    expect(card).to_contain_text("round 2")
+    card.get_by_role("button", name="Accept").click()
+    expect(steps(page)).to_contain_text("terminated")
+    expect(steps(page)).to_contain_text("nobody here reads English")
+    expect(steps(page)).to_contain_text("accepted")
+
+
+def test_it_goes_on_after_the_studio_was_closed(
+    folder: Path, tmp_path: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Held, stopped with the studio, and resumed in another one: nothing is done twice."""
+    with OpenAIServer(scripted(LIST, WRITE, HANG)) as server:
+        page = open_page("Act and review")
+        start(page, folder, server)
+        permit(page)
+        expect(steps(page)).to_contain_text("wrote 10 bytes")
+        server.wait_for_request()
+        (run,) = studio.jobs.running()
+        address = studio.url
+        page.goto("about:blank")
+        studio.close()
+        server.wait_for_close()
+        (folder / "b.txt").unlink()
+        before = len(server.requests)
+        server.answers = [scripted(LIST, WRITE, "Done all the same.")]
+        port = int(str(address).rsplit(":", 1)[1].strip("/"))
+        studio.launch(
+            port, journal=tmp_path / "runs.db", token="t" * 20, prevent_thread_lock=True, quiet=True
+        )
+        page = open_page("Act and review")
+        expect(steps(page)).to_contain_text("wrote 10 bytes")
+        page.get_by_role("button", name="Resume").click()
+        expect(steps(page)).to_contain_text("Done all the same.")
+        assert len(server.requests) == before + 1
+        assert not (folder / "b.txt").exists()
+        assert studio.journal.run(run["run"]).state == "done"
+
+
+def test_it_is_held_steered_and_stopped(
+    folder: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Paused it makes no call; what it is told it hears; stopped, nothing goes on."""
+    with OpenAIServer(scripted(LIST, WRITE, HANG)) as server:
+        page = open_page("Act and review")
+        start(page, folder, server)
+        expect(page.get_by_role("article", name="approval")).to_be_visible()
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_text("holds before its next call")).to_be_visible()
+        before = len(server.requests)
+        permit(page)
+        expect(steps(page)).to_contain_text("wrote 10 bytes")
+        assert len(server.requests) == before
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_label("Tell the agent").fill("Stay with plain text")
+        page.get_by_role("button", name="Steer").click()
+        expect(steps(page)).to_contain_text("Stay with plain text")
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        assert not studio.jobs.running()
+
+
+def test_what_cannot_begin_is_said_at_once(
+    folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
+) -> None:
+    """In words; nothing is begun."""
+    page = open_page("Act and review")
+    start(page, folder / "nowhere", server)
+    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    assert not server.requests

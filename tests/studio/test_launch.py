@@ -1,0 +1,162 @@
+"""launch(): what it refuses and says then, and how a program with a studio ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal
+from civitas.errors import ConfigError, JournalError
+from civitas.studio import Studio
+
+
+def launch(studio: Studio, **options: Any) -> str:
+    return studio.launch(**{"port": 0, "prevent_thread_lock": True, "quiet": True, **options})
+
+
+@pytest.fixture(autouse=True)
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test records in the user's own place."""
+    monkeypatch.setenv("CIVITAS_JOURNAL", str(tmp_path / "journal.db"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    (
+        ({"port": -1}, "port must be a whole number from 0 to 65535, got -1"),
+        ({"port": 65536}, "port must be"),
+        ({"port": "8080"}, "port must be a whole number from 0 to 65535, got '8080'"),
+        ({"port": True}, "port must be"),
+        ({"port": 8080.0}, "port must be"),
+        ({"host": None}, "host must be a name or an address, got None"),
+        ({"host": "0.0.0.0"}, "needs a password="),
+        ({"host": ""}, "needs a password="),
+        ({"host": "::"}, "needs a password="),
+        ({"host": "192.0.2.1", "password": "p" * 8}, "port= or host="),
+        ({"host": "a" * 70 + ".example", "password": "p" * 8}, "port= or host="),
+        ({"host": "a\0b", "password": "p" * 8}, "host must be a name or an address"),
+        ({"password": "short"}, "the password must be text of 8 characters or more"),
+        ({"password": ""}, "the password must be"),
+        ({"password": 12345678}, "the password must be"),
+        ({"token": "short"}, "the token must be text of 16 characters or more"),
+        ({"token": ""}, "the token must be"),
+        ({"token": b"t" * 20}, "the token must be"),
+        ({"token": "t" * 20 + "\ud800"}, "characters that can be printed"),
+        ({"token": "t" * 20 + "\r\nSet-Cookie: x"}, "characters that can be printed"),
+    ),
+)
+def test_a_wrong_argument_is_refused_in_words(options: dict[str, Any], told: str) -> None:
+    """And nothing is left behind: the studio can be launched rightly."""
+    with Studio() as studio:
+        with pytest.raises(ConfigError) as refused:
+            launch(studio, **options)
+        assert told in str(refused.value)
+        assert studio.url is None
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    """Also where the port is taken at loopback only, and by another studio."""
+    with socket.create_server(("127.0.0.1", 0)) as other, Studio() as studio:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port}: Address already in use"):
+            launch(studio, port=port)
+        launch(studio)
+        with Studio() as second, pytest.raises(ConfigError, match="already in use"):
+            launch(second, port=int(str(studio.url).rstrip("/").rpartition(":")[2]))
+
+
+def test_a_studio_is_launched_and_closed_any_number_of_times() -> None:
+    """Twice at once is refused; closing twice, or before, is nothing."""
+    studio = Studio()
+    studio.close()
+    for _ in range(2):
+        launch(studio)
+        with pytest.raises(ConfigError, match=r"is served at http://127.0.0.1:.*close"):
+            launch(studio)
+        studio.close()
+        studio.close()
+        assert studio.url is None
+        with pytest.raises(ConfigError, match="from launch"):
+            studio.journal  # noqa: B018
+
+
+def test_a_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
+    (tmp_path / "runs.db").write_text("no database")
+    with Studio() as studio:
+        with pytest.raises(JournalError, match=r"runs\.db"):
+            launch(studio, journal=tmp_path / "runs.db")
+        launch(studio)
+
+
+def test_a_journal_that_was_given_stays_open(tmp_path: Path) -> None:
+    with Studio() as studio:
+        journal = Journal(tmp_path / "runs.db")
+        launch(studio, journal=journal)
+        studio.close()
+        journal.runs()
+        journal.close()
+
+
+def test_a_token_with_signs_is_quoted_in_the_address() -> None:
+    """So that the printed address opens the page."""
+    with Studio() as studio:
+        assert launch(studio, token="a&b=c#d %+" + "t" * 16).endswith(
+            "?token=a%26b%3Dc%23d%20%25%2B" + "t" * 16
+        )
+
+
+def test_localhost_is_told_as_an_address() -> None:
+    """The name may lead a browser to ::1, where another program could have the port."""
+    with Studio() as studio:
+        assert launch(studio, host="localhost").startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("package", ("gradio", "fastapi", "uvicorn", "websockets"))
+def test_a_missing_extra_is_named(package: str) -> None:
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+from civitas.errors import MissingExtra
+from civitas.studio import demo
+try:
+    demo.launch(0)
+except MissingExtra as error:
+    print(error)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+    )
+    assert "pip install 'civitas[studio]'" in told.stdout, told.stderr
+
+
+def test_ctrl_c_ends_a_script_and_frees_the_port() -> None:
+    """The script goes on after launch(), and may launch at the same port again."""
+    program = """
+from civitas.studio import demo
+demo.launch(0, token="t" * 20)
+print("after", demo.url)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CIVITAS_STUDIO_TOKEN": "not used"},
+    ) as script:
+        assert script.stdout is not None
+        line = script.stdout.readline()
+        assert "(Ctrl-C ends it)" in line
+        port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
+        script.send_signal(signal.SIGINT)
+        out, err = script.communicate(timeout=30)
+    assert (script.returncode, err) == (0, "")
+    assert out.endswith("after None\n")
+    with socket.create_server(("127.0.0.1", port)):
+        pass

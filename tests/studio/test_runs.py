@@ -1,0 +1,247 @@
+"""The tab Runs: runs under way, ended and killed; their trees, totals, replays and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from civitas import (
+    Call,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    ModelReply,
+    ReActAgent,
+    ScriptedModel,
+    Usage,
+    action,
+)
+from civitas.studio import Studio
+from journal.process import Processes
+from studio.killed import RUN, teller
+
+
+async def count(journal: Journal, run_id: str, steps: int = 1, text: str = "") -> None:
+    """A run of an orchestrator of one's own, of two entries a step and three more."""
+    part = await journal.begin(run_id, "Counter", "me", f"count {steps}")
+    part.note("begun", {"kind": "Counter", "agent": "me", "task": f"count {steps}"})
+    for number in range(steps):
+        part.note("started", {"key": f"count.{number}", "args": {"text": text}})
+        part.note("ended", {"key": f"count.{number}", "result": text})
+    part.note("state", {"state": {"count": steps}, "appended": {}})
+    part.note("over", {"reason": "done"})
+    part.end("done")
+    await part.commit()
+    part.close()
+
+
+def aside(work: Callable[[], object]) -> None:
+    """Do it in a thread of its own: this one has Playwright's loop."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def choose(page: Page, run: str) -> Locator:
+    """Choose a run in the list; gives what is shown of it."""
+    listed = page.get_by_role("list", name="Runs")
+    listed.get_by_role("button", name=re.compile(rf"^{re.escape(run)} ")).click()
+    view = page.get_by_role("region", name="Run", exact=True)
+    expect(view.get_by_role("heading", name=run, exact=True)).to_be_visible()
+    return view
+
+
+def dual(journal: Journal) -> DualActAgent:
+    """H has R look, and accepts; R's model has a price, H's has none."""
+
+    @action
+    def look(path: str) -> str:
+        """Look at a file."""
+        raise ValueError(f"there is no {path}")
+
+    answers = [
+        '{"action": "CONTINUE", "new_instruction": "Look.", "reasoning": "so"}',
+        '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}',
+    ]
+    h = ScriptedModel([ModelReply(each, usage=Usage(100, 10)) for each in answers])
+    h.name = "openai:unknown"
+    calls = (Call("1", "look", {"path": "<b>notes</b>"}),)
+    r = ScriptedModel([ModelReply("", calls, Usage(1_000, 200)), "There is nothing."])
+    r.name = "openai:gpt-4.1"
+    config = DualActConfig(
+        human=ReActAgent("boss", h), reactive=ReActAgent("worker", r, actions=[look])
+    )
+    return DualActAgent(config, "pair", journal=journal)
+
+
+def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, open_page: Callable[..., Page]) -> None:
+    """Totals, parts, steps with their exact input and output, the replay, a copy."""
+    agent = dual(studio.journal)
+    aside(lambda: agent.reply_sync("Find the notes.", run_id="pair-1"))
+    page = open_page("Runs")
+    view = choose(page, "pair-1")
+    # 1,000 tokens in at 2 and 200 out at 8 US dollars a million
+    for figure in ("cost$0.0036and 220 tokens", "model calls4", "tool calls1", "errors1"):
+        expect(view.locator("dl")).to_contain_text(figure)
+    expect(view.locator("summary")).to_contain_text(["H1 · boss", "R1 · worker", "H2 · boss"])
+    look = view.get_by_role("button", name="tool look")
+    expect(look).to_contain_text("there is no <b>notes</b>")
+    expect(look).to_contain_text("error")
+    look.click()
+    expect(view.get_by_role("region", name="Input")).to_have_text('{\n "path": "<b>notes</b>"\n}')
+    expect(view.get_by_role("region", name="Output")).to_contain_text("there is no <b>notes</b>")
+    look.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(view.get_by_role("region", name="Input: the messages")).to_contain_text("Look.")
+    view.get_by_role("button", name="Replay").click()
+    expect(view.get_by_role("region", name="Replay")).to_contain_text("There is nothing.")
+    view.get_by_role("button", name="Fork").click()
+    expect(view.get_by_role("heading", name="pair-1.1", exact=True)).to_be_visible()
+    view.get_by_role("button", name="pair-1", exact=True).click()
+    expect(view.get_by_role("heading", name="pair-1", exact=True)).to_be_visible()
+    page.reload()
+    page.get_by_role("tab", name="Runs").click()
+    expect(view.get_by_role("heading", name="pair-1", exact=True)).to_be_visible()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds up an action until it is set."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+def test_a_run_under_way_is_told_to_both_pages(
+    studio: Studio, open_page: Callable[..., Page], gate: threading.Event
+) -> None:
+    """One that somebody else began appears by itself, its steps as they come."""
+
+    @action
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.to_thread(gate.wait)
+        return "waited"
+
+    views = [open_page("Runs").get_by_role("region", name="Run", exact=True) for _ in range(2)]
+    for view in views:
+        expect(view.page.get_by_text("No runs yet.")).to_be_visible()
+    with Journal(studio.journal.path) as journal:  # as another process has it
+        calls = (Call("1", "wait", {}),)
+        model = ScriptedModel([ModelReply("", calls, Usage(10, 5)), "It is over."])
+        agent = ReActAgent("waits", model, actions=[wait], journal=journal)
+        run = threading.Thread(target=agent.reply_sync, args=("Wait.",), kwargs={"run_id": "w"})
+        run.start()
+        for view in views:
+            choose(view.page, "w")
+            expect(view.get_by_role("button", name="tool wait()")).to_contain_text("under way")
+            expect(view.get_by_role("button", name="Resume")).to_have_count(0)
+        gate.set()
+        run.join()
+    for view in views:
+        expect(view.get_by_role("button", name="tool wait()")).to_contain_text('→ "waited"')
+        expect(view.get_by_role("button", name="end over, done")).to_contain_text("It is over.")
+        expect(view.locator("dl")).to_contain_text("model calls2")
+        expect(view.page.get_by_role("list", name="Runs")).to_contain_text("done")
+
+
+def test_the_run_of_a_killed_process(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """Its call in doubt is decided about, in a copy otherwise; gone on with, it is replayed."""
+    with Processes("studio.killed") as processes:
+        assert processes.run(tmp_path) == -9
+    page = open_page("Runs")
+    view = choose(page, RUN)
+    expect(view.get_by_role("button", name="tool transfer(coins=3)")).to_contain_text("in doubt")
+    view.get_by_role("button", name="Replay").click()
+    expect(page.get_by_text("has not ended")).to_be_visible()
+    doubt = view.get_by_role("article", name="Call in doubt 1")
+    expect(doubt).to_contain_text("transfer(coins=3)")
+    view.get_by_role("button", name="Fork").click()
+    expect(view.get_by_role("heading", name=f"{RUN}.1", exact=True)).to_be_visible()
+    doubt.get_by_role("button", name="Skip").click()
+    expect(view.get_by_text("skip it")).to_be_visible()
+    expect(doubt).to_have_count(0)
+    choose(page, RUN)
+    doubt.get_by_role("textbox", name="Result of transfer(coins=3)").fill("moved 3")
+    doubt.get_by_role("button", name="Done with this result").click()
+    expect(view.get_by_text("it took effect, result")).to_be_visible()
+    paid: list[str] = []
+    agent = teller(studio.journal, paid.append)
+    aside(lambda: agent.reply_sync("Move the coins.", run_id=RUN))
+    assert paid == []
+    expect(view.get_by_role("button", name="tool transfer(coins=3)")).to_contain_text("moved 3")
+    expect(view.get_by_role("button", name="Resume")).to_have_count(0)
+    view.get_by_role("button", name="Replay").click()
+    expect(view.get_by_role("region", name="Replay")).to_contain_text("All is moved.")
+
+
+def test_a_thousand_runs_and_ten_thousand_entries(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """The newest are listed first, a part of them; of a long run the first entries."""
+
+    async def made() -> None:
+        for number in range(1_000):
+            await count(studio.journal, f"run-{number:03}")
+        await count(studio.journal, "long", 5_000)
+
+    aside(lambda: asyncio.run(made()))
+    page = open_page("Runs")
+    runs = page.get_by_role("list", name="Runs")
+    expect(page.get_by_text("1,001 runs")).to_be_visible()
+    expect(runs.get_by_role("button")).to_have_count(201)
+    expect(runs.get_by_role("button").first).to_contain_text("long")
+    page.get_by_role("searchbox", name="Filter runs").fill("RUN-00")
+    expect(page.get_by_text("10 of 1,001 runs")).to_be_visible()
+    page.get_by_role("searchbox", name="Filter runs").fill("")
+    page.get_by_text("count 5000").click()
+    page.get_by_text("Show 2,000 more of 8,003 entries").click()
+    expect(page.get_by_text("Show 2,000 more of 6,003 entries")).to_be_visible()
+    expect(page.get_by_text("step count.1998 started")).to_be_visible()
+    expect(page.get_by_text("cut off")).to_have_count(0)
+
+
+def test_what_is_large_is_cut_until_it_is_asked_for(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Entries are sent with the beginnings of texts, and one entry whole."""
+    text = "x" * 150_000
+    aside(lambda: asyncio.run(count(studio.journal, "large", text=text)))
+    sent = studio.runs.entries("large")[1]
+    assert (sent["cut"], sent["data"]["args"]["text"]) == (True, "x" * 2_000 + " …")
+    assert studio.runs.entry("large", 2)["data"]["args"] == {"text": text}
+    view = choose(open_page("Runs"), "large")
+    view.get_by_role("button", name="step count.0").click()
+    view.get_by_role("button", name="Show all 150,000 characters").click()
+    assert view.get_by_role("region", name="Output").inner_text() == text
+
+
+def test_a_damaged_run_and_one_that_is_gone(studio: Studio, open_page: Callable[..., Page]) -> None:
+    """The page says which entry, and goes on with the others."""
+
+    async def made() -> None:
+        for run in ("gone", "bad", "good"):
+            await count(studio.journal, run)
+
+    aside(lambda: asyncio.run(made()))
+    page = open_page("Runs")
+    choose(page, "good")
+    with sqlite3.connect(studio.journal.path) as db:
+        db.execute("UPDATE entries SET data = '{}' WHERE run = 2 AND sequence = 3")
+        db.execute("DELETE FROM runs WHERE id = 'gone'")
+    db.close()
+    runs = page.get_by_role("list", name="Runs")
+    runs.get_by_role("button", name="bad").click()
+    expect(page.get_by_text("entry 3 of run 'bad' is not what was written")).to_be_visible()
+    runs.get_by_role("button", name="gone").click()
+    expect(page.get_by_text("has no run 'gone'")).to_be_visible()
+    expect(choose(page, "good").get_by_role("button", name="step count.0")).to_be_visible()
