@@ -76,6 +76,7 @@ def test_a_town_steps_plays_and_is_held(
 
 def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     """A card has needs and plan; an interview and a survey are answered, and say by what."""
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
     page.get_by_role("application", name="Map of the town").press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
@@ -133,10 +134,22 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     page.get_by_label("Speed").select_option("as fast as it can")
     press(page, "Play")
     expect(state(page)).to_contain_text("step 96 of 96 · ended")
-    for task, where in ("60 citizens", "step 1 of 2,880"), ("10 citizens", "step 96 of 96"):
-        page.get_by_role("button", name=FORM).click()
-        page.get_by_label("Recorded towns").click()
-        page.get_by_role("option", name=task).click()
-        press(page, "Go on")
-        expect(state(page)).to_contain_text(where)
-    assert [each.state for each in studio.journal.runs()] == ["stopped", "done"]
+    page.get_by_role("button", name=FORM).click()
+    page.get_by_label("Recorded towns").click()
+    page.get_by_role("option", name="60 citizens").click()
+    press(page, "Go on")
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    first, second = studio.journal.runs()
+    assert (first.state, second.state) == ("running", "done")
+
+
+def test_a_stopped_town_is_resumed_in_the_tab_runs(page: Page, studio: Studio) -> None:
+    """It is the town of the tab Society then."""
+    another(page, 10)
+    expect(page.get_by_role("figure", name="at home 10")).to_be_visible()
+    stopped = studio.journal.runs()[0].id
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    page.get_by_role("list", name="Runs").get_by_role("button", name=stopped).click()
+    press(page, "Resume")
+    page.get_by_role("tab", name="Society", exact=True).click()
+    expect(page.get_by_role("figure", name="at home 60")).to_be_visible()

@@ -15,6 +15,7 @@ from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import AnyOrder, Order, order_of, record, without_keys
 from civitas.orders.research import check, researcher
+from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.fingerprint import check as check_program
 from civitas.reasoning.resume import ENDED
 from civitas.spaces.native import NativeSpace
@@ -120,6 +121,9 @@ class Jobs:
                 f"{', '.join(each.action for each in doubts)} took effect when the process ended; "
                 f"`civitas resume {run_id} --repeat`, --skip or --done"
             )
+        if isinstance(order, SimulateOrder):
+            self._studio.society.load(run_id)
+            return run_id
         try:
             return self.start(order, run_id=run_id)
         except RunMismatch as error:

@@ -78,6 +78,7 @@ class SocietyTab:
             run_id: the run to go on with; a new one if left out
         """
         id, studio = run_id or secrets.token_hex(8), self._studio
+        studio.runs.watch(id)
         with self._changing:
             self._end()
             self.town = Town(next(self._numbers), order, id, studio.journal, studio.feed.publish)

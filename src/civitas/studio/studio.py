@@ -65,6 +65,7 @@ class Studio:
         feed: what pages are told
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        society: the town that pages watch: `studio.society.load(run_id)` goes on with a run
         url: where it is served, without the token; None before `launch`
     """
 

@@ -105,8 +105,8 @@ export function makeMap(onPick) {
       const [at, up] = [px(x), py(y)];
       if (at < -20 || up < -20 || at > width + 20 || up > height + 20) continue;
       const name = plan.kinds[kind];
+      if (view.scale < { home: 0.4, work: 0.15 }[name]) continue; // too many to be told apart
       if (name === "home") {
-        if (view.scale < 0.4) continue; // too many to be told apart
         const half = Math.min(5, Math.max(1.2, 6 * view.scale));
         on.globalAlpha = 0.45;
         on.strokeStyle = colours.soft;

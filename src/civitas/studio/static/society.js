@@ -110,7 +110,7 @@ export function mount(root) {
 
   const town = h("div", { class: "s-town" },
     h("div", { class: "s-row s-control" }, play, step, speed, time, bar, told),
-    h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-beside" }, tabs, ...Object.values(panes)));
+    h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
 
