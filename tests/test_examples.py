@@ -13,8 +13,9 @@ import pytest
 from models.openai_server import OpenAIServer, Request, call, calls, text
 
 ROOT = Path(__file__).resolve().parent.parent
-# The demo is a story of its own, told in tests/stories.
-EXAMPLES = tuple(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name != "demo.py")
+# Stories of their own: the demo is told in tests/stories, the studio in tests/studio.
+OWN = ("demo.py", "studio.py")
+EXAMPLES = tuple(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN)
 EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from civitas.errors import MissingExtra
 from civitas.research import Citation, Passage, Report
+from civitas.research.page import page as page_of
 
 DAY = "2026-11-21T14:28:28+00:00"
 ALPHA = Passage.of("https://example.org/alpha#port", "It uses port 4711.\n  Always.", DAY, "Alpha")
@@ -142,6 +143,29 @@ def test_a_file_is_linked_as_a_source_and_not_in_the_text() -> None:
     passage = Passage.of("file:///docs/a.md#page=3", "Text.", DAY, "A – page 3")
     page = _Page(report("x [^1^] [a](file:///etc/passwd)", passage).html())
     assert [each for each in page.links if not each.startswith("#")] == [passage.url]
+
+
+def test_a_page_that_is_served_names_files_and_links_none() -> None:
+    passage = Passage.of("file:///docs/a.md#page=3", "Text.", DAY, "A – page 3")
+    shown = _Page(page_of(report("x [^1^]", passage, ALPHA), files=False))
+    assert [each for each in shown.links if not each.startswith("#")] == [ALPHA.url]
+    assert passage.url in shown.text
+
+
+def test_a_page_is_light_or_dark_as_it_is_served() -> None:
+    light, dark = (page_of(report("x"), scheme=each) for each in ("light", "dark"))
+    assert "color-scheme: light;" in light
+    assert "color-scheme: dark;" in dark
+    assert "prefers-color-scheme" not in light + dark
+
+
+def test_a_link_opens_elsewhere_and_shows_where_it_goes() -> None:
+    url = "https://example.org/?a=1&b=2"
+    shown = _Page(report(f"See [your bank]({url}) or <{url}>.").html())
+    assert f"See your bank ({url}) or {url}." in shown.text
+    links = [attrs for tag, attrs in shown.elements if tag == "a"]
+    assert [each["href"] for each in links] == [url, url]
+    assert all(each["target"] == "_blank" and "noopener" in str(each["rel"]) for each in links)
 
 
 def test_without_markdown_it_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -465,6 +465,20 @@ def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path)
     assert reply.value == report
 
 
+def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:
+    def warn(what: str) -> None:
+        first.interrupt("Mind the year.")
+
+    path = tmp_path / "runs"
+    first, _ = research(SCRIPT[:1], journal=path, tools=tools(warn))
+    assert first.report_sync("R").stop_reason == "error"  # no answer is left
+    with Journal(path) as journal:
+        assert journal.in_doubt("R") == []
+    again, model = research([SCRIPT[0], "", *SCRIPT[1:]], journal=path)  # it was asked twice
+    assert again.report_sync("R").stop_reason == "done"
+    assert "Mind the year." in told(model, 0)
+
+
 def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     first, _ = research(SCRIPT[:2], journal=path, iterations=1)

@@ -16,9 +16,12 @@ TOKEN = "t" * 20
 SIZE = {"width": 1280, "height": 800}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, without a window."""
+    """Debian's Chromium, without a window.
+
+    It ends with the tests of this folder: its loop runs in their thread, where others need one.
+    """
     assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
     expect.set_options(timeout=15_000)
     with sync_playwright() as started:

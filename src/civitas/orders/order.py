@@ -39,15 +39,15 @@ class Order:
     addresses: ClassVar = ("model", "review")
 
     task: str
-    root: str
-    model: str
-    model_of_file: bool
-    review: str | None
-    max_iterations: int | None
-    max_seconds: float | None
-    max_tokens: int | None
-    yes_read: bool
-    network: bool
+    root: str = "."
+    model: str = "local"
+    model_of_file: bool = False
+    review: str | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    yes_read: bool = True
+    network: bool = False
 
     @property
     def in_words(self) -> str:

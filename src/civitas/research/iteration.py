@@ -147,4 +147,4 @@ class Steering:
         """Tell it."""
         self._researcher.progress.told.append(text)
         if self._researcher._record is not None:
-            self._researcher._record.hear(text)
+            self._researcher._record.hear({"content": text})

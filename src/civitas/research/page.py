@@ -39,6 +39,9 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
+_DARK: Final = "@media (prefers-color-scheme: dark) {"
+_SCHEMES: Final = {"light": "not all", "dark": "all"}
+_ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 _NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
@@ -57,11 +60,16 @@ class _Written(Protocol):
     def citations(self) -> Sequence[Citation]: ...
 
 
-def page(report: _Written) -> str:
+def page(report: _Written, *, files: bool = True, scheme: str | None = None) -> str:
     """A report as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
-    image, no link but to http and https, and of a source to a file.
+    image, no link but to http and https, and of a source to a file. A link shows where it goes.
+
+    Args:
+        report: the report
+        files: whether a source that is a file is a link: a page that is served cannot open it
+        scheme: `light` or `dark`; as the reader's system is, if left out
 
     Raises:
         MissingExtra: markdown-it-py is not installed
@@ -75,18 +83,21 @@ def page(report: _Written) -> str:
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
     shown = markdown.render(body)
-    sources = "".join(_source(n, passages[n], uses[n]) for n in uses)
+    sources = "".join(_source(n, passages[n], uses[n], _OPENS if files else _LINKS) for n in uses)
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
-    style = b64encode(sha256(_STYLE.encode()).digest()).decode()
+    css = _STYLE if scheme is None else _STYLE.replace(_DARK, f"@media {_SCHEMES[scheme]} {{")
+    if scheme is not None:
+        css = css.replace("color-scheme: light dark", f"color-scheme: {scheme}")
+    style = b64encode(sha256(css.encode()).digest()).decode()
     made = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
         f"<main>\n{shown}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )
@@ -123,18 +134,29 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
             f'<a class="note" href="#passage-{number}">{number}</a></sup>'
         )
 
+    def opened(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        return f'<a href="{escape(tokens[at].attrs["href"])}" {_ELSEWHERE}>'
+
+    def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        first = max(place for place in range(at) if tokens[place].type == "link_open")
+        url = tokens[first].attrs["href"]
+        said = "".join(each.content for each in tokens[first + 1 : at])
+        return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
+
     # No definitions of links, which would make one of each footnote, and no images.
     made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
     made.inline.ruler.before("link", "note", note)
     made.add_render_rule("note", shown)
+    made.add_render_rule("link_open", opened)
+    made.add_render_rule("link_close", closed)
     made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
     return made
 
 
-def _source(number: int, passage: Passage, uses: int) -> str:
+def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
-    if _OPENS.match(passage.url):
-        name = f'<a href="{url}" rel="noopener noreferrer nofollow">{name}</a>'
+    if opens.match(passage.url):
+        name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
     where = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = (

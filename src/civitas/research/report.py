@@ -86,8 +86,16 @@ class Report:
         return page(self)
 
 
-def made(researcher: Researcher) -> Report:
-    """The report of what a researcher knows now."""
+def made(
+    researcher: Researcher, *, extractive: bool | None = None, under_way: bool = False
+) -> Report:
+    """The report of what a researcher knows now.
+
+    Args:
+        researcher: who knows it
+        extractive: whether no model wrote it; by whether it has one, if left out
+        under_way: whether more is to come, which the foot says
+    """
     from civitas.research.citations import Checked, renumbered
 
     progress = researcher.progress
@@ -110,7 +118,9 @@ def made(researcher: Researcher) -> Report:
     sources = _sources(checked.citations)
     if sources:
         parts.append("## Sources\n\n" + "\n".join(sources))
-    parts.append("---\n\n" + _foot(researcher, checked.citations, stop))
+    extractive = researcher.model is None if extractive is None else extractive
+    ended = None if under_way else stop
+    parts.append("---\n\n" + _foot(researcher, checked.citations, ended, extractive))
     return Report(
         "\n\n".join(parts) + "\n",
         checked.citations,
@@ -140,20 +150,26 @@ def _sources(citations: list[Citation]) -> list[str]:
     ]
 
 
-def _foot(researcher: Researcher, citations: list[Citation], stop: str) -> str:
+def _foot(
+    researcher: Researcher, citations: list[Citation], stop: str | None, extractive: bool
+) -> str:
     progress = researcher.progress
     cited = len({each.sentence for each in citations})
     lines = [
         f"{_count(cited, 'sentence')} with a source that bears it out, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
-    if researcher.model is None:
+    if extractive:
         lines.append(
             "This report is extractive: no model wrote it. It quotes the sentences that share the "
             "most words with each objective, the best first."
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in researcher.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
+    if stop is None:
+        iterations = _count(progress.iteration, "iteration")
+        lines.append(f"It is under way: {iterations} done.")
+        return "\n\n".join(lines)
     # Why it was interrupted is the interrupting program's affair.
     more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
     lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")

@@ -317,7 +317,8 @@ class Researcher(Iterating):
             self._begin_anew(Progress(objectives=[*own.values()]))
         self.progress.task = self.task
         self._asked, self._record, self.run_id = asked, record, asked.run_id
-        self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *record.heard]
+        heard = [each["content"] for each in record.heard]
+        self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *heard]
         asked.state.own = None
 
     def _has_ended(self, record: Record[Progress]) -> bool:

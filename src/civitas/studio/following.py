@@ -50,8 +50,9 @@ class Following:
         with self._looking:
             journal = self._journal()
             found = journal.runs()
-            before, self._known = self._known, {each.id: each for each in found}
-            for each in found if before is not None else ():
+            known = {each.id: each for each in found}
+            before, self._known = known if self._known is None else self._known, known
+            for each in found:
                 if (old := before.get(each.id)) != each:
                     self._tell(journal, each, 0 if old is None else old.entries)
         return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.agent import Agent
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
-from civitas.orders.order import AnyOrder, Order, order_of, record, without_keys
+from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.fingerprint import check as check_program
@@ -45,7 +45,7 @@ class Jobs:
         self._jobs: dict[str, _Job] = {}
         self._guard = threading.Lock()
 
-    def start(self, order: AnyOrder, *, run_id: str | None = None) -> str:
+    def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
         """Begin a run, or go on with one; what it comes to is in the journal.
 
         Args:
@@ -65,7 +65,6 @@ class Jobs:
         """
         journal = self._studio.journal
         run_id = run_id or secrets.token_hex(8)
-        order = order.from_anywhere()
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
@@ -108,6 +107,11 @@ class Jobs:
             raise StateError(
                 f"run {run_id!r} was begun by a program of yours, which goes on with it by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
+            )
+        if not isinstance(order, Order | ResearchOrder):
+            raise StateError(
+                f"run {run_id!r} is of civitas {order.command}: `civitas resume {run_id}` goes on "
+                "with it"
             )
         if outline.state in ENDED:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
@@ -201,7 +205,7 @@ class Jobs:
                 self._jobs.pop(job.run_id, None)
         self._studio.feed.publish("job", told)
 
-    def _agent_for(self, order: AnyOrder) -> Any:
+    def _agent_for(self, order: Order | ResearchOrder) -> Any:
         journal, cards = self._studio.journal, self._studio.cards
         if not isinstance(order, Order):
             check(order)
@@ -227,7 +231,7 @@ class Jobs:
 class _Job:
     """One run in the background."""
 
-    def __init__(self, run_id: str, order: AnyOrder, agent: Any, tell: Any) -> None:
+    def __init__(self, run_id: str, order: Order | ResearchOrder, agent: Any, tell: Any) -> None:
         self.run_id = run_id
         self.agent = agent
         self.space = NativeSpace()

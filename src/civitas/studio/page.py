@@ -60,7 +60,7 @@ def blocks(studio: Studio) -> Any:
 
     with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:
         live("header")
-        with gradio.Tabs(elem_id="studio-tabs"):
+        with gradio.Tabs(selected=studio.opens, elem_id="studio-tabs"):
             for tab in studio.tabs:
                 with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
                     tab.form()

@@ -16,42 +16,32 @@ from civitas.text import shorten
 _TEXT: Final = 2_000
 """The most characters of a text that a page is sent unasked."""
 _WHOLE: Final = 20_000
-"""The most characters of all texts of an entry together, and ten times the most values."""
+"""The most characters of all texts of an entry together; a tenth of it is the most values."""
+_DEPTH: Final = 40
 _LINE: Final = 400
 _PRICES: Final = Prices()
+_COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
-def shown(entry: Entry) -> dict[str, Any]:
+def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     """An entry as pages are sent it: `cut` says that its data is not whole.
 
     Beside what the entry has: `line`, what happened in words; `spent`, what a call of a model took;
     `fault`, what went wrong; `part`, the path of the part that begins with it.
     """
-    told = whole(entry)
-    cut = _Cut()
-    told["data"] = cut.value(entry.data)
-    if cut.is_cut:
-        told["cut"] = True
-    return told
-
-
-def whole(entry: Entry) -> dict[str, Any]:
-    """The same, with all of its data."""
-    data = entry.data
-    told: dict[str, Any] = {
-        "sequence": entry.sequence,
-        "path": entry.path,
-        "kind": entry.kind,
-        "at": entry.at,
-        "line": shorten(entry_line(entry), _LINE),
-        "data": data,
-    }
+    told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
+    told["line"] = shorten(entry_line(entry), _LINE)
+    if not whole:
+        cut = _Cut()
+        told["data"] = cut.value(entry.data)
+        if cut.is_cut:
+            told["cut"] = True
     if spent := _spent(entry):
         told["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
     if fault := _fault(entry):
         told["fault"] = shorten(fault, _LINE)
-    if entry.kind == "started" and isinstance(data.get("part"), str):
-        told["part"] = below(entry.path, data["part"])
+    if entry.kind == "started" and isinstance(entry.data.get("part"), str):
+        told["part"] = below(entry.path, entry.data["part"])
     return told
 
 
@@ -65,9 +55,8 @@ class Totals:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence = 0
         self._began = self._ended = 0.0
-        self._count = {"input": 0, "output": 0, "tokens": 0, "model_calls": 0, "unpriced": 0}
+        self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors"), 0)
         self._tools: set[tuple[str, str]] = set()
-        self._errors = 0
         self._usd = Decimal(0)
         for entry in entries:
             self.add(entry)
@@ -77,12 +66,11 @@ class Totals:
         self.sequence = entry.sequence
         self._began = self._began or entry.at
         self._ended = entry.at
-        data = entry.data
-        self._errors += bool(_fault(entry))
-        if entry.kind in ("started", "ended", "failed") and "action" in _about(data):
-            self._tools.add((entry.path, str(data.get("key"))))
+        self._count["errors"] += bool(_fault(entry))
+        if "action" in _about(entry):  # a call that goes on after a crash begins twice
+            self._tools.add((entry.path, str(entry.data.get("key"))))
         if spent := _spent(entry):
-            for name in ("input", "output", "tokens", "model_calls"):
+            for name in _COUNTS:
                 self._count[name] += spent[name]
             if spent["usd"] is None:
                 self._count["unpriced"] += spent["tokens"]
@@ -95,87 +83,71 @@ class Totals:
         `seconds` are from the first entry to the last; `usd` is the cost of what has a known price,
         and `unpriced` the tokens of the rest.
         """
-        return {
-            "seconds": self._ended - self._began,
-            **self._count,
-            "usd": _plain(self._usd),
-            "tool_calls": len(self._tools),
-            "errors": self._errors,
-        }
+        seconds, tools = self._ended - self._began, len(self._tools)
+        return {"seconds": seconds, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 
 
 def messages_before(entries: Iterable[Entry], path: str, sequence: int) -> list[Any]:
     """The messages that a part had recorded before an entry."""
-    found: list[Any] = []
-    for entry in entries:
-        if entry.sequence >= sequence:
-            break
-        if entry.path == path and entry.kind == "state":
-            found += entry.data.get("appended", {}).get("messages", ())
-    return found
+    return [
+        message
+        for entry in entries
+        if entry.path == path and entry.kind == "state" and entry.sequence < sequence
+        for message in entry.data.get("appended", {}).get("messages", ())
+    ]
 
 
 def _plain(usd: Decimal) -> str:
     return format(usd.normalize(), "f")
 
 
-def _about(data: dict[str, Any]) -> dict[str, Any]:
-    about = data.get("about")
+def _about(entry: Entry) -> dict[str, Any]:
+    about = entry.data.get("about")
     return about if isinstance(about, dict) else {}
 
 
 def _spent(entry: Entry) -> dict[str, Any] | None:
-    """What a model's call took that has ended; `usd` is None where no price is known."""
-    data = entry.data
-    about = _about(data)
+    """What a model's call took that has ended; `usd` is None where no price is known.
+
+    The reply of a member that records nothing itself counts too, as no call.
+    """
+    about, result = _about(entry), entry.data.get("result")
     if entry.kind not in ("ended", "failed") or "action" in about:
         return None
-    result = data.get("result")
     if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
         result = result["answer"]
-    usage = result.get("usage") if isinstance(result, dict) else None
-    charged = data.get("charged")
-    # A reply without a model is that of a member that records nothing itself.
-    if "model" not in about and (usage is None or "stop_reason" not in (result or {})):
+    reply = result if isinstance(result, dict) else {}
+    if "model" not in about and not ("stop_reason" in reply and "usage" in reply):
         return None
+    charged = entry.data.get("charged") or {}
     try:
-        input, output = (int(each) for each in usage or (0, 0))
-        tokens, calls, usd = input + output, 1, Decimal(0)
-        if isinstance(charged, dict):
-            tokens = max(tokens, int(charged["tokens"]))
-            calls, usd = int(charged["model_calls"]), Decimal(charged["usd"])
-    except (TypeError, ValueError, KeyError, InvalidOperation):
+        input, output = (int(each) for each in reply.get("usage") or (0, 0))
+        tokens = max(input + output, int(charged.get("tokens", 0)))
+        usd: Decimal | None = Decimal(charged.get("usd", 0))
+        calls = int(charged.get("model_calls", "model" in about))
+    except (TypeError, ValueError, AttributeError, InvalidOperation):
         return None  # of an orchestrator of somebody's own, which means something else by it
-    if "model" not in about:
-        calls = 0
-    cost = usd or _cost(about.get("model"), input, output, tokens)
-    return {"input": input, "output": output, "tokens": tokens, "model_calls": calls, "usd": cost}
-
-
-def _cost(model: Any, input: int, output: int, tokens: int) -> Decimal | None:
-    if not tokens:
-        return Decimal(0)
-    try:
-        return _PRICES.cost(str(model), input, output + max(0, tokens - input - output))
-    except UnknownPrice:
-        return None
+    if tokens and not usd:
+        try:
+            usd = _PRICES.cost(str(about.get("model")), input, tokens - input)
+        except UnknownPrice:
+            usd = None
+    return {"input": input, "output": output, "tokens": tokens, "model_calls": calls, "usd": usd}
 
 
 def _fault(entry: Entry) -> str:
-    """What went wrong in a step, or why a part failed; empty if nothing."""
-    data = entry.data
+    """What went wrong in a step; empty if nothing."""
+    data, about = entry.data, _about(entry)
     if entry.kind == "failed":
         return "" if data.get("cancelled") else str(data.get("error"))
-    if entry.kind == "over":
-        return str(data.get("detail") or "error") if data.get("reason") == "error" else ""
     result = data.get("result") if entry.kind == "ended" else None
+    if "action" in about and isinstance(result, dict):
+        result = result.get("result")
     if not isinstance(result, dict):
         return ""
-    if "action" in _about(data) and isinstance(result.get("result"), dict):
-        error = result["result"].get("error")
-        return "" if error is None else str(error)
-    failed = result.get("failed") if "model" in _about(data) else None  # in a society
-    return failed if isinstance(failed, str) else ""
+    # In a society, an answer that did not come is a result.
+    fault = result.get("error") if "action" in about else result.get("failed")
+    return "" if fault is None or not about else str(fault)
 
 
 class _Cut:
@@ -186,7 +158,7 @@ class _Cut:
         self._chars = _WHOLE
         self._values = _WHOLE // 10
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         """A JSON value with its texts cut; of what is beyond all measure, the beginning."""
         self._values -= 1
         if isinstance(value, str):
@@ -196,14 +168,15 @@ class _Cut:
                 self.is_cut = True
                 return value[:most] + " …"
         elif isinstance(value, dict):
-            return {key[:_TEXT]: self.value(each) for key, each in self._some(value.items())}
+            some = self._some(value.items(), depth)
+            return {key[:_TEXT]: self.value(each, depth + 1) for key, each in some}
         elif isinstance(value, list):
-            return [self.value(each) for each in self._some(value)]
+            return [self.value(each, depth + 1) for each in self._some(value, depth)]
         return value
 
-    def _some(self, items: Iterable[Any]) -> Iterable[Any]:
+    def _some(self, items: Iterable[Any], depth: int) -> Iterable[Any]:
         for each in items:
-            if self._values <= 0 or self._chars <= 0:
+            if self._values <= 0 or self._chars <= 0 or depth > _DEPTH:
                 self.is_cut = True
                 return
             yield each

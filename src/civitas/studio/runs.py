@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
@@ -11,7 +13,7 @@ from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done
 from civitas.reasoning.state import deep_json
 from civitas.studio.following import Following
-from civitas.studio.run_view import Totals, messages_before, shown, whole
+from civitas.studio.run_view import Totals, messages_before, shown
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -24,7 +26,7 @@ _PAGE: Final = 2_000
 
 
 class RunsTab:
-    """The runs of the studio's journal."""
+    """The runs of the studio's journal. Its methods read and write files: call them in a thread."""
 
     name = "runs"
     title = "Runs"
@@ -67,7 +69,7 @@ class RunsTab:
         found = next(iter(self._journal.entries(run, sequence - 1)), None)
         if found is None or found.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")
-        return whole(found)
+        return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
         """The outline of a run, with its totals and the calls in doubt."""
@@ -76,7 +78,7 @@ class RunsTab:
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),
-            "in_doubt": [{**asdict(each), "line": doubt_line(each)} for each in doubts],
+            "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
         }
 
     def messages(self, run: str, path: str, sequence: int) -> list[Any]:
@@ -105,36 +107,25 @@ class RunsTab:
         self._following.look()
         return asdict(self._journal.run(copy))
 
+    def resume(self, run: str) -> dict[str, str]:
+        """Go on with a run; gives the id of the one that goes on, which may be a copy."""
+        return {"run": self._studio.jobs.resume(run)}
+
     def routes(self, router: APIRouter) -> None:
-        """What pages call. Those without `async` run in a thread each: they read files."""
-        from fastapi import Body
+        """What pages call; each runs in a thread."""
+        from fastapi import Response
 
-        for path, answer in (
-            ("/list", self.outlines),
-            ("/entries", self.entries),
-            ("/entry", self.entry),
-            ("/run", self.run),
-            ("/messages", self.messages),
-            ("/replay", self.replay),
-        ):
-            router.get(path)(answer)
+        def as_json(answer: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(answer)
+            def answered(*args: Any, **given: Any) -> Any:
+                # Not as FastAPI does it: what a model wrote may hold a half of a character.
+                text = json.dumps(answer(*args, **given))
+                return Response(text, media_type="application/json")
 
-        @router.post("/decide")
-        def decide(
-            run: str = Body(),
-            decisions: dict[str, Any] = Body(),  # noqa: B008
-        ) -> dict[str, Any]:
-            return self.decide(run, decisions)
+            return answered
 
-        @router.post("/fork")
-        def fork(run: str = Body(embed=True)) -> dict[str, Any]:
-            return self.fork(run)
-
-        @router.post("/resume")
-        async def resume(run: str = Body(embed=True)) -> dict[str, Any]:
-            jobs = getattr(self._studio, "jobs", None)
-            if jobs is None:
-                raise ConfigError("this studio goes on with no runs: use `civitas resume`")
-            given = await asyncio.to_thread(jobs.resume, run)
-            self.watch(run)
-            return {"run": given if isinstance(given, str) else run}
+        router.get("/list")(as_json(self.outlines))
+        for read in (self.entries, self.entry, self.run, self.messages, self.replay):
+            router.get(f"/{read.__name__}", response_model=None)(as_json(read))
+        for change in (self.decide, self.fork, self.resume):
+            router.post(f"/{change.__name__}", response_model=None)(as_json(change))

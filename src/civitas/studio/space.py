@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 10_000
 """So many messages are kept for the page."""
+_CHARACTERS: Final = 20_000
+"""So much of a message's arguments is kept for the page."""
 _HELP_TIMEOUT_S: Final = 2.0
 _HELP: Final = "studio-help"
 
@@ -90,6 +93,7 @@ class SpaceTab:
         if _HELP in ids or Neighbours.question in ids:
             return
         shown = {"at": time.time(), **message}
+        shown["action"] = {**message["action"], "args": _short(args)}
         self._messages.append(shown)
         self._studio.feed.publish("message", shown)
 
@@ -177,3 +181,17 @@ class SpaceTab:
 
     def form(self) -> None:
         """Nothing of Gradio's: a chat of 10,000 messages is beyond its own."""
+
+
+def _short(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that a page can show: where they are long, each is cut to its share."""
+    if len(json.dumps(args)) <= _CHARACTERS:
+        return args
+    shown = list(args.items())[:100]
+    share = _CHARACTERS // len(shown)
+    return {name[:share]: _cut(value, share) for name, value in shown}
+
+
+def _cut(value: Any, most: int) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from os import PathLike, environ
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
+from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
 from civitas.studio.society import SocietyTab
 from civitas.studio.space import SpaceTab, StudioUser
@@ -66,6 +68,7 @@ class Studio:
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
         society: the town that pages watch: `studio.society.load(run_id)` goes on with a run
+        opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
 
@@ -77,11 +80,15 @@ class Studio:
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
+        self.opens = "space"
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
         self.society = SocietyTab(self)
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, ActTab(self), self.society, self.runs]
+        self.tabs: list[Tab] = [
+            *(space, ActTab(self), ResearchTab(self)),
+            *(self.society, self.runs),
+        ]
 
     @property
     def journal(self) -> Journal:
@@ -176,7 +183,8 @@ class Studio:
             if self._thread is not None:
                 self._thread.join()
         except KeyboardInterrupt:
-            print("civitas studio: ends", flush=True)
+            with suppress(OSError):  # nobody reads it any more
+                print("civitas studio: ends", flush=True)
         finally:
             self.close()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from civitas.research.report import Report
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
 
 
@@ -65,12 +67,14 @@ _FILE = click.Path(dir_okay=False, writable=True)
 @run_id_option
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it as one HTML page too.")
+@click.option("--studio", "in_studio", is_flag=True, help="Show it in the browser, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 def command(
     objectives: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
+    in_studio: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -97,7 +101,8 @@ def command(
 
     With a journal, a run that Ctrl-C, a limit or a crash has stopped goes on with the same command
     and its --run-id, or by `civitas resume`: nothing is read or paid twice. One that has ended goes
-    further with more --iterations or further objectives.
+    further with more --iterations or further objectives. --studio shows the run on a page of the
+    browser as it goes; it is recorded in studio.db in your state folder if no journal is named.
 
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
@@ -105,7 +110,29 @@ def command(
     order = ResearchOrder(list(dict.fromkeys(objectives)), allow_hosts=list(allow_hosts), **given)
     with usage():
         check(order)
-    return carried_out(researched, order, journal, run_id, as_json)
+    if not in_studio:
+        return carried_out(researched, order, journal, run_id, as_json)
+    return _in_studio(order, journal, run_id, as_json)
+
+
+def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
+    """The same, shown on a page while it goes and until Ctrl-C."""
+    from civitas.studio import Studio
+
+    with Studio() as page:
+        page.opens = "research"
+        with usage():
+            address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
+        if journal is None:  # a command that goes on with the run has to name it
+            named = click.core.ParameterSource.COMMANDLINE
+            click.get_current_context().set_parameter_source("journal", named)
+        print(f"civitas studio: {address}", file=sys.stderr, flush=True)
+        status = carried_out(researched, order, page.journal.path, run_id, as_json)
+        if status != _INTERRUPTED:
+            print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
+            with redirect_stdout(sys.stderr):  # standard output is for the report
+                page.wait()
+    return status
 
 
 def researched(
@@ -130,7 +157,7 @@ def researched(
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:
-        status, report = 130, agent.report_so_far()
+        status, report = _INTERRUPTED, agent.report_so_far()
     _write(report, order, as_json)
     screen.written()
     return status

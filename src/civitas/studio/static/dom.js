@@ -63,7 +63,10 @@ export const attempt = (work) => async (event) => {
 
 export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
 export const day = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
-export const json = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 1));
+// What would turn a line around, or is not seen at all, is shown by its number: what a person permits is what they read.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u2028-\u202e\u2060-\u2069\ufeff]/g;
+export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+export const json = (value) => plain(typeof value === "string" ? value : JSON.stringify(value, null, 1));
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 export function button(text, work, kind = "") {

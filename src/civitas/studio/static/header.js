@@ -65,9 +65,9 @@ function drawn(card) {
 const other = (card) => [h("p", {}, json(card))];
 
 cardKind("approval", (card, decide) => [
-  h("p", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ",
-    h("b", {}, `${card.agent}.${card.action}`), h("time", {}, clock(card.asked))),
-  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))])),
+  h("p", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
+    h("b", {}, json(`${card.agent}.${card.action}`)), h("time", {}, clock(card.asked))),
+  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value)))])),
   Object.keys(card.args).length ? null : empty("without arguments"),
   h("div", { class: "s-row" },
     button("Permit", () => decide({ permit: true, fingerprint: card.fingerprint }), "primary"),
@@ -78,7 +78,7 @@ cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
     h("p", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
-    h("p", {}, card.text),
+    h("p", {}, json(card.text)),
     h("form", { class: "s-row", onsubmit: attempt((event) => { event.preventDefault(); return decide({ text: text.value }); }) },
       text, h("button", { class: "s-button primary" }, "Answer")),
   ];

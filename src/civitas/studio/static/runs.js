@@ -11,14 +11,14 @@ const BADGES = { running: "busy", error: "bad", unreadable: "bad", done: "good",
 
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state.replaceAll("_", " "));
 const number = (n) => n.toLocaleString("en");
+const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
+const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
 
 function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
-
-const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
 
 // A value that a person may copy; of a very long one the beginning.
 function value(label, given) {
@@ -29,6 +29,15 @@ function value(label, given) {
   return h("div", { class: "s-value" }, h("div", { class: "s-row" }, h("h2", {}, label), copy), shown, more);
 }
 
+// Arrow keys go from row to row.
+function walk(event) {
+  const all = [...event.currentTarget.querySelectorAll("[data-run], .s-entry > button")];
+  const next = all[all.indexOf(document.activeElement) + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] || NaN)];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
 export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { listed = LISTED; list(); } });
   const total = h("span", { class: "s-soft", role: "status" });
@@ -37,8 +46,6 @@ export function mount(root) {
   replace(root, h("aside", { class: "s-side" }, h("div", { class: "s-row s-tools" }, filter, total), rows), view);
   fillWindow(root);
 
-  // -- the list ------------------------------------------------------------------------------------
-
   let runs = new Map();
   let listed = LISTED;
   let fault = "";
@@ -46,62 +53,43 @@ export function mount(root) {
   let run = null; // the chosen one, as it is shown
   let due = 0;
 
-  const words = (each) => (each.words ??= `${each.id} ${each.kind} ${each.agent} ${each.task} ${each.state.replaceAll("_", " ")}`.toLowerCase());
-
-  function item(each) {
-    return h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
-      h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
-      h("span", { class: "s-one" }, each.task || "(no task)"),
-      h("span", { class: "s-soft s-one" }, `${day(each.began)} · ${each.kind}`)));
-  }
+  const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
+    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
+    h("span", { class: "s-one" }, each.task || "(no task)"),
+    h("span", { class: "s-soft s-one" }, `${day(each.began)} · ${each.kind} · ${entries(each.entries)}`)));
 
   function list() {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
+    const words = (each) => (each.words ??= `${each.id} ${each.kind} ${each.agent} ${each.task} ${each.state.replaceAll("_", " ")}`.toLowerCase());
     const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
     total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
     replace(rows, found.slice(0, listed).map(item),
       found.length > listed && h("li", {}, button(`Show ${number(Math.min(LISTED, found.length - listed))} more`, () => { listed += LISTED; list(); }, "quiet")),
       fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
-        : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent with journal= this studio's file appears here, also while it is under way."))
+        : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent whose journal= is this studio's file appears here, also while it is under way."))
           : !found.length && h("li", {}, empty("No run passes the filter.")));
     if (focus) rows.querySelector(`[data-run="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   }
 
-  function walk(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const all = [...event.currentTarget.querySelectorAll("[data-run], .s-step > button")];
-    const next = step && all[all.indexOf(document.activeElement) + step];
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
-  }
-
-  on("run", (batch) => {
-    for (const each of batch) {
-      runs.set(each.id, each);
-      if (run && each.id === chosen) run.become(each);
-    }
-    due ||= setTimeout(list, 100);
-  });
-  on("entry", (batch) => {
-    for (const each of batch) if (run && each.run === chosen) run.add(each.entry);
-  });
-  on("run_fault", (batch) => {
-    for (const each of batch) if (run && each.run === chosen) run.fail(each.error);
-  });
-
   function choose(id) {
     chosen = id;
     sessionStorage.setItem("civitas-run", id);
-    for (const each of rows.querySelectorAll("[data-run]"))
-      each.setAttribute("aria-current", String(each.dataset.run === id));
+    for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
     view.scrollTop = 0;
-    run = shownRun(view, id, walk, choose);
+    run = shownRun(view, id, choose);
     return run.load();
   }
 
+  const mine = (batch, take) => batch.filter((each) => run && (each.run ?? each.id) === chosen).forEach(take);
+  on("run", (batch) => {
+    for (const each of batch) runs.set(each.id, each);
+    mine(batch, (each) => run.become(each));
+    due ||= setTimeout(list, 100);
+  });
+  on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
+  on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onReset(async () => {
     try {
       runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
@@ -110,25 +98,22 @@ export function mount(root) {
       fault = error.message;
     }
     list();
-    if (chosen && (runs.has(chosen) || run)) await choose(chosen);
+    if (chosen && (run || runs.has(chosen))) await choose(chosen);
     else replace(view, empty(runs.size ? "Choose a run at the left: its steps, what each was given and gave, what it cost." : ""));
   });
 }
 
-// -- one run ---------------------------------------------------------------------------------------
-
-function shownRun(view, id, walk, choose) {
+// One run, in its place of the page; it begins anew when another one is chosen.
+function shownRun(view, id, choose) {
+  const at = `run=${encodeURIComponent(id)}`;
+  const parts = new Map();
   let about = null;
-  let parts = new Map();
   let last = 0; // the number of the last entry that is shown
   let most = ROWS;
   let loading = null;
-  const head = h("div", { class: "s-runs-head" });
-  const doubts = h("div", {});
-  const given = h("div", {});
+  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div")];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
-  const more = h("div", {});
   replace(view, head, fault, doubts, given, tree, more);
 
   function fail(text) {
@@ -138,38 +123,29 @@ function shownRun(view, id, walk, choose) {
 
   async function load() {
     try {
-      about = await call(`runs/run?run=${encodeURIComponent(id)}`);
-      fail("");
-      top();
-      if (!last && !about.entries) replace(tree, empty("Nothing is recorded of this run yet."));
+      about = await call(`runs/run?${at}`);
     } catch (error) {
       fail(error.message); // it is gone, or the journal is damaged
       return;
     }
+    fail("");
+    top();
     await fill();
   }
 
   // Entries that are there and not shown yet, one request at a time.
   function fill() {
-    loading ??= (async () => {
-      try {
-        const found = await call(`runs/entries?run=${encodeURIComponent(id)}&after=${last}&most=${most - last}`);
-        for (const each of found) put(each);
-      } catch (error) {
-        fail(error.message);
-      } finally {
-        loading = null;
-        rest();
-        if (about.state !== "running" && last >= about.entries) for (const each of parts.values()) each.steps.forEach(cut);
-      }
-    })();
+    loading ??= call(`runs/entries?${at}&after=${last}&most=${Math.max(1, most - last)}`).then(
+      (found) => found.forEach(put), (error) => fail(error.message)).finally(() => { loading = null; rest(); });
     return loading;
   }
 
   function rest() {
     const left = about.entries - last;
+    if (!left && about.state !== "running") for (const each of parts.values()) each.steps.forEach(cutOff);
+    if (!about.entries) replace(tree, empty("Nothing is recorded of this run yet."));
     replace(more, last >= most && left > 0
-      && button(`Show ${number(Math.min(ROWS, left))} more of ${number(left)} entries`, () => { most = last + ROWS; return fill(); }));
+      && button(`Show ${number(Math.min(ROWS, left))} more of ${entries(left)}`, () => { most = last + ROWS; return fill(); }));
   }
 
   function add(entry) {
@@ -182,13 +158,11 @@ function shownRun(view, id, walk, choose) {
 
   function become(outline) {
     if (!about) return;
-    const before = about.state;
+    const ended = outline.state !== about.state && outline.state !== "running";
     Object.assign(about, outline);
-    if (outline.state !== before && outline.state !== "running") load(); // its totals, and what is in doubt
-    else {
-      top();
-      if (outline.entries > last && last < most) fill();
-    }
+    if (ended) return load(); // its totals, and what is in doubt
+    top();
+    if (outline.entries > last) last < most ? fill() : rest();
   }
 
   // -- what stands above the tree ------------------------------------------------------------------
@@ -202,16 +176,14 @@ function shownRun(view, id, walk, choose) {
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)],
     ];
     replace(head,
-      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(about.state),
-        h("span", { class: "s-spacer" }),
-        button("Replay", replay), button("Fork", fork),
-        !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
+      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(about.state), h("span", { class: "s-spacer" }),
+        !is && button("Replay", replay), button("Fork", fork), !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
       h("p", { class: "s-text" }, about.task || "(no task)"),
-      h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${about.entries === 1 ? "1 entry" : `${number(about.entries)} entries`}`,
+      h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`,
         about.forked_from && [" · a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)]),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
-    replace(doubts, about.in_doubt.length > 0 && !is && [
+    replace(doubts, !is && about.in_doubt.length > 0 && [
       h("h2", {}, "In doubt: these calls had begun when the process ended. Nobody knows whether they took effect."),
       about.in_doubt.map(doubt)]);
   }
@@ -219,44 +191,39 @@ function shownRun(view, id, walk, choose) {
   function doubt(each) {
     const result = h("input", { class: "s-input", placeholder: "its result, as JSON or text", "aria-label": `Result of ${each.line}` });
     const decide = (decision) => async () => {
-      Object.assign(about, await call("runs/decide", { run: id, decisions: { [each.number]: decision() } }));
+      Object.assign(about, await call(`runs/decide?${at}`, { [each.number]: decision() }));
       top();
       await fill();
     };
-    const read = () => {
-      try {
-        return { done: JSON.parse(result.value) };
-      } catch {
-        return { done: result.value };
-      }
+    const done = () => {
+      try { return { done: JSON.parse(result.value) }; } catch { return { done: result.value }; }
     };
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)),
-      h("div", { class: "s-row" },
-        button("Repeat", decide(() => "repeat")), button("Skip", decide(() => "skip")), result, button("Done with this result", decide(read))));
+      h("div", { class: "s-row" }, button("Repeat", decide(() => "repeat")), button("Skip", decide(() => "skip")), result, button("Done with this result", decide(done))));
   }
 
   async function replay() {
-    const told = await call(`runs/replay?run=${encodeURIComponent(id)}`);
+    const told = await call(`runs/replay?${at}`);
     const reason = told.stop_reason || told.over?.reason;
+    const steps = (Array.isArray(told.steps) ? told.steps : []).map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
+      h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))));
     replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
       h("div", { class: "s-row" }, h("h2", {}, "What it gave, from its record alone"), reason && badge(reason),
         h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
       typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
-      told.detail && h("p", { class: "s-soft" }, told.detail),
-      told.steps?.length && h("ol", {}, told.steps.map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
-        h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))))),
+      told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),
       h("details", {}, h("summary", {}, "All of it"), value("Replay", told))));
     given.scrollIntoView({ block: "nearest" });
   }
 
   async function fork() {
-    const copy = await call("runs/fork", { run: id });
+    const copy = await call(`runs/fork?${at}`, undefined, "POST");
     toast(`${copy.id} is a copy of ${id}`, false);
     await choose(copy.id);
   }
 
   async function resume() {
-    const { run } = await call("runs/resume", { run: id });
+    const { run } = await call(`runs/resume?${at}`, undefined, "POST");
     await (run === id ? load() : choose(run));
   }
 
@@ -264,93 +231,83 @@ function shownRun(view, id, walk, choose) {
 
   // The part of a path; one that nobody announced stands below the run's own.
   function part(path, announced) {
-    let found = parts.get(path);
-    if (found) return found;
-    const name = announced ? `${announced.data.part.split("/")[0]} · ${announced.data.agent}` : path;
-    const body = h("div", {});
-    const state = h("span", {});
-    found = { body, state, steps: new Map(), iteration: null, began: null };
+    if (parts.has(path)) return parts.get(path);
+    const [body, state] = [h("div"), h("span")];
     if (path) {
-      found.node = h("details", { class: "s-part", open: true }, h("summary", {}, h("b", {}, name), " ", state), body);
-      part(announced ? announced.path : "").body.append(found.node);
-    } else {
-      replace(tree, body);
-    }
-    parts.set(path, found);
-    return found;
+      const name = announced ? `${announced.data.part.split("/")[0]} · ${announced.data.agent}` : path;
+      part(announced ? announced.path : "").body.append(h("details", { class: "s-run-part", open: true }, h("summary", {}, h("b", {}, name), " ", state), body));
+    } else replace(tree, body);
+    parts.set(path, { body, state, steps: new Map(), turn: null, began: null });
+    return parts.get(path);
   }
 
   function put(entry) {
     if (entry.sequence <= last) return;
     last = entry.sequence;
+    if (entry.part) return void part(entry.part, entry);
     const { kind, data } = entry;
-    if (entry.part) {
-      part(entry.part, entry);
-      return;
-    }
     const where = part(entry.path);
     where.began ??= entry.at;
-    if (kind === "begun" && entry.path) replace(where.state, badge("running"));
-    if (kind === "over" && entry.path) replace(where.state, badge(data.reason), " ", h("span", { class: "s-soft" }, duration(entry.at - where.began)));
-    const isEnd = kind === "ended" || kind === "failed";
+    if (kind === "begun") replace(where.state, badge("running"));
+    if (kind === "over") replace(where.state, badge(data.reason), " ", h("span", { class: "s-soft" }, duration(entry.at - where.began)));
     const open = where.steps.get(data.key);
-    if (kind === "started") {
-      if (open) cut(open);
-      where.steps.set(data.key, row(where, entry));
-    } else if (isEnd && open) {
+    const isEnd = kind === "ended" || kind === "failed";
+    if (isEnd && open) {
       where.steps.delete(data.key);
-      end(open, entry);
-    } else {
-      const made = row(where, entry);
-      if (isEnd) end(made, entry);
-      if (kind === "decided" && open) open.decided = true;
+      return end(open, entry);
+    }
+    const made = row(where, entry);
+    if (isEnd) end(made, entry);
+    if (kind === "decided" && open) open.decided = true;
+    if (kind === "started") {
+      if (open) cutOff(open);
+      where.steps.set(data.key, made);
     }
   }
 
-  const iteration = (data) => data.about?.iteration ?? data.state?.iteration ?? /^(?:[a-z_]+\.)?(\d+)(?:[./]|$)/.exec(data.key || "")?.[1];
+  const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step" };
 
   function row(where, entry) {
     const { data, kind } = entry;
     const about = data.about || {};
-    const type = "action" in about ? "tool" : "model" in about ? "model" : { begun: "task", over: "end", started: "step", ended: "step", failed: "step" }[kind] || kind;
-    const made = { entries: [entry], type, path: entry.path, line: h("span", { class: "s-one" }, brief(entry)), figures: ["", "", ""].map((text) => h("span", { class: "number" }, text)), state: h("span", {}) };
-    if (kind === "started") made.state.append(badge("under way"));
-    const turn = iteration(data);
-    const isNew = turn !== undefined && turn !== null && String(turn) !== where.iteration && kind !== "state";
-    if (isNew) where.iteration = String(turn);
+    const type = "action" in about ? "tool" : "model" in about ? "model" : TYPES[kind] || kind;
+    const turn = kind === "state" ? null : about.iteration ?? /^(?:[a-z_]+\.)?(\d+)(?:[./]|$)/.exec(data.key || "")?.[1] ?? null;
+    const isNew = turn !== null && String(turn) !== where.turn;
+    if (isNew) where.turn = String(turn);
+    const made = { entries: [entry], type, line: h("span", { class: "s-one" }, brief(entry)), figures: [0, 1, 2].map(() => h("span", { class: "number" })), state: h("span") };
+    if (kind === "started") made.state.append(h("span", { class: "s-badge busy" }, "under way"));
     made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made) },
-      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), made.line, ...made.figures, made.state);
-    made.node = h("div", { class: `s-step ${type}${isNew ? " new" : ""}` }, made.button);
+      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), made.line, made.figures, made.state);
+    made.node = h("div", { class: `s-entry ${type}${isNew ? " new" : ""}` }, made.button);
     where.body.append(made.node);
     return made;
   }
 
   // What happened, without the words that the columns say.
   function brief(entry) {
-    const name = entry.data.about?.action;
-    let line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
-    if (name && entry.kind === "ended" && line.startsWith(`${name}: `)) line = line.slice(name.length + 2);
-    return line;
+    const line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
+    const name = entry.kind === "ended" && `${entry.data.about?.action}: `;
+    return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
 
-  function cut(made) {
+  function cutOff(made) {
     replace(made.state, badge(made.decided ? "decided" : made.entries[0].data.asks ? "in_doubt" : "cut_off"));
   }
 
   function end(made, entry) {
-    const first = made.entries[0];
+    const [first, { spent }] = [made.entries[0], entry];
+    const [time, tokens, cost] = made.figures;
     if (first !== entry) {
       made.entries.push(entry);
       made.line.append(" → ", brief(entry).replace(/^step \S+ ended(: )?/, ""));
-      made.figures[0].textContent = duration(entry.at - first.at);
+      time.textContent = duration(entry.at - first.at);
     }
-    const spent = entry.spent;
     if (spent?.tokens) {
-      made.figures[1].textContent = `${number(spent.tokens)} tok`;
-      made.figures[1].title = `${number(spent.input)} in, ${number(spent.output)} out`;
-      made.figures[2].textContent = spent.usd === null ? "no price" : dollars(spent.usd);
+      tokens.textContent = `${number(spent.tokens)} tok`;
+      tokens.title = `${number(spent.input)} in, ${number(spent.output)} out`;
+      cost.textContent = spent.usd === null ? "no price" : dollars(spent.usd);
     }
-    replace(made.state, entry.data.cancelled ? badge("cancelled") : entry.fault && h("span", { class: "s-badge bad" }, "error"));
+    replace(made.state, entry.data.cancelled ? badge("cancelled") : entry.fault && badge("error"));
   }
 
   // What a step was given and gave: the whole entries, as they are recorded.
@@ -362,14 +319,12 @@ function shownRun(view, id, walk, choose) {
     made.detail = h("div", { class: "s-detail" }, empty("Loading …"));
     made.node.append(made.detail);
     try {
-      const at = (entry) => `run=${encodeURIComponent(id)}&sequence=${entry.sequence}`;
-      const found = await Promise.all(made.entries.map((each) => call(`runs/entry?${at(each)}`)));
-      const began = found.find((each) => each.kind === "started");
-      const ended = found.find((each) => each.kind === "ended" || each.kind === "failed");
+      const found = await Promise.all(made.entries.map((each) => call(`runs/entry?${at}&sequence=${each.sequence}`)));
+      const [began, ended] = [["started"], ["ended", "failed"]].map((kinds) => found.find((each) => kinds.includes(each.kind)));
       const shown = [];
       if (began?.data.args !== undefined) shown.push(value("Input", began.data.args));
-      else if (made.type === "model" && began) {
-        const messages = await call(`runs/messages?${at(began)}&path=${encodeURIComponent(began.path)}`);
+      else if (began && made.type === "model") {
+        const messages = await call(`runs/messages?${at}&sequence=${began.sequence}&path=${encodeURIComponent(began.path)}`);
         shown.push(value("Input: the messages recorded until then", messages),
           h("p", { class: "s-soft" }, "The agent's memory and system prompt decide which of them the model was shown."));
       }

@@ -97,11 +97,11 @@ export function mount(root) {
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
       ? [h("div", { class: "s-text" }, json(text))]
-      : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, key), h("code", {}, json(value))));
+      : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
     const to = message.to === "*" ? "all" : message.to;
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
-        h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, to),
+        h("b", { class: "s-from" }, json(message.from)), h("span", { "aria-label": "to" }, "→"), h("b", {}, json(to)),
         h("span", { class: "s-action" }, name),
         message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action.name} of ${clock(message.answers.at)}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),

@@ -1,0 +1,90 @@
+"""Pictures of the studio's tabs, light and dark, of the living demo: docs/pictures/studio-*.png.
+
+    python scripts/screenshots.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM = "/usr/bin/chromium"
+SIZE = {"width": 1280, "height": 800}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures"
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as state:
+        environment = {**os.environ, "CIVITAS_JOURNAL": str(Path(state, "runs.db"))}
+        command = [sys.executable, str(ROOT / "examples" / "studio.py"), "0"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        ) as process:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[2]
+            try:
+                with sync_playwright() as started:
+                    browser = started.chromium.launch(
+                        executable_path=CHROMIUM, args=["--no-sandbox"]
+                    )
+                    for scheme in ("light", "dark"):
+                        context = browser.new_context(viewport=SIZE, color_scheme=scheme)
+                        page = context.new_page()
+                        page.set_default_timeout(60_000)
+                        page.goto(url)
+                        for tab in TABS:
+                            page.get_by_role("tab", name=tab, exact=True).click()
+                            TABS[tab](page)
+                            name = tab.split()[0].lower()
+                            page.screenshot(path=folder / f"studio-{name}-{scheme}.png")
+                        context.close()
+                    browser.close()
+            finally:
+                process.send_signal(signal.SIGINT)
+
+
+def space(page: Page) -> None:
+    """The visitor was answered, and one agent's actions are open."""
+    page.get_by_text("answered").nth(1).wait_for()
+    page.get_by_role("list", name="Agents").get_by_text("Calculator").click()
+    page.get_by_role("button", name="multiply").wait_for()
+
+
+def act(page: Page) -> None:
+    """The run over the folder has ended."""
+    page.get_by_text("search_in_file").first.wait_for()
+
+
+def research(page: Page) -> None:
+    """The report is there."""
+    page.get_by_text("eleven in the evening").first.wait_for()
+
+
+def society(page: Page) -> None:
+    """The town has lived for some hours."""
+
+
+def runs(page: Page) -> None:
+    """A run is chosen."""
+    page.get_by_role("list").first.wait_for()
+
+
+TABS = {
+    "Space": space,
+    "Act and review": act,
+    "Research": research,
+    "Society": society,
+    "Runs": runs,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""The tab Research: objectives in; what is planned, read, written and judged; the report."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from civitas.errors import CivitasError, ConfigError
+from civitas.journal.entry import Entry
+from civitas.orders.order import ResearchOrder, order_of, without_keys
+from civitas.orders.research import check
+from civitas.research.recording import KIND
+from civitas.studio.act import usable_models
+from civitas.studio.research_view import research_view
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter, Response
+
+    from civitas.research.report import Report
+    from civitas.studio.studio import Studio
+
+_LISTED: Final = 200
+_KEPT: Final = 4
+"""Of so many runs the entries are kept, so that only new ones are read."""
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    "max_usd": float,
+    "max_tokens": int,
+    "max_seconds": float,
+}
+# What a report holds is shown and not obeyed; its links open elsewhere.
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
+)
+
+
+class ResearchTab:
+    """The research runs of the studio's journal, by whatever process."""
+
+    name = "research"
+    title = "Research"
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._guard = threading.Lock()
+        self._read: dict[str, list[Entry]] = {}
+
+    def close(self) -> None:
+        """Forget what was read of the journal."""
+        with self._guard:
+            self._read.clear()
+
+    # -- what pages ask ----------------------------------------------------------------------------
+
+    def outlines(self) -> list[dict[str, Any]]:
+        """The outlines of research runs, the newest first."""
+        found = [asdict(each) for each in self._studio.journal.runs() if each.kind == KIND]
+        return found[: -_LISTED - 1 : -1]
+
+    def state(self, run: str) -> dict[str, Any]:
+        """How far a run is, as `research_view` has it; and whether it runs in this process."""
+        outline = self._studio.journal.run(run)
+        here = any(each["run"] == run for each in self._studio.jobs.running())
+        return {**research_view(outline, self._entries(run)), "here": here}
+
+    def resume(self, run: str, more: dict[str, float]) -> None:
+        """Go on with a run that has stopped, or with more iterations or higher limits.
+
+        Args:
+            run: its id
+            more: by name, such as `iterations` or `max_usd`, what it may take in all
+
+        Raises:
+            ConfigError: it cannot go on so
+            CivitasError: as `Jobs.resume` and `Jobs.start`
+        """
+        jobs = self._studio.jobs
+        if not more:
+            jobs.resume(run)
+            return
+        order = order_of(self._entries(run))
+        if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
+            raise ConfigError("more iterations and limits are for a run of civitas research")
+        wrong = next((name for name, value in more.items() if not value > 0), None)
+        if wrong is not None:
+            raise ConfigError(f"{wrong} must be more than 0, got {more[wrong]}")
+        given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+        jobs.start(replace(order, **given), run_id=run)
+
+    def report(self, run: str) -> Report:
+        """The report of a run, as far as it is."""
+        from civitas.research.so_far import report_so_far
+
+        under_way = self._studio.journal.run(run).state == "running"
+        return report_so_far(run, self._entries(run), under_way=under_way)
+
+    def _entries(self, run: str) -> list[Entry]:
+        with self._guard:
+            known = self._read.pop(run, [])
+            known += self._studio.journal.entries(run, known[-1].sequence if known else 0)
+            self._read[run] = known
+            while len(self._read) > _KEPT:
+                del self._read[next(iter(self._read))]
+            return [*known]
+
+    def routes(self, router: APIRouter) -> None:
+        """What pages call. Those without `async` run in a thread each: they read files."""
+        from fastapi import Body, Response
+
+        from civitas.research.page import legible, page
+
+        router.get("/list")(self.outlines)
+        router.get("/state")(self.state)
+
+        @router.get("/page")
+        def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
+            made = page(self.report(run), files=False, scheme=scheme)
+            headers = {"Content-Security-Policy": _POLICY}
+            return Response(made, media_type="text/html", headers=headers)
+
+        @router.get("/report.md")
+        def markdown(run: str) -> Response:
+            text = legible(self.report(run).markdown)
+            return _download(text, "text/markdown", run, "md")
+
+        @router.get("/report.html")
+        def html(run: str) -> Response:
+            return _download(self.report(run).html(), "text/html", run, "html")
+
+        @router.post("/stop")
+        def stop(run: str = Body(embed=True)) -> dict[str, str]:
+            self._studio.jobs.stop(run)
+            return {"run": run}
+
+        @router.post("/resume")
+        def resume(run: str = Body(), more: dict[str, float] = Body({})) -> dict[str, str]:  # noqa: B008
+            self.resume(run, more)
+            return {"run": run}
+
+    # -- the form ----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        objectives: str,
+        folder: str,
+        search_web: bool,
+        searxng: str,
+        site: str,
+        iterations: float | None,
+        model: str | None,
+        role: str,
+        *limits: float | None,
+    ) -> str:
+        """Start the research that a form asks for; gives the run's id.
+
+        Raises:
+            ConfigError: what the form says does not go together
+        """
+        usd, tokens, seconds = limits
+        wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
+        if not wanted:
+            raise ConfigError("there is no objective: write what to find out, one a line")
+        order = ResearchOrder(
+            [*dict.fromkeys(wanted)],
+            os.path.expanduser(folder.strip()) or None,
+            search_web,
+            searxng.strip() or None,
+            int(iterations or 0),
+            (model or "").strip() or None,
+            role.strip(),
+            site.strip() or None,
+            max_usd=usd or None,
+            max_tokens=int(tokens or 0) or None,
+            max_seconds=seconds or None,
+        )
+        if order.iterations < 1:
+            raise ConfigError(f"iterations must be 1 or more, got {order.iterations}")
+        if any(each is not None and each < 0 for each in limits):
+            raise ConfigError("a limit must be more than 0")
+        check(order)
+        without_keys(order)
+        return str(self._studio.jobs.start(order))
+
+    def form(self) -> None:
+        """What to find out, where, by which model, and what it may take."""
+        import gradio
+
+        def start(*given: Any) -> Any:
+            try:
+                self.start(*given)
+            except CivitasError as error:
+                raise gradio.Error(escape(str(error)), print_exception=False) from error
+            return gradio.update(open=False)
+
+        line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
+        limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
+        with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
+            with gradio.Row():
+                objectives = gradio.Textbox(
+                    label="Objectives, one a line",
+                    placeholder="How are messages lost?\nWhat does a budget limit?",
+                    lines=5,
+                    scale=3,
+                )
+                with gradio.Column(scale=2):
+                    folder = gradio.Textbox(
+                        label="Folder to search", placeholder="~/documents", max_lines=1
+                    )
+                    with gradio.Row():
+                        web = gradio.Checkbox(label="Search the web", min_width=140)
+                        site = gradio.Textbox(
+                            label="Of the web, only this site", placeholder="sqlite.org", **line
+                        )
+            with gradio.Row():
+                model = gradio.Dropdown(
+                    [("none: quotes and cites", ""), *usable_models()],
+                    value="",
+                    label="Model: listed, or any by name",
+                    allow_custom_value=True,
+                    min_width=220,
+                )
+                role = gradio.Textbox(
+                    label="Role of the model", placeholder="a patient librarian", **line
+                )
+                searxng = gradio.Textbox(
+                    label="Search engine: the SearXNG at",
+                    placeholder="http://localhost:8888",
+                    **line,
+                )
+            with gradio.Row(elem_id="research-limits"):
+                rounds = gradio.Number(
+                    3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
+                )
+                usd = gradio.Number(0, label="US dollars", **limit)
+                tokens = gradio.Number(0, label="Tokens", precision=0, **limit)
+                seconds = gradio.Number(0, label="Seconds", **limit)
+                button = gradio.Button(
+                    "Start", variant="primary", min_width=120, elem_id="research-start"
+                )
+        # Where there is nothing to look at, there is something to begin.
+        gradio.on(
+            None,
+            lambda: gradio.update(open=not self.outlines()),
+            outputs=form,
+            show_progress="hidden",
+            api_visibility="private",
+        )
+        button.click(
+            start,
+            [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds],
+            form,
+            show_progress="hidden",
+            api_visibility="private",
+        )
+
+
+def _download(text: str, kind: str, run: str, ending: str) -> Response:
+    from fastapi import Response
+
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", run)[:60].strip("-") or "report"
+    headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)

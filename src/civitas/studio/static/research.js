@@ -1,0 +1,310 @@
+// The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
+
+import { attempt, button, call, count, day, empty, fillWindow, h, replace, toast } from "./dom.js";
+import { on, onReset } from "./feed.js";
+
+const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
+const DOES = {
+  plan: "making tasks of the objectives", research: "executing the tasks", update: "adding what was found",
+  narrate: "writing what is known", evaluate: "judging how well each objective is understood",
+};
+const KEPT = "civitas-research"; // the run that a person has chosen, over a reload
+const PAUSE = 250; // milliseconds between two looks at a run
+const GOES_ON = new Set(["cancelled", "error"]);
+// What a run needs more of that ended so, as its order names it.
+const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
+const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds in all" };
+const TASK = { ended: "good", failed: "bad", running: "busy" };
+const OUTCOME = { running: "busy", done: "good", error: "bad", in_doubt: "bad", unreadable: "bad" };
+
+export function mount(root) {
+  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => show(choose.value, true) });
+  const badge = h("span", { class: "s-badge", role: "status" });
+  const tools = h("span", { class: "s-row" });
+  const objectives = h("ul", { class: "s-plain", "aria-label": "Objectives" });
+  const parts = Object.fromEntries(["stepper", "facts", "plan", "check", "resources", "remarks"].map((name) => [name, h("div")]));
+  const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
+  const body = h("div", { class: "s-researching" },
+    h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
+      parts.stepper, h("h2", {}, "Objectives"), objectives, parts.remarks, parts.plan, parts.check, parts.resources, parts.facts),
+    report);
+  const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
+    "Without a model it quotes and cites what it reads, and costs nothing.");
+  const head = h("div", { class: "s-row s-choose" }, choose, badge, tools);
+  replace(root, head, body, nothing);
+  fillWindow(body, 420);
+
+  let runs = [];
+  let run = null; // the id of the one that is shown
+  let isChosen = false; // by a person: then a newer one does not take its place
+  let drawn = {}; // what each part shows, so that it is made anew only where that has changed
+  let asked = 0;
+  let isAsking = false;
+  let isDue = false;
+  let clock = null;
+
+  // -- which run -----------------------------------------------------------------------------------
+
+  async function list() {
+    runs = await call("research/list");
+    const kept = sessionStorage.getItem(KEPT);
+    if (run === null && runs.some((each) => each.id === kept)) [run, isChosen] = [kept, true];
+    if (!isChosen && runs.length) run = runs[0].id;
+    drawList();
+    await look();
+  }
+
+  function drawList() {
+    head.hidden = body.hidden = runs.length === 0;
+    nothing.hidden = runs.length > 0;
+    replace(choose, runs.map((each) => h("option", { value: each.id },
+      `${each.state === "running" ? "▸ " : ""}${each.task.split("\n")[0].slice(0, 90)} (${day(each.began)})`)));
+    if (run !== null) choose.value = run;
+  }
+
+  function show(id, byPerson) {
+    if (byPerson) {
+      isChosen = true;
+      sessionStorage.setItem(KEPT, id);
+    }
+    run = id;
+    choose.value = id;
+    return attempt(look)();
+  }
+
+  // The next run that begins is the one that this page has started.
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("#research-start")) return;
+    isChosen = false;
+    sessionStorage.removeItem(KEPT);
+  }, true);
+
+  // -- how far it is -------------------------------------------------------------------------------
+
+  // At most four times a second, one at a time; what came meanwhile is in the next.
+  async function look() {
+    if (run === null) return;
+    if (isAsking) {
+      isDue = true;
+      return;
+    }
+    isAsking = true;
+    isDue = false;
+    asked = performance.now();
+    const wanted = run;
+    try {
+      const state = await call(`research/state?run=${encodeURIComponent(wanted)}`);
+      if (wanted === run) draw(state);
+    } finally {
+      isAsking = false;
+      if (isDue || wanted !== run) soon();
+    }
+  }
+
+  function soon() {
+    isDue = true;
+    clock ??= setTimeout(() => {
+      clock = null;
+      look().catch((error) => toast(error.message));
+    }, Math.max(0, asked + PAUSE - performance.now()));
+  }
+
+  // Fill a part anew where what it shows has changed: what is read or marked there stays.
+  function part(name, shown, make) {
+    const text = JSON.stringify(shown);
+    if (drawn[name] === text) return;
+    drawn[name] = text;
+    replace(parts[name], make());
+  }
+
+  function draw(state) {
+    const { over } = state;
+    const isRunning = state.run.state === "running";
+    if (drawn.run !== run) {
+      drawn = { run };
+      replace(objectives);
+      replace(report);
+    }
+    const listed = runs.find((each) => each.id === run);
+    if (listed && listed.state !== state.run.state) {
+      Object.assign(listed, state.run);
+      drawList();
+    }
+    const words = { running: "running", stopped: "stopped" }[state.run.state];
+    badge.className = `s-badge ${OUTCOME[state.run.state] || "warn"}`;
+    if (["max_iterations", "no_progress"].includes(over?.reason)) badge.className = "s-badge good";
+    badge.textContent = words || (over ? `ended: ${over.words}` : state.run.state);
+    drawTools(state, isRunning);
+    drawObjectives(state.objectives);
+    part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
+    part("remarks", [state.remarks, state.generated, state.heard], () => remarks(state));
+    part("plan", state.tasks, () => plan(state.tasks));
+    part("check", state.narrative, () => check(state.narrative));
+    part("resources", [state.found, state.read, state.resources], () => resources(state));
+    part("facts", [state.spent, state.seconds, state.order], () => facts(state));
+    drawReport(state, isRunning);
+  }
+
+  function drawTools(state, isRunning) {
+    const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
+    const needs = isRunning || !state.order ? [] : (NEEDS[state.over?.reason] || []).filter((name) => state.order[name]);
+    const shown = JSON.stringify([run, isRunning && state.here, goesOn, needs, state.done, Boolean(state.narrative)]);
+    if (drawn.tools === shown) return;
+    drawn.tools = shown;
+    const query = `?run=${encodeURIComponent(run)}`;
+    replace(tools,
+      isRunning && state.here ? button("Stop", () => call("research/stop", { run })) : null,
+      isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
+      goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
+      needs.length ? further(needs, state) : null,
+      state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
+      state.narrative ? [["md", "Markdown"], ["html", "Page"]].map(([kind, title]) => h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+  }
+
+  function further(names, { order, done }) {
+    const fields = names.map((name) => h("input", {
+      class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name], title: MORE[name],
+      value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
+    }));
+    const go = attempt((event) => {
+      event.preventDefault();
+      return call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) });
+    });
+    return h("form", { class: "s-row", onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
+      h("button", { class: "s-button primary" }, "Go on"));
+  }
+
+  function drawObjectives(all) {
+    const rows = new Map([...objectives.children].map((row) => [row.dataset.topic, row]));
+    for (const { topic, expertise, reached } of all) {
+      const row = rows.get(topic) || objectives.appendChild(h("li", { class: "s-objective", "data-topic": topic },
+        h("span", {}, topic), h("span", { class: "s-number" }),
+        h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": `Expertise: ${topic}` }, h("div"))));
+      const [, number, bar] = row.children;
+      number.textContent = reached.length ? reached.map((each) => each.toFixed(2)).join(" → ") : "0.00";
+      bar.setAttribute("aria-valuenow", expertise);
+      bar.firstChild.style.width = `${100 * expertise}%`;
+    }
+  }
+
+  function drawReport(state, isRunning) {
+    const { narrative } = state;
+    const scheme = document.body.classList.contains("dark") ? "dark" : "light";
+    const version = narrative && `${narrative.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
+    if (drawn.report === version) return;
+    drawn.report = version;
+    if (!narrative) {
+      replace(report, empty(isRunning
+        ? "What is known is written here when the tasks of the first iteration have ended."
+        : "Nothing was written before it ended."));
+      return;
+    }
+    // Shown once it is there: the one before stands meanwhile. No script runs in it, whatever it holds.
+    const before = [...report.children];
+    const frame = h("iframe", {
+      class: "s-page", title: "Report", sandbox: "allow-popups allow-popups-to-escape-sandbox",
+      src: `/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`,
+    });
+    frame.addEventListener("load", () => before.forEach((each) => each.remove()), { once: true });
+    report.append(frame);
+  }
+
+  new MutationObserver(soon).observe(document.body, { attributeFilter: ["class"] }); // light or dark
+  on("entry", (batch) => batch.some((each) => each.run === run) && soon());
+  on("job", (batch) => batch.some((each) => each.run === run) && soon());
+  on("run", (batch) => {
+    const ours = batch.filter((each) => each.kind === "Researcher");
+    if (ours.some((each) => !runs.some((known) => known.id === each.id))) list().catch((error) => toast(error.message));
+    else if (ours.some((each) => each.id === run)) soon();
+  });
+  onReset(() => list().catch((error) => toast(error.message)));
+}
+
+// -- the parts -------------------------------------------------------------------------------------
+
+function stepper(state, isRunning) {
+  const most = state.order?.iterations;
+  const of = most ? ` of ${Math.max(most, state.iteration)}` : "";
+  const { over } = state;
+  return [
+    h("ol", { class: "s-stages", "aria-label": "Steps of an iteration" }, Object.entries(STEPS).map(([name, title]) =>
+      h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
+    h("p", { role: "status" }, isRunning
+      ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
+      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended, and it can go on from here."]),
+  ];
+}
+
+function remarks({ remarks: all, generated, heard }) {
+  if (!all.length && !generated.length && !heard.length) return [];
+  const last = all[all.length - 1];
+  return [
+    generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${each.expertise.toFixed(2)})`).join("; ")) : null,
+    last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
+    all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
+    heard.map((text) => h("p", {}, h("b", {}, "It was told: "), text)),
+  ];
+}
+
+const counts = ({ read, found }) => [read && `${read} read`, found > read && `${found - read} found`].filter(Boolean).join(", ");
+
+function plan(tasks) {
+  if (!tasks.length) return [];
+  const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
+  return iterations.map((n) => [
+    h("h2", {}, iterations.length > 1 ? `Plan of iteration ${n}` : "Plan"),
+    h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
+      h("span", { class: `s-badge ${TASK[each.state] || ""}` }, each.state),
+      h("code", {}, `${each.tool}(${Object.entries(each.args).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`),
+      h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
+  ]);
+}
+
+function check(narrative) {
+  if (!narrative) return [];
+  const { citations, unsupported, uncited } = narrative;
+  return [
+    h("h2", {}, "What its sources bear out"),
+    h("p", {}, `${count(citations, "citation")} checked, ${count(unsupported.length, "sentence")} marked [unsupported], ${uncited} without a source.`),
+    unsupported.length ? h("ul", { class: "s-plain s-tasks" }, unsupported.map(([sentence, why]) => h("li", {},
+      h("span", { class: "s-badge bad" }, "unsupported"), h("span", {}, sentence), h("span", { class: "s-soft" }, why)))) : null,
+  ];
+}
+
+function resources({ resources: all, found, read }) {
+  if (!found) return [];
+  return [
+    h("h2", {}, `Resources: ${counts({ read, found })}`),
+    found > all.length ? h("p", { class: "s-soft" }, `The last ${all.length} are shown.`) : null,
+    h("ul", { class: "s-plain s-tasks", "aria-label": "Resources" }, all.map((each) => h("li", {},
+      h("span", { class: `s-badge ${each.visited ? "good" : ""}` }, each.visited ? "read" : "found"),
+      each.title ? h("span", {}, each.title) : null, place(each.url)))),
+  ];
+}
+
+// Where a resource is: a link only of a page, and its text is where it goes.
+function place(url) {
+  if (/^https?:\/\//i.test(url)) return h("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow", class: "s-url" }, url);
+  let path = url;
+  try {
+    if (url.startsWith("file://")) path = decodeURIComponent(url.slice("file://".length));
+  } catch {
+    // as it is written
+  }
+  return h("span", { class: "s-url s-soft" }, path);
+}
+
+function facts({ spent, seconds, order }) {
+  const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
+  const where = order && [order.folder, order.searxng ? `the web by ${order.searxng}` : order.search_web ? "the web" : null].filter(Boolean).join(" and ");
+  const rows = [
+    ["Tokens", `${spent.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
+    ["US dollars", spent.usd || !spent.tokens ? `${spent.usd.toFixed(4)}${of(order?.max_usd)}` : "not known"],
+    ["Time", `${seconds.toFixed(1)} s${of(order?.max_seconds)}`],
+    ["Calls", `${count(spent.model_calls, "model call")}, ${count(spent.actions, "task")}`],
+    order && ["Model", order.model || "none: extractive"],
+    order?.role && ["Role", order.role],
+    where && ["Searches", where + (order.site ? `, only ${order.site}` : "")],
+  ].filter(Boolean);
+  return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
+}

@@ -1,0 +1,61 @@
+"""The report of a run as far as its journal has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from civitas import Journal, Researcher, ScriptedModel
+from civitas.journal import Entry
+from civitas.research import Report
+from civitas.research.so_far import report_so_far
+from research.small_web import SCRIPT, tools
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> tuple[Report, list[Entry]]:
+    """A run of two iterations, to its end."""
+    with Journal(tmp_path / "runs.db") as journal:
+        researcher = Researcher(
+            "r", ScriptedModel(SCRIPT), objectives=["alpha"], tools=tools(), journal=journal
+        )
+        report = researcher.report_sync("R")
+        return report, journal.entries("R")
+
+
+def upto(entries: list[Entry], key: str) -> list[Entry]:
+    """The entries up to the end of a step."""
+    keys = [entry.data.get("key") if entry.kind == "ended" else None for entry in entries]
+    return entries[: keys.index(key) + 1]
+
+
+def test_of_a_run_that_ended_it_is_its_report(recorded: tuple[Report, list[Entry]]) -> None:
+    report, entries = recorded
+    assert report_so_far("R", entries) == report
+
+
+def test_a_step_that_ended_is_in_it_before_the_iteration_has(
+    recorded: tuple[Report, list[Entry]],
+) -> None:
+    report, entries = recorded
+    written = report_so_far("R", upto(entries, "2.narrate"), under_way=True)
+    assert written.citations == report.citations
+    assert written.unsupported == report.unsupported
+    assert "It was written in 1999. [unsupported]" in written.markdown
+    assert "extractive" not in written.markdown
+    assert "It is under way: 1 iteration done." in written.markdown
+    assert [each.expertise for each in written.objectives] == [0.1]
+    judged = report_so_far("R", upto(entries, "2.evaluate"), under_way=True)
+    assert [each.expertise for each in judged.objectives] == [0.95]
+    assert judged.usage == report.usage
+
+
+def test_of_a_run_whose_process_died_it_says_that_it_was_interrupted(
+    recorded: tuple[Report, list[Entry]],
+) -> None:
+    _, entries = recorded
+    report = report_so_far("R", upto(entries, "1.plan"))
+    assert report.stop_reason == "cancelled"
+    assert [each.topic for each in report.objectives] == ["alpha"]
+    assert "It ended after 0 iterations: it was interrupted." in report.markdown

@@ -1,0 +1,234 @@
+"""What strangers write, and pages of theirs in the same browser, in a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
+from civitas.approval import ApprovalRequest
+from civitas.studio import Studio
+
+MARK = "document.title='taken';alert(1)"
+TEXTS = (
+    f"</script><script>{MARK}</script>",
+    f'<img src=x onerror="{MARK}"><svg/onload="{MARK}"><iframe srcdoc=\'<script>{MARK}</script>\'>',
+    "<style>body{display:none}</style><base href=//evil.example><meta http-equiv=refresh content=0>",
+    f"[click](javascript:{MARK}) ![x](https://evil.example/a.png) <https://evil.example>",
+    f"javascript:{MARK} data:text/html,<script>{MARK}</script> //evil.example/x",
+    "${alert(1)} {{constructor.constructor('alert(1)')()}} `${alert(1)}` $(alert(1))",
+    "\x1b[2J\x1b]0;taken\x07\x1b[31m red \x08\x00\x7f\u0085",
+    "\u202etxt.exe\u2066\u2028\u2029\ufeff\u200b",
+    "[" * 10_000 + "<b>" * 10_000,
+    "<i>long</i>" * 100_000,
+)
+
+
+class Mallory(Agent):
+    """<img src=//evil.example/x onerror=alert(1)>."""
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self, to: str) -> str:
+        """</script><script>alert(1)</script>."""
+        return to
+
+
+@pytest.fixture
+def space(studio: Studio) -> Iterator[NativeSpace]:
+    with NativeSpace() as space:
+        space.add(studio.user)
+        yield space
+
+
+def test_texts_of_strangers_are_text(
+    space: NativeSpace, open_page: Callable[..., Page], studio: Studio
+) -> None:
+    """In messages, arguments, ids, errors, descriptions and cards: no element, dialog or request.
+
+    What would turn a line around, or steer a terminal, is shown by its number.
+    """
+    page = open_page()
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    name = "<img src=x onerror=alert(1)>"
+    mallory = space.add(Mallory(name))
+    for text in TEXTS:
+        for to in ("*", "User"):
+            mallory.send({"to": to, "action": {"name": "say", "args": {"content": text}}})
+        args = {"error": text, text[:1000]: [text], "data": {text[:1000]: text}}
+        mallory.send({"to": "User", "action": {"name": "error", "args": args}})
+        mallory.send({"to": "User", "action": {"name": "odd", "args": args}})
+        asked = {"to": name, "action": {"name": "pay", "args": {"to": text}}}
+        studio.user.send(asked)
+    cards = page.get_by_role("article", name="approval")
+    expect(cards).to_have_count(len(TEXTS))
+    expect(page.get_by_role("log")).to_contain_text("(1,100,000 characters)")
+    expect(cards.nth(7)).to_contain_text("[U+202E]txt.exe[U+2066]")
+    page.get_by_role("list", name="Agents").get_by_text(name).click()
+    expect(page.get_by_role("button", name="pay", exact=True)).to_be_visible()
+    made = page.locator(".s-root").locator(
+        "img, script, iframe, svg, style, base, meta, a, i, object"
+    )
+    expect(made).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("article", name="approval")).to_have_count(len(TEXTS))
+    expect(made).to_have_count(0)
+    assert dialogs == []
+    assert "taken" not in page.title()
+
+
+def test_a_text_of_many_megabytes_is_shown_in_part(
+    space: NativeSpace, page: Page, studio: Studio
+) -> None:
+    """The studio keeps the beginning, and says how long it was; the agent got all of it."""
+    mallory = space.add(Agent("Mallory"))
+    text = "x" * 3_000_000
+    mallory.send({"to": "User", "action": {"name": "say", "args": {"content": text}}})
+    many = {f"a{number}": [text[:100_000]] for number in range(20)}
+    mallory.send({"to": "User", "action": {"name": "odd", "args": many}})
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("x … (3,000,000 characters)")
+    expect(log).to_contain_text("(100,004 characters)")
+    assert len(log.inner_text()) < 100_000
+
+
+# -- a page of a program at another port of this machine -------------------------------------------
+
+PAGE = """<!DOCTYPE html><title>evil</title><body><a href="{studio}studio/space/help?id=Clerk">x</a>
+<script>
+async function attack(studio, card, fingerprint) {
+  const told = {};
+  const line = JSON.stringify({line: "/Clerk.say content:\\"taken\\""});
+  const permit = JSON.stringify({permit: true, fingerprint});
+  const attempt = async (name, work) => {
+    try { told[name] = await work(); } catch { told[name] = "refused"; }
+  };
+  const json = {"Content-Type": "application/json"};
+  for (const credentials of ["include", "omit"])
+    for (const mode of ["cors", "no-cors"]) {
+      const options = {credentials, mode};
+      const name = `${mode} ${credentials}`;
+      for (const path of ["studio/cards", "studio/space/messages", "config", ""])
+        await attempt(`${name} ${path}`, async () => (await (await fetch(studio + path, options)).text()));
+      for (const [path, body] of [["studio/space/line", line], [`studio/cards/${card}`, permit]]) {
+        const post = {...options, method: "POST", body};
+        await attempt(`${name} text ${path}`, async () => (await (await fetch(studio + path, post)).text()));
+        await attempt(`${name} json ${path}`,
+          async () => (await (await fetch(studio + path, {...post, headers: json})).text()));
+      }
+    }
+  const loads = (tag, attrs) => new Promise((done) => {
+    const made = Object.assign(document.createElement(tag), attrs);
+    made.onload = () => done("loaded");
+    made.onerror = () => done("refused");
+    document.body.append(made);
+  });
+  await attempt("image", () => loads("img", {src: studio + "favicon.ico"}));
+  await attempt("script", () => loads("script", {src: studio + "studio/static/dom.js"}));
+  await attempt("module", () => loads("script", {type: "module", src: studio + "studio/static/dom.js"}));
+  await attempt("style", () => loads("link", {rel: "stylesheet", href: studio + "theme.css"}));
+  for (const path of ["", "studio/cards"])
+    await attempt(`frame ${path}`, async () => {
+      const frame = document.createElement("iframe");
+      const loaded = new Promise((done) => { frame.onload = done; });
+      frame.src = studio + path;
+      document.body.append(frame);
+      await loaded;
+      return frame.contentDocument === null ? "refused" : "read";
+    });
+  for (const [path, body] of [["studio/space/line", line], [`studio/cards/${card}`, permit], ["login", "secret=x"]])
+    await attempt(`form ${path}`, async () => {
+      const frame = Object.assign(document.createElement("iframe"), {name: `f${path}`});
+      document.body.append(frame);
+      const form = document.createElement("form");
+      Object.assign(form, {action: studio + path, method: "post", enctype: "text/plain", target: `f${path}`});
+      form.append(Object.assign(document.createElement("input"), {name: body.slice(0, -1), value: "}"}));
+      document.body.append(form);
+      const loaded = new Promise((done) => { frame.onload = done; });
+      form.submit();
+      await loaded;
+      return frame.contentDocument === null ? "refused" : "read";
+    });
+  for (const Stream of [WebSocket, EventSource])
+    await attempt(Stream.name, () => new Promise((done) => {
+      const base = Stream === WebSocket ? studio.replace("http", "ws") : studio;
+      const stream = new Stream(base + "studio/events", Stream === WebSocket ? [] : {withCredentials: true});
+      stream.onopen = stream.onmessage = () => done("open");
+      stream.onerror = () => done("refused");
+    }));
+  navigator.sendBeacon(studio + "studio/space/line", line);
+  for (let n = 0; n < 140; n++) document.cookie = `bomb${n}=${"x".repeat(4000)}`;
+  return told;
+}
+</script>"""
+
+
+@pytest.fixture
+def evil(studio: Studio) -> Iterator[str]:
+    """A page of another program at another port: the same site, so it is sent the cookie."""
+    body = PAGE.replace("{studio}", str(studio.url)).encode()
+
+    class Evil(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *told: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Evil) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_a_page_of_another_local_program_can_do_nothing(
+    space: NativeSpace, page: Page, studio: Studio, evil: str
+) -> None:
+    """It reads nothing, sends nothing, answers no card, opens no stream, embeds nothing.
+
+    Nor can it shut the person out by cookies that it sets for this host.
+    """
+    heard: list[Any] = []
+    space.observe(heard.append)
+    space.add(Agent("Clerk"))
+    request = ApprovalRequest("Clerk", "pay", {"to": "evil"}, "User", {})
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asked = asyncio.run_coroutine_threadsafe(studio.cards.approve(request), loop)
+    card = page.get_by_role("article", name="approval")
+    expect(card).to_be_visible()
+    (number,) = (each["number"] for each in studio.cards.to_json())
+    heard.clear()
+
+    other = page.context.new_page()
+    other.goto(evil)
+    told = other.evaluate(
+        "([studio, card, fingerprint]) => attack(studio, card, fingerprint)",
+        [studio.url, number, request.fingerprint],
+    )
+    assert len(told) == 43
+    # What is sent without asking for an answer gives an empty one, and is refused where it arrives.
+    assert {name: each for name, each in told.items() if each not in ("refused", "")} == {}
+    other.get_by_role("link").click()
+    expect(other.get_by_text("a page from elsewhere may not use this studio")).to_be_visible()
+    assert heard == []
+    assert not asked.done()
+
+    page.reload()
+    card.get_by_role("button", name="Permit").click()
+    assert asked.result(20) is True
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()

@@ -1,0 +1,104 @@
+"""What the studio runs in the background goes on by the command line, and the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.errors import StateError
+from civitas.orders.order import Order, ResearchOrder
+from civitas.studio import Studio
+from civitas.studio.decisions import decide
+from cli.journal_programs import at_terminal
+from models.openai_server import Answer, OpenAIServer, text
+
+
+class Told:
+    """What pages are told, one after the other."""
+
+    def __init__(self, studio: Studio) -> None:
+        self._feed = studio.feed
+        self._after = 0
+
+    def until(self, topic: str, **wanted: Any) -> dict[str, Any]:
+        """The next event that is so."""
+        return asyncio.run(asyncio.wait_for(self._until(topic, wanted), 30))
+
+    async def _until(self, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        async for frame in self._feed.frames(self._feed.epoch, self._after):
+            for number, of, data in json.loads(frame)["events"]:
+                self._after = number
+                if of == topic and wanted.items() <= data.items():
+                    return dict(data)
+        raise AssertionError("the feed has ended")
+
+
+@pytest.fixture
+def told(studio: Studio) -> Told:
+    """What pages of the studio are told."""
+    return Told(studio)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one file."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    (made / "notes.md").write_text("Messages are lost when the mailbox of an agent is full.\n")
+    return made
+
+
+def order(folder: Path, server: OpenAIServer) -> Order:
+    """Work that a person reviews."""
+    model = f"{server.url}#m"
+    return Order("Do it", str(folder), model, False, "me", None, None, None, True, False)
+
+
+def test_a_review_goes_from_the_page_to_the_terminal_and_back(
+    told: Told, studio: Studio, folder: Path, tmp_path: Path
+) -> None:
+    """The person decides where they like; the model is asked once a round."""
+    path = str(tmp_path / "runs.db")
+    with OpenAIServer(text("One."), text("Two.")) as server:
+        run = studio.jobs.start(order(folder, server))
+        told.until("card", kind="decision", round=1)
+        studio.jobs.stop(run)
+        told.until("job", run=run, state="ended")
+        with at_terminal("resume", run, "--journal", path, cwd=folder) as terminal:
+            assert "| One." in terminal.until("you> ")
+            terminal.type("r Look again.\n")
+            assert "| Two." in terminal.until("you> ")
+        assert studio.jobs.resume(run) == run
+        card = told.until("card", kind="decision")
+        assert card["conclusion"]["summary"] == "Two."
+        decide(studio.cards, card["number"], {"choice": "accept"})
+        assert told.until("job", run=run, state="ended")["reason"] == "terminated"
+        assert len(server.requests) == 2
+    with pytest.raises(StateError, match="is over"):
+        studio.jobs.resume(run)
+
+
+def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folder: Path) -> None:
+    """Paused while its model answers, it calls nothing more; stopped, it can go on."""
+    answers = threading.Event()
+    tasks = [{"tool": "search_folder", "args": {"query": "messages"}, "reasoning": "to know"}]
+    plan = text(json.dumps(tasks))
+    with OpenAIServer(Answer((answers, *plan.pieces))) as server:
+        wanted = ResearchOrder(
+            ["How are messages lost?"], folder=str(folder), model=f"{server.url}#m"
+        )
+        run = studio.jobs.start(wanted)
+        server.wait_for_request()
+        studio.jobs.pause(run)
+        assert [each["state"] for each in studio.jobs.running()] == ["paused"]
+        answers.set()
+        studio.jobs.stop(run)
+        assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
+    assert not any(e.data.get("about", {}).get("action") for e in studio.journal.entries(run))
+    assert studio.journal.run(run).state in ("cancelled", "stopped")
+    assert studio.jobs.running() == []

@@ -1,0 +1,174 @@
+"""The tab Research: objectives in, what happens is seen as it is recorded, the report is read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, FrameLocator, Page, expect
+
+from civitas.studio import Studio
+from models.openai_server import Answer, OpenAIServer, text
+from research.small_web import evaluation, plan
+from studio.conftest import TOKEN
+
+PAGES = {
+    "alpha.md": "# Alpha\n\nThe alpha protocol was written in 1998. It uses port 4711.\n",
+    "beta.md": "# Beta\n\nThe beta protocol replaced alpha in 2004.\n",
+    "<img src=x onerror=alert(1)>.md": "# <script>alert(1)</script>\n\nThe gamma protocol "
+    "replaced the beta protocol.\n\nIt is <b>said</b> here.\n",
+}
+WAIT_S = 30
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small folder of documents, one of them hostile."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name, content in PAGES.items():
+        (folder / name).write_text(content)
+    return folder
+
+
+def start(page: Page, folder: Path, *objectives: str) -> None:
+    """Fill in the form as a person does."""
+    page.get_by_label("Objectives, one a line").fill("\n".join(objectives))
+    page.get_by_label("Folder to search").fill(str(folder))
+    page.get_by_role("button", name="Start", exact=True).click()
+
+
+def state(page: Page) -> Any:
+    """How the run stands that is shown."""
+    return page.locator(".s-choose .s-badge")
+
+
+def report(page: Page) -> FrameLocator:
+    """The report that is shown."""
+    return page.frame_locator("iframe[title=Report]")
+
+
+def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Page]) -> None:
+    """Two pages see it to its end; a citation opens its passage; the report is downloaded."""
+    page, other = open_page("Research"), open_page("Research")
+    expect(other.get_by_text("No research yet.")).to_be_visible()
+    start(page, folder, "Which port does alpha use?", "Which protocol replaced beta?")
+    for each in (page, other):
+        expect(state(each)).to_contain_text("ended")
+        expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")
+    bar = other.get_by_role("meter", name="Expertise: Which port does alpha use?")
+    assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
+    page.reload()
+    page.get_by_role("tab", name="Research", exact=True).click()
+    tasks = page.get_by_role("list", name="Tasks of iteration 1")
+    expect(tasks).to_contain_text('search_folder(query="Which port does alpha use?")')
+    # None of it is HTML of the page; the stored passage is there word for word.
+    shown = report(page)
+    expect(shown.get_by_text("uses port 4711").first).to_be_visible()
+    note = shown.get_by_role("listitem").filter(has_text="“The gamma").locator("a.note").last
+    passage = shown.locator((note.get_attribute("href") or "") + " blockquote")
+    expect(passage).not_to_be_in_viewport()
+    note.click()
+    expect(passage).to_be_in_viewport()
+    expect(passage).to_contain_text("# <script>alert(1)</script>")
+    expect(passage).to_contain_text("It is <b>said</b> here.")
+    for name, ending in (("Markdown", "md"), ("Page", "html")):
+        with page.expect_download() as started:
+            page.get_by_role("link", name=f"Download {name}").click()
+        assert started.value.suggested_filename.endswith(f".{ending}")
+        assert "uses port 4711" in started.value.path().read_text()
+
+
+def test_a_run_by_a_model_is_watched_stopped_and_resumed(
+    folder: Path, open_page: Callable[..., Page]
+) -> None:
+    """Reloading in the middle loses nothing; what its sources do not bear out is marked."""
+    judged = threading.Event()
+    answers = (
+        text(plan(("search_folder", {"query": "4711"}))),
+        Answer(hang=True),
+        text("Alpha uses port 4711.[^1^] It was written in 1999.[^1^] So it is."),
+        Answer((judged, *text(evaluation({"alpha": 0.95}, remark="Fine.")).pieces)),
+    )
+    with OpenAIServer(*answers) as server:
+        page = open_page("Research")
+        name = f"{server.url}#m"
+        page.get_by_label("Model: listed").fill(name)
+        page.get_by_label("Model: listed").press("Enter")
+        start(page, folder, "alpha")
+        status = page.get_by_text("Iteration 1 of 3").locator("..")
+        expect(status).to_have_text(f"Iteration 1 of 3: writing what is known, by {name}.")
+        page.reload()
+        page.get_by_role("tab", name="Research", exact=True).click()
+        expect(page.get_by_role("listitem").filter(has_text="Narrate")).to_have_attribute(
+            "aria-current", "step"
+        )
+        expect(page.get_by_role("list", name="Tasks of iteration 1")).to_contain_text("1 read")
+        page.get_by_role("button", name="Stop").click()
+        expect(state(page)).to_have_text("ended: it was interrupted")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
+        expect(page.get_by_text("says 1999, which is not there")).to_be_visible()
+        expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
+        judged.set()
+        expect(state(page)).to_have_text("ended: the targets were reached")
+        expect(page.get_by_text("0.95", exact=True)).to_be_visible()
+        expect(page.get_by_text("Fine.")).to_be_visible()
+        expect(report(page).get_by_text("It ended after 1 iteration")).to_be_visible()
+
+
+def test_a_run_of_another_process_is_shown(
+    folder: Path, open_page: Callable[..., Page], studio: Studio
+) -> None:
+    """It comes by itself; with its iterations used up it goes on with more, here."""
+    page = open_page("Research")
+    expect(page.get_by_text("No research yet.")).to_be_visible()
+    order = ("Which port and key does alpha use?", "--folder", folder, "--iterations", "1")
+    journal = ("--journal", studio.journal.path)
+    program = [sys.executable, "-m", "civitas", "research", *order, *journal]
+    subprocess.run([*map(str, program)], check=True, capture_output=True, timeout=WAIT_S)
+    expect(state(page)).to_have_text("ended: the iterations were used up")
+    page.get_by_label("Iterations in all").fill("3")
+    page.get_by_role("button", name="Go on").click()
+    expect(state(page)).to_have_text("ended: nothing new was left to find")
+
+
+def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
+    """`civitas research --studio` prints the address; the page opens with the run on its tab."""
+    program = [sys.executable, "-m", "civitas", "research", "Which port does alpha use?"]
+    program += ["--studio", "--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
+    environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": TOKEN}
+    with subprocess.Popen(
+        program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stderr is not None
+        lines = iter(command.stderr)
+        address = next(lines).split()[-1]
+        page = browser.new_page()
+        page.goto(address)
+        expect(state(page)).to_contain_text("ended")
+        expect(report(page).get_by_text("uses port 4711").first).to_be_visible()
+        page.close()
+        assert any("until Ctrl-C" in line for line in lines)
+        command.send_signal(signal.SIGINT)
+        stdout, _ = command.communicate(timeout=WAIT_S)
+    assert command.returncode == 0
+    assert "uses port 4711" in stdout
+    assert "studio" not in stdout
+
+
+def test_what_does_not_go_together_is_said(folder: Path, open_page: Callable[..., Page]) -> None:
+    """In words, escaped; nothing begins."""
+    page = open_page("Research")
+    start(page, folder)
+    expect(page.get_by_text("there is no objective")).to_be_visible()
+    start(page, folder / "<b>none</b>", "alpha")
+    expect(page.get_by_text("<b>none</b>").last).to_be_visible()
+    expect(page.get_by_text("No research yet.")).to_be_visible()

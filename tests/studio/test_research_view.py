@@ -1,0 +1,90 @@
+"""What a page is told of a research run, of the entries that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, Researcher, ScriptedModel
+from civitas.journal import Entry
+from civitas.studio.research_view import research_view
+from research.small_web import ALPHA, BETA, SCRIPT, tools
+
+See = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def see(tmp_path: Path) -> See:
+    """The view of a run of two iterations, up to the entry of a kind and a key."""
+    with Journal(tmp_path / "runs.db") as journal:
+        researcher = Researcher(
+            "r", ScriptedModel(SCRIPT), objectives=["alpha"], tools=tools(), journal=journal
+        )
+        with ThreadPoolExecutor(1) as thread:  # in this one Playwright may have a loop
+            thread.submit(researcher.report_sync, "R").result()
+        entries, outline = journal.entries("R"), journal.run("R")
+
+    def is_it(entry: Entry, kind: str, key: str) -> bool:
+        return entry.kind == kind and entry.data.get("key", "") == key
+
+    def view(kind: str, key: str = "", state: str = "running") -> dict[str, Any]:
+        last = next(n for n, entry in enumerate(entries, 1) if is_it(entry, kind, key))
+        outlined = type(outline)(**{**_fields(outline), "state": state})
+        return research_view(outlined, entries[:last])
+
+    return view
+
+
+def _fields(outline: Any) -> dict[str, Any]:
+    return {name: getattr(outline, name) for name in outline.__slots__}
+
+
+def tasks(view: dict[str, Any]) -> list[tuple[int, str, str]]:
+    return [(each["iteration"], each["tool"], each["state"]) for each in view["tasks"]]
+
+
+def test_each_step_is_seen_while_it_is_under_way(see: See) -> None:
+    begun = see("begun")
+    assert (begun["iteration"], begun["step"], begun["asking"]) == (1, "plan", None)
+    assert begun["objectives"] == [{"topic": "alpha", "expertise": 0.0, "reached": []}]
+    assert see("started", "1.plan.1.1")["asking"] == "scripted"
+    planned = see("ended", "1.plan")
+    assert (planned["step"], tasks(planned)) == ("research", [(1, "search", "waiting")])
+    assert tasks(see("started", "1.0")) == [(1, "search", "running")]
+    judging = see("started", "1.evaluate.1.1")
+    assert (judging["step"], tasks(judging)) == ("evaluate", [(1, "search", "ended")])
+    assert [(each["url"], each["visited"]) for each in judging["resources"]] == [
+        (ALPHA, False),
+        (BETA, False),
+    ]
+    assert see("ended", "2.narrate")["step"] == "evaluate"
+
+
+def test_what_a_run_came_to(see: See) -> None:
+    view = see("over", state="done")
+    assert view["step"] is None
+    assert view["done"] == 2
+    assert view["over"]["words"] == "the targets were reached"
+    assert view["objectives"] == [{"topic": "alpha", "expertise": 0.95, "reached": [0.1, 0.95]}]
+    assert tasks(view)[1:] == [(2, "read", "ended"), (2, "read", "ended")]
+    assert (view["found"], view["read"]) == (2, 2)
+    assert view["remarks"][0] == {"iteration": 1, "text": "Read both pages."}
+    narrative = view["narrative"]
+    assert (narrative["iteration"], narrative["citations"], narrative["uncited"]) == (2, 2, 0)
+    assert narrative["unsupported"][0] == [
+        "It was written in 1999.",
+        "says 1999, which is not there",
+    ]
+    assert view["spent"]["model_calls"] == 5
+    assert view["spent"]["actions"] == 3
+
+
+def test_of_a_run_whose_process_died_nothing_is_under_way(see: See) -> None:
+    view = see("started", "2.1", state="stopped")
+    assert view["step"] is None
+    assert tasks(view)[1:] == [(2, "read", "not done"), (2, "read", "not done")]
+    assert view["over"] is None
