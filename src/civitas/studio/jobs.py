@@ -108,11 +108,9 @@ class Jobs:
                 f"run {run_id!r} was begun by a program of yours, which goes on with it by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
             )
-        if not isinstance(order, Order | ResearchOrder):
-            raise StateError(
-                f"run {run_id!r} is of civitas {order.command}: `civitas resume {run_id}` goes on "
-                "with it"
-            )
+        if isinstance(order, SimulateOrder):
+            self._studio.society.load(run_id)
+            return run_id
         if outline.state in ENDED:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]
@@ -125,9 +123,6 @@ class Jobs:
                 f"{', '.join(each.action for each in doubts)} took effect when the process ended; "
                 f"`civitas resume {run_id} --repeat`, --skip or --done"
             )
-        if isinstance(order, SimulateOrder):
-            self._studio.society.load(run_id)
-            return run_id
         try:
             return self.start(order, run_id=run_id)
         except RunMismatch as error:

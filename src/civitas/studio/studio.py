@@ -23,7 +23,7 @@ from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
-from civitas.studio.society import SocietyTab
+from civitas.studio.society.tab import SocietyTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080

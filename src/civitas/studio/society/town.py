@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from civitas.society.experiments.watch import Whereabouts
     from civitas.society.society import Society
 
+MOST: Final = 100_000
+"""The most citizens of a town."""
 COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
 """What a page is told of a row of metrics."""
 _ROWS: Final = 3_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import secrets
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from civitas.errors import CivitasError, ConfigError
-from civitas.studio.town import Town
+from civitas.errors import ConfigError
+from civitas.studio.society.form import form
+from civitas.studio.society.town import MOST, Town
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from civitas.society.experiments.survey import Respondent
     from civitas.studio.studio import Studio
 
-_MOST: Final = 100_000
-_STEPS: Final = ("5min", "15min", "30min", "1h")
 _LISTED: Final = 200
 """So many answers to a survey a page shows one by one."""
 _RECENT: Final = 12
@@ -49,7 +47,7 @@ class Asked(BaseModel):
     kind: Literal["scale", "yes_no", "choice"]
     choices: list[str] = []
     by: str = ""
-    count: int = Field(100, ge=1, le=_MOST)
+    count: int = Field(100, ge=1, le=MOST)
 
 
 class SocietyTab:
@@ -281,78 +279,9 @@ class SocietyTab:
         def intervene(change: Change) -> dict[str, Any]:
             return {"step": self.intervene(change)}
 
-    # -- the form ----------------------------------------------------------------------------------
-
     def form(self) -> None:
         """Set up, or go on with a recorded run."""
-        import gradio
-
-        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-        with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
-            with gradio.Row():
-                citizens = gradio.Number(300, label="Citizens", precision=0, min_width=90)
-                days = gradio.Number(1, label="Days", min_width=70)
-                step = gradio.Dropdown(
-                    _STEPS, value="15min", label="Length of a step", min_width=110
-                )
-                seed = gradio.Number(0, label="Seed", precision=0, min_width=90)
-                model = gradio.Textbox(label="Model", placeholder="none: by rules", min_width=170)
-                calls = gradio.Number(1000, label="Calls of it", precision=0, min_width=90)
-                begin = gradio.Button("Set up", variant="primary", min_width=90)
-            with gradio.Row():
-                run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
-                load = gradio.Button("Go on", min_width=90, scale=1)
-
-        async def set_up(
-            citizens: float, days: float, step: str, seed: float, model: str, calls: float
-        ) -> Any:
-            def make() -> None:
-                self.set_up(_order(citizens, days, step, seed, model, calls))
-
-            await asyncio.to_thread(_said, make)
-            return gradio.Accordion(open=False)
-
-        async def go_on(run: str | None) -> Any:
-            if not run:
-                raise gradio.Error("choose a recorded town first")
-            await asyncio.to_thread(_said, lambda: self.load(run))
-            return gradio.Accordion(open=False)
-
-        def _said(work: Callable[[], None]) -> None:
-            try:
-                work()
-            except CivitasError as error:
-                raise gradio.Error(str(error).replace("--", "")) from error
-
-        begin.click(set_up, [citizens, days, step, seed, model, calls], form, **quiet)
-        load.click(go_on, run, form, **quiet)
-        run.focus(lambda: gradio.Dropdown(self.recorded()), None, run, **quiet)
-
-
-def _order(
-    citizens: float, days: float, step: str, seed: float, model: str, calls: float
-) -> SimulateOrder:
-    from civitas.orders.order import without_keys
-    from civitas.orders.simulate import SimulateOrder, check
-
-    if not 10 <= (citizens or 0) <= _MOST:
-        raise ConfigError(f"citizens must be from 10 to {_MOST:,}, got {citizens}")
-    named = (model or "").strip() or None
-    order = SimulateOrder(
-        int(citizens),
-        float(days or 0),
-        int(seed or 0),
-        step,
-        named,
-        max_calls=int(calls or 0) or None if named else None,
-    )
-    check(order)
-    without_keys(order)
-    if order.is_remote and not order.max_calls:
-        raise ConfigError(
-            "a model on a server needs a limit: say how many calls of it there may be"
-        )
-    return order
+        form(self.set_up, self.load, self.recorded)
 
 
 def _rule(asked: Asked, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
