@@ -124,6 +124,17 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
 
 
+async def test_a_citizen_is_looked_at_while_a_run_is_under_way() -> None:
+    seen = []
+    async with Society(busy(3), town(), services=[Bank()]) as society:
+        await society.run(steps=2, progress=lambda _: seen.append(society.respondent(2)))
+        assert [(each.id, each.perceived.step) for each in seen] == [("2", 1), ("2", 2)]
+        seen[1].status["money"] = "changed"
+        assert society.respondent("2").status["money"] != "changed"
+        with pytest.raises(ConfigError, match="no citizen '4'"):
+            society.respondent(4)
+
+
 async def test_a_society_without_positions_has_none() -> None:
     for city in (None, town()):
         async with Society(busy(2), city) as society:

@@ -16,6 +16,7 @@ from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher
+from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.fingerprint import check as check_program
 from civitas.reasoning.resume import ENDED
 from civitas.spaces.native import NativeSpace
@@ -114,11 +115,9 @@ class Jobs:
                 f"run {run_id!r} was begun by a program of yours, which goes on with it by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
             )
-        if not isinstance(order, Order | ResearchOrder):
-            raise StateError(
-                f"run {run_id!r} is of civitas {order.command}: `civitas resume {run_id}` goes on "
-                "with it"
-            )
+        if isinstance(order, SimulateOrder):
+            self._studio.society.load(run_id)
+            return run_id
         if outline.state in ENDED:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]

@@ -23,6 +23,7 @@ from civitas.studio.feed import Feed
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
+from civitas.studio.society.tab import SocietyTab
 from civitas.studio.space import SpaceTab, StudioUser
 
 PORT: Final = 8080
@@ -66,6 +67,7 @@ class Studio:
         feed: what pages are told
         jobs: what it runs in the background
         runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        society: the town that pages watch: `studio.society.load(run_id)` goes on with a run
         opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
@@ -81,8 +83,12 @@ class Studio:
         self.opens = "space"
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
+        self.society = SocietyTab(self)
         self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [space, ActTab(self), ResearchTab(self), self.runs]
+        self.tabs: list[Tab] = [
+            *(space, ActTab(self), ResearchTab(self)),
+            *(self.society, self.runs),
+        ]
 
     @property
     def journal(self) -> Journal:

@@ -101,6 +101,24 @@ class Experiments(Steps):
         found: Whereabouts | None = self._thread.call(whereabouts, self, self._spots)
         return found
 
+    def respondent(self, citizen: str | int) -> Respondent:
+        """A citizen as it is now, as copies; from any thread, at any time, as `positions`.
+
+        Raises:
+            ConfigError: there is no such citizen
+            StateError: its state is no JSON data
+        """
+        self._start()
+        found: Respondent = self._thread.call(self._look_at, str(citizen))
+        return found
+
+    def _look_at(self, id: str) -> Respondent:
+        _ = self.seats
+        for seat in self._citizens:
+            if seat.id == id:
+                return self._respondent(seat, self._view_now())
+        raise ConfigError(f"there is no citizen {id!r:.80}")
+
     def intervene(self, intervention: Intervention) -> None:
         """Have the world changed at the start of a step to come.
 

@@ -1,0 +1,1 @@
+"""The tab Society: a town that is set up, plays, and is asked and changed meanwhile."""

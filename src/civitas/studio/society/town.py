@@ -1,0 +1,346 @@
+"""A society that pages watch: it plays, is held between two steps, and is packed into frames."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from os import environ
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError
+from civitas.text import error_text
+
+if TYPE_CHECKING:
+    from civitas.journal.journal import Journal
+    from civitas.orders.simulate import SimulateOrder
+    from civitas.society.experiments.watch import Whereabouts
+    from civitas.society.society import Society
+
+MOST: Final = 100_000
+"""The most citizens of a town."""
+COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
+"""What a page is told of a row of metrics."""
+_ROWS: Final = 3_000
+"""So many of the last rows a page is told."""
+_MESSAGES: Final = 50_000
+"""So many of the last messages are kept for the cards of citizens."""
+_FRAME_S: Final = 0.1
+"""A new frame comes at most so often while nobody holds the society, in seconds."""
+_SPEED: Final = 4.0
+_ENDS_S: Final = 20.0
+_NOWHERE: Final = 65_535
+"""The coordinate of who is at no place; the others go from 0 to 65,534 over the bounds."""
+
+
+class Town:
+    """One society and its run, in a thread of its own until it has ended or is closed.
+
+    Made, it lives one step (the first, or the one after the last that was recorded) and is held.
+    So its run is always under way, and what a person changes is recorded in it.
+
+    Args:
+        number: which town of this studio it is
+        order: what was ordered
+        run_id: its run in the journal
+        journal: where it is recorded
+        publish: what tells all pages
+
+    Attributes:
+        society: the society; None while it is made
+        fault: why it cannot live on; empty if it can
+        speed: steps a second; 0 for as many as it can
+        said: interviews and surveys, as pages show them
+        messages: the last messages, as (step, sender, receiver, action, text)
+    """
+
+    def __init__(
+        self,
+        number: int,
+        order: SimulateOrder,
+        run_id: str,
+        journal: Journal,
+        publish: Callable[[str, Any], None],
+    ) -> None:
+        self.number, self.order, self.run_id = number, order, run_id
+        self.society: Society | None = None
+        self.fault = ""
+        self.speed = _SPEED
+        self.said: deque[dict[str, Any]] = deque(maxlen=200)
+        self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
+        self._journal, self._publish = journal, publish
+        self._guard = threading.Lock()
+        self._gate: asyncio.Future[None] | None = None
+        self._playing = self._ended = self._closed = False
+        self._over = threading.Event()
+        self._went_on = time.monotonic()
+        self._took = self._shown = 0.0
+        self._where: Whereabouts | None = None
+        self._frame: tuple[Whereabouts | None, bytes] = (None, b"")
+        self._bounds = (0.0, 0.0, 1.0, 1.0)
+        self._changes = 0
+        self._thread = threading.Thread(target=self._live, name="civitas-town", daemon=True)
+        self._thread.start()
+
+    # -- living ------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        from civitas.orders.simulate import society_of
+
+        try:
+            with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
+                if self._closed:
+                    return
+                society.observe(self._heard)
+                self._bounds = _bounds(society.city)
+                self.society = society
+                asyncio.run(self._run(society))
+                self._ended = True
+                self.tell()
+                self._over.wait()
+        except Exception as error:  # a page shows it
+            if not self._closed:
+                self.fault = error_text(error)
+            self._ended = True
+            self.tell()
+
+    async def _run(self, society: Society) -> None:
+        from civitas.orders.order import record
+
+        order = self.order
+        await record(order, self._journal, self.run_id, society)
+        self._went_on = time.monotonic()
+        await society.run(
+            order.days,
+            order.step,
+            run_id=self.run_id,
+            save_every=order.save_every,
+            progress=self._lived,
+        )
+        self._show(society)
+
+    def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
+        """After each step, on the society's loop; gives what the next step waits for."""
+        society, now, loop = self.society, time.monotonic(), asyncio.get_running_loop()
+        assert society is not None
+        with self._guard:
+            took = now - self._went_on
+            self._took = 0.7 * self._took + 0.3 * took if self._took else took
+            due = self._went_on + (1 / self.speed if self.speed else 0)
+            if self._playing and due <= now:
+                gate, self._went_on = None, now
+            else:
+                gate = self._gate = loop.create_future()
+                loop.call_later(max(0.0, due - now), self._due, gate)
+        if gate is not None or now - self._shown >= _FRAME_S:
+            self._show(society)
+        return gate
+
+    def _due(self, gate: asyncio.Future[None]) -> None:
+        with self._guard:
+            if self._playing and gate is self._gate:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Let the next step begin, if it waits."""
+        gate, self._gate = self._gate, None
+        if gate is None:
+            return
+        self._went_on = time.monotonic()
+        try:
+            gate.get_loop().call_soon_threadsafe(_open, gate)
+        except RuntimeError:
+            pass  # the society has been closed
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        society, action = self.society, message["action"]
+        text = action["args"].get("content")
+        if not isinstance(text, str):
+            text = json.dumps(action["args"], ensure_ascii=False, default=str)
+        number = 0 if society is None else society.number
+        self.messages.append((number, message["from"], message["to"], action["name"], text[:500]))
+
+    # -- what a person does ------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """`making`, `playing`, `paused`, `ended` or `failed`."""
+        if self.fault:
+            return "failed"
+        if self._ended:
+            return "ended"
+        return "making" if self._where is None else "playing" if self._playing else "paused"
+
+    def play(self) -> None:
+        """Live on until it is paused or ends."""
+        self._set(playing=True, goes_on=True)
+
+    def pause(self) -> None:
+        """Be held after the step that is under way."""
+        self._set(playing=False, goes_on=False)
+
+    def pace(self, speed: float) -> None:
+        """Live so many steps a second while it plays; 0 for as many as it can."""
+        self.speed = speed
+        self._set(playing=self._playing, goes_on=self._playing)
+
+    def step(self) -> None:
+        """Live one step, and be held."""
+        self._set(playing=False, goes_on=True)
+
+    def _set(self, *, playing: bool, goes_on: bool) -> None:
+        self.living()
+        if self._ended:
+            raise ConfigError("the run has ended: set up another town")
+        with self._guard:
+            self._playing = playing
+            if goes_on:
+                self._go_on()
+        self.tell()
+
+    def living(self) -> Society:
+        """The society.
+
+        Raises:
+            ConfigError: it is not made yet, or has failed
+        """
+        if self.fault:
+            raise ConfigError(f"the town has failed: {self.fault}")
+        if self.society is None or self._where is None:
+            raise ConfigError("the town is being set up: wait a moment")
+        return self.society
+
+    def intervene(self, **change: Any) -> int:
+        """Change the world at the start of the next step; gives its number.
+
+        Raises:
+            ConfigError: it is no such change, or no step comes
+        """
+        from civitas.society.experiments.intervention import Intervention
+
+        society = self.living()
+        while True:
+            number, is_held = society.number, self._gate is not None
+            if self._ended or number + (not is_held) >= self.order.steps:
+                raise ConfigError("no step comes any more in which that could be done")
+            at = number if is_held else number + 1
+            try:
+                society.intervene(Intervention(at, **change))
+            except ConfigError:
+                if (number, is_held) == (society.number, self._gate is not None):
+                    raise
+                continue  # a step has begun meanwhile
+            self.changed()
+            return at
+
+    def changed(self) -> None:
+        """What was said or changed is to be shown."""
+        self._changes += 1
+        self.tell()
+
+    def close(self) -> None:
+        """End it; its run can go on from its last checkpoint."""
+        self._closed = True
+        self._over.set()
+        if self.society is not None:
+            self.society.close()
+        self._thread.join(_ENDS_S)
+
+    # -- what pages are told -----------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Tell all pages that there is something new."""
+        step = 0 if self.society is None else self.society.number
+        self._publish("step", {"town": self.number, "step": step, "state": self.state})
+
+    def _show(self, society: Society) -> None:
+        """Take down where citizens are, and tell all pages."""
+        self._where, self._shown = society.positions(), time.monotonic()
+        self.tell()
+
+    def _packed(self) -> bytes:
+        """Where citizens are, as `frame` says; packed once, and not on the society's loop."""
+        from civitas.society.arrays import numpy
+
+        where, (seen, packed) = self._where, self._frame
+        if where is None or where is seen:
+            return packed
+        np = numpy()
+        left, low, wide, tall = self._bounds
+        parts = []
+        for values, least, most in ((where.x, left, wide), (where.y, low, tall)):
+            part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
+            parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
+        packed = b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
+        self._frame = (where, packed)
+        return packed
+
+    def frame(self, after: int) -> bytes:
+        """Where it is: the length of a head in four bytes, the head as JSON, and all citizens.
+
+        Of n citizens these are n times x, n times y (as 16 bits, the lowest first, over the bounds
+        of the map; 65,535 for nowhere) and n times what they do (8 bits, an index of `acts`), in id
+        order, which is that of their numbers from 1.
+
+        Args:
+            after: how many rows of metrics the page has
+        """
+        from civitas.society.experiments.watch import ACTS
+
+        society, order = self.society, self.order
+        head: dict[str, Any] = {
+            "town": self.number,
+            "state": self.state,
+            "fault": self.fault,
+            "run": self.run_id,
+            "about": f"{order.task}{f', by {order.model}' if order.model else ', by rules'}",
+            "citizens": order.citizens,
+            "steps": order.steps,
+            "speed": self.speed,
+            "changes": self._changes,
+        }
+        packed = self._packed()
+        if society is not None and packed:
+            rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
+            head |= {
+                "step": society.number,
+                "time": society.clock.moment.isoformat(),
+                "rate": round(order.citizens / self._took) if self._took else 0,
+                "rows": [[row[name] for name in COLUMNS] for row in rows],
+                "closed": sorted(society.changed.closed),
+                "acts": ACTS,
+            }
+        told = json.dumps(head).encode()
+        return struct.pack("<I", len(told)) + told + packed
+
+    def plan(self) -> dict[str, Any]:
+        """The map: bounds, places and roads."""
+        city = self.living().city
+        kinds = list(city.kinds())
+        spots = city.nodes | {place.id: (place.x, place.y) for place in city.places}
+        return {
+            "bounds": self._bounds,
+            "kinds": kinds,
+            "places": [
+                [each.id, kinds.index(each.kind), each.x, each.y, each.capacity, each.name]
+                for each in city.places
+            ],
+            "roads": [[*spots[road.a], *spots[road.b]] for road in city.roads],
+        }
+
+
+def _open(gate: asyncio.Future[None]) -> None:
+    if not gate.done():
+        gate.set_result(None)
+
+
+def _bounds(city: Any) -> tuple[float, float, float, float]:
+    """The west and south ends of a city, and how far it reaches to the east and north."""
+    spots = [*city.nodes.values(), *((place.x, place.y) for place in city.places)]
+    xs, ys = [x for x, _ in spots], [y for _, y in spots]
+    left, low = min(xs), min(ys)
+    return float(left), float(low), float(max(xs) - left or 1), float(max(ys) - low or 1)

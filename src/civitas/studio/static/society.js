@@ -1,0 +1,307 @@
+// The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
+// of it and changes in it.
+
+import { attempt, button, call, count, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { on, onReset } from "./feed.js";
+import { GROUPS, SHAPES, makeMap } from "./map.js";
+
+const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
+const COLUMNS = ["step", "time", "home", "work", "moving", "money", "messages", "fallbacks"];
+const ROWS = 3000;
+const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
+const short = (iso) => new Date(iso).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+const post = (path, body) => call(`society/${path}`, body);
+
+export function mount(root) {
+  let head = { town: 0, state: "none" };
+  let rows = [];
+  let citizen = ""; // the id of the one whose card is shown
+
+  // -- above the map -------------------------------------------------------------------------------
+
+  const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
+  const step = button("Step", () => post("control", { do: "step" }));
+  const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
+    [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
+  const time = h("b", { class: "s-time" });
+  const bar = h("progress", { "aria-label": "Progress", max: 1 });
+  const told = h("span", { class: "s-soft", role: "status" });
+  const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
+  const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Go on.");
+  const legend = h("div", { class: "s-legend" },
+    GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each])),
+    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)));
+  const curves = h("div", { class: "s-curves" });
+
+  // -- beside the map ------------------------------------------------------------------------------
+
+  const number = h("input", { class: "s-input", type: "search", size: 9, placeholder: "number", "aria-label": "Citizen's number" });
+  const who = h("div", { class: "s-person" });
+  const card = h("div", { class: "s-person" });
+  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
+  const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async (event) => {
+    event.preventDefault();
+    const asked = question.value.trim();
+    if (!asked) return;
+    question.disabled = true;
+    await post("interview", { citizen, question: asked }).finally(() => (question.disabled = false));
+    question.value = "";
+    question.focus();
+  }) }, question, h("button", { class: "s-button" }, "Interview"));
+  const answers = h("div", { class: "s-answers" });
+  const labelled = (label, field) => h("label", {}, h("span", {}, label), field);
+  const field = (label, attrs = {}) => h("input", { class: "s-input", "aria-label": label, ...attrs });
+  const select = (label, options, change) => h("select", { class: "s-input", "aria-label": label, onchange: change }, options.map(([value, text]) => h("option", { value }, text)));
+
+  const text = field("Text", { maxlength: 2000 });
+  const name = field("Name");
+  const amount = field("Amount", { type: "number", min: 0.01, step: 0.01, value: "10" });
+  const parts = { text: labelled("Text", text), name: labelled("Name", name), amount: labelled("Amount", amount) };
+  const FIELDS = { // what each change asks for, and what its fields are called
+    news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
+    fact: { name: "Fact, such as weather", text: "Value" }, pay: { amount: "To each, from the government", name: "Citizen's number; empty: all" },
+  };
+  const change = select("Change", [["news", "Announce something"], ["close", "Close a place"], ["open", "Open a place again"], ["fact", "Set a fact, such as the weather"], ["pay", "Pay money"]], fields);
+  function fields() {
+    text.value = name.value = "";
+    for (const [key, part] of Object.entries(parts)) {
+      const label = FIELDS[change.value][key];
+      part.hidden = !label;
+      part.firstChild.textContent = label || "";
+      part.lastChild.setAttribute("aria-label", label || key);
+    }
+  }
+  fields();
+  const changes = h("ul", { class: "s-list" });
+  const intervene = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
+    event.preventDefault();
+    const done = await post("intervene", { kind: change.value, text: text.value, name: name.value, amount: Number(amount.value) });
+    toast(`Applied at the start of step ${done.step}.`, false);
+    text.value = "";
+  }) }, change, Object.values(parts), h("button", { class: "s-button" }, "Apply at the next step"));
+
+  const asked = field("Question", { required: true, maxlength: 2000, placeholder: "Are you content?" });
+  const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choices.parentElement.hidden = kind.value !== "choice"));
+  const choices = field("Choices, with commas between them", { placeholder: "good, bad" });
+  const by = select("Answer by rule", [["", "none: only a model answers"], ...["hunger", "energy", "safety", "social"].map((each) => [`need ${each}`, `its ${each} need`]),
+    ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `its opinion of ${each}`])]);
+  by.value = "need social";
+  const many = field("How many citizens", { type: "number", min: 1, value: "100" });
+  const results = h("div", { class: "s-answers" });
+  const survey = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
+    event.preventDefault();
+    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, count: Number(many.value) });
+  }) }, labelled("Question", asked), labelled("Type of answer", kind), labelled("Choices, with commas between them", choices), labelled("Without a model it answers by", by), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
+  choices.parentElement.hidden = true;
+
+  const panes = {
+    Citizen: h("div", {}, h("form", { class: "s-row", onsubmit: (event) => { event.preventDefault(); choose(number.value.trim()); } }, number, h("button", { class: "s-button" }, "Show")), who, ask, answers, card),
+    Interventions: h("div", {}, intervene, changes),
+    Survey: h("div", {}, survey, results),
+  };
+  const tabs = h("div", { class: "s-row s-panes", role: "group", "aria-label": "What is shown beside the map" },
+    Object.keys(panes).map((each) => h("button", { type: "button", class: "s-button", onclick: () => pane(each) }, each)));
+  function pane(shown) {
+    for (const each of tabs.children) each.setAttribute("aria-pressed", each.textContent === shown);
+    for (const [each, its] of Object.entries(panes)) its.hidden = each !== shown;
+  }
+  pane("Citizen");
+
+  const town = h("div", { class: "s-town" },
+    h("div", { class: "s-row s-control" }, play, step, speed, time, bar, told),
+    h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
+  replace(root, nothing, town);
+  fillWindow(root, 560);
+
+  // -- curves --------------------------------------------------------------------------------------
+
+  const CURVES = [
+    ["Where citizens are", "citizens", [["home", "at home", "leisure"], ["work", "at work", "work"], ["moving", "on the way", "travel"]]],
+    ["All money", "", [["money", "", "food"]]], ["Messages", "a step", [["messages", "", "social"]]], ["Fallbacks to a rule", "a step", [["fallbacks", "", "travel"]]],
+  ];
+  const svg = (tag, attrs, ...children) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attrs)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  };
+
+  function curve([title, unit, lines]) {
+    const every = Math.ceil(rows.length / 200);
+    const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
+    const value = (row, key) => row[COLUMNS.indexOf(key)] / (key === "money" ? 100 : 1);
+    const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
+    const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
+    const now = rows[rows.length - 1];
+    const points = (key) => shown.map((row, i) => `${(100 * i) / Math.max(1, shown.length - 1)},${50 - (48 * value(row, key)) / most}`).join(" ");
+    return h("figure", { "aria-label": `${title}: ${lines.map(([key, label]) => `${label} ${say(value(now, key))}`).join(", ")}` },
+      h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", {}, h("i", { style: `background: var(--s-act-${colour})` }), `${label} ${say(value(now, key))}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
+      h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
+        svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...lines.map(([key, , colour]) => svg("polyline", { points: points(key), style: `stroke: var(--s-act-${colour})` })))),
+      h("div", { class: "s-ends" }, h("small", {}, short(shown[0][1])), h("small", {}, short(now[1]))));
+  }
+
+  // -- a citizen -----------------------------------------------------------------------------------
+
+  function choose(id) {
+    citizen = id;
+    number.value = id;
+    map.pick(Number(id) - 1);
+    pane("Citizen");
+    showCitizen();
+    showLog();
+  }
+
+  let reading = false;
+  async function showCitizen() {
+    ask.hidden = !citizen;
+    if (!citizen) return replace(card), replace(who, empty(head.town ? "Click a citizen on the map, or write its number." : ""));
+    if (reading) return;
+    reading = true;
+    try {
+      const shown = citizen;
+      const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`);
+      if (shown !== citizen) return;
+      replace(who, heading(its));
+      replace(card, person(its));
+    } catch (error) {
+      ask.hidden = true;
+      replace(card);
+      replace(who, empty(error.message));
+    } finally {
+      reading = false;
+    }
+  }
+
+  const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
+  const hour = (seconds) => new Date((seconds % 86400) * 1000).toISOString().slice(11, 16);
+  const other = (id) => (/^\d+$/.test(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
+  const lines = (title, all) => (all.length ? [h("h2", {}, title), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))] : null);
+
+  function heading({ id, name, status, start, step_s }) {
+    const { moving } = status;
+    return [
+      h("h3", {}, name || "Citizen", " ", h("span", { class: "s-soft" }, `citizen ${id}`), " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
+      h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${short(new Date(start).getTime() + moving.arrives * step_s * 1000)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
+    ];
+  }
+
+  function person(its) {
+    const { status } = its;
+    const profile = status.profile || {};
+    return [
+      h("dl", {}, row("Profile", [profile.age, profile.gender, profile.education === "none" ? "no degree" : profile.education].filter((each) => each !== undefined).join(", ")),
+        row("Home", status.home), row("Work", status.work), row("School", status.school),
+        row("Likes", Object.keys(profile.interests || {}).join(", ")),
+        row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),
+      h("h2", {}, "Needs"),
+      h("div", { class: "s-needs" }, Object.entries(status.needs || {}).map(([need, full]) => [h("span", {}, need),
+        h("div", { role: "meter", "aria-label": need, "aria-valuemin": 0, "aria-valuemax": 1000, "aria-valuenow": full, class: full <= 200 ? "low" : "" }, h("i", { style: `width: ${full / 10}%` })), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
+      status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },
+        h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
+      lines("Messages", its.messages.map(([at, sender, to, action, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), action === "say" ? ": " : ` ${action}: `, said])),
+      lines("Memory", its.stream.map((each) => (Array.isArray(each) ? [h("span", { class: "s-soft" }, `step ${each[0]} `), each[1]] : json(each.content)))),
+      h("h2", {}, "Relations"),
+      h("div", { class: "s-row" }, its.relations.map(([id, strength]) => h("span", {}, other(id), h("span", { class: "s-soft" }, ` ${Math.round(strength / 10)} %`)))),
+    ];
+  }
+
+  // -- what was asked and changed ------------------------------------------------------------------
+
+  const source = (from, why) => h("span", { class: "s-soft", title: why || null }, from === "model" ? "by its model" : from === "rule" ? `by rule${why ? `: ${why}` : ""}` : `no answer${why ? `: ${why}` : ""}`);
+  const word = (value) => (value === true ? "yes" : value === false ? "no" : value === null ? "none" : String(value));
+
+  function outcome(its) {
+    const most = Math.max(...its.counts.map((each) => each[1]));
+    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
+      h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Answer"), h("th", { colspan: 2 }, "Citizens"))),
+        h("tbody", {}, its.counts.map(([value, n]) => h("tr", {}, h("td", {}, word(value)), h("td", { class: "number" }, n), h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * n) / most}%` })))))),
+      h("details", {}, h("summary", {}, its.answers.length < its.asked ? `The first ${its.answers.length} answers` : "Each answer"), h("table", { class: "s-table" },
+        h("tbody", {}, its.answers.map(([id, value, from, why]) => h("tr", {}, h("td", {}, other(id)), h("td", {}, word(value)), h("td", {}, source(from, why))))))));
+  }
+
+  let due = Infinity; // the step of the last change that is to come
+
+  async function showLog() {
+    due = Infinity;
+    if (!["playing", "paused", "ended"].includes(head.state)) return replace(changes), replace(results), replace(answers);
+    const log = await call("society/log");
+    due = Math.max(...log.changes.map((each) => each[0]).filter((step) => step >= head.step), -1);
+    if (due < 0) due = Infinity;
+    const failed = (step) => log.failed.filter((each) => each[0] === step).slice(0, 3).map((each) => h("p", { class: "s-fault" }, `failed: ${each[1]}`));
+    replace(changes, log.changes.length ? log.changes.map(([step, what]) => h("li", {}, h("span", { class: "s-badge" }, step < head.step ? `step ${step}` : `at step ${step}`), ` ${what}`, failed(step)))
+      : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
+    replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
+      h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
+    const open = results.querySelector("details")?.open; // the last survey stays as it was looked at
+    replace(results, log.said.filter((each) => each.kind === "survey").map(outcome));
+    const first = results.querySelector("details");
+    if (first && open) first.open = true;
+  }
+
+  // -- what is new ---------------------------------------------------------------------------------
+
+  let [busy, waits, seen, cardAt] = [false, false, -1, 0];
+
+  async function load() {
+    if (busy || !root.offsetParent) return void (waits = true);
+    [busy, waits] = [true, false];
+    try {
+      const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+      if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
+      const packed = await answer.arrayBuffer();
+      const length = new DataView(packed).getUint32(0, true);
+      const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
+      await show(told, packed.slice(4 + length));
+    } catch (error) {
+      toast(error.message);
+    } finally {
+      busy = false;
+      if (waits) load();
+    }
+  }
+
+  let planOf = 0;
+  async function show(now, citizens) {
+    const isNew = now.town !== head.town;
+    head = now;
+    if (isNew) {
+      [rows, citizen, seen] = [[], "", -1];
+      number.value = "";
+    }
+    rows = rows.concat(now.rows || []).slice(-ROWS);
+    nothing.hidden = now.state !== "none";
+    town.hidden = now.state === "none";
+    const lives = citizens.byteLength > 0;
+    play.textContent = now.state === "playing" ? "Pause" : "Play";
+    play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
+    if (document.activeElement !== speed) speed.value = now.speed ?? 4;
+    time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
+    bar.hidden = !lives;
+    bar.max = now.steps || 1;
+    bar.value = now.step || 0;
+    told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state} · ${now.rate.toLocaleString("en")} agent-steps a second` : now.about || "");
+    told.classList.toggle("s-fault", Boolean(now.fault));
+    if (lives && planOf !== now.town) {
+      map.show(await call("society/map"));
+      planOf = now.town;
+    }
+    if (lives) {
+      map.frame(citizens, now.acts, now.closed);
+      if (rows.length) replace(curves, CURVES.map(curve));
+    }
+    if (now.changes !== seen || isNew || now.step > due) {
+      seen = now.changes;
+      await showLog();
+    }
+    if (isNew || now.state !== "playing" || performance.now() - cardAt > 1000) {
+      cardAt = performance.now();
+      showCitizen();
+    }
+  }
+
+  on("step", load);
+  onReset(load);
+  new IntersectionObserver(() => { if (waits || head.state === "none") load(); }).observe(root);
+}

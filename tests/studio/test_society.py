@@ -1,0 +1,155 @@
+"""The tab Society: a town is set up, plays, is asked and changed, and goes on from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from civitas.studio import Studio
+
+FORM = "Set up a town, or go on with one"
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page]) -> Page:
+    """A page on the tab, with a small town that was just set up."""
+    page = open_page("Society")
+    expect(page.get_by_text("No town is set up.")).to_be_visible()
+    set_up(page, 60)
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    return page
+
+
+def set_up(page: Page, citizens: int, days: int = 30) -> None:
+    """Fill in the form as a person does."""
+    page.get_by_label("Days", exact=True).fill(str(days))
+    page.get_by_label("Citizens", exact=True).fill(str(citizens))
+    page.get_by_role("button", name="Set up", exact=True).click()
+
+
+def another(page: Page, citizens: int, days: int = 30) -> None:
+    """Open the form again, and set up another town."""
+    page.get_by_role("button", name=FORM).click()
+    set_up(page, citizens, days)
+
+
+def state(page: Page) -> Locator:
+    """Where the run is."""
+    return page.locator(".s-control").get_by_role("status")
+
+
+def press(page: Page, name: str) -> None:
+    """Press a button."""
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def show(page: Page, citizen: str) -> None:
+    """Have a citizen's card shown by its number."""
+    page.get_by_label("Citizen's number").fill(citizen)
+    press(page, "Show")
+
+
+def test_a_town_steps_plays_and_is_held(
+    page: Page, open_page: Callable[..., Page], studio: Studio
+) -> None:
+    """Each page sees the same town, and closing or reloading one stops nothing."""
+    other = open_page("Society")
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 2 of 2,880 · paused")
+    expect(page.get_by_text("Monday, January 5 at 00:30")).to_be_visible()
+    expect(state(other)).to_contain_text("step 2 of 2,880 · paused")
+    other.get_by_label("Speed").select_option("10 steps a second")
+    press(other, "Play")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.reload()
+    page.get_by_role("tab", name="Society", exact=True).click()
+    press(page, "Pause")
+    expect(state(other)).to_contain_text("· paused")
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    expect(page.get_by_role("figure", name="Where citizens are")).to_contain_text("at work")
+    before = state(page).inner_text()
+    press(other, "Step")
+    expect(state(page)).not_to_have_text(before)
+
+
+def test_citizens_are_looked_at_and_asked(page: Page) -> None:
+    """A card has needs and plan; an interview and a survey are answered, and say by what."""
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    page.get_by_role("application", name="Map of the town").press("Enter")
+    expect(page.get_by_role("meter", name="hunger")).to_be_visible()
+    expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
+    show(page, "7")
+    expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
+    page.get_by_label("Question to the citizen").fill("How are <b>you</b>?")
+    press(page, "Interview")
+    expect(page.get_by_text("How are <b>you</b>?")).to_be_visible()
+    expect(page.get_by_text("My plan now: sleep")).to_be_visible()
+    expect(page.get_by_text("by rule, before step 1")).to_be_visible()
+    show(page, "61")
+    expect(page.get_by_text("there is no citizen '61'")).to_be_visible()
+
+    press(page, "Survey")
+    page.get_by_label("Question", exact=True).fill("Do you like art?")
+    page.get_by_label("Type of answer").select_option("yes or no")
+    page.get_by_label("Answer by rule").select_option("its opinion of art")
+    page.get_by_label("How many citizens").fill("20")
+    press(page, "Ask")
+    found = page.get_by_role("region", name="Survey")
+    expect(found).to_contain_text("20 citizens before step 1; 20 by rule")
+    cells = found.locator("tbody").first.get_by_role("row")
+    assert sum(int(each.locator("td").nth(1).inner_text()) for each in cells.all()) == 20
+
+
+def test_what_is_changed_holds_from_the_next_step_on(page: Page) -> None:
+    """Changes are listed with their steps; one that cannot be made says why."""
+    press(page, "Interventions")
+    page.get_by_label("Announcement").fill("The bridge is closed")
+    press(page, "Apply at the next step")
+    item = page.get_by_role("listitem").filter(has_text="news: The bridge is closed")
+    expect(item).to_contain_text("at step 1")
+    page.get_by_label("Change", exact=True).select_option("Close a place")
+    page.get_by_label("Place", exact=True).fill("park-1")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("closes park-1")).to_be_visible()
+    page.get_by_label("Change", exact=True).select_option("Pay money")
+    page.get_by_label("To each, from the government").fill("1000000")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("for 60 citizens are 60,000,000.00")).to_be_visible()
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 2 of 2,880")
+    expect(item).not_to_contain_text("at step")
+    canvas = page.get_by_role("application", name="Map of the town")
+    assert canvas.evaluate("each => each.width") > 0
+
+
+def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
+    """It is chosen from the journal; its run goes on from the last checkpoint."""
+    another(page, 5)
+    expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    set_up(page, 10, 1)
+    expect(state(page)).to_contain_text("step 1 of 96 · paused")
+    page.get_by_label("Speed").select_option("as fast as it can")
+    press(page, "Play")
+    expect(state(page)).to_contain_text("step 96 of 96 · ended")
+    page.get_by_role("button", name=FORM).click()
+    page.get_by_label("Recorded towns").click()
+    page.get_by_role("option", name="60 citizens").click()
+    press(page, "Go on")
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    first, second = studio.journal.runs()
+    assert (first.state, second.state) == ("running", "done")
+
+
+def test_a_stopped_town_is_resumed_in_the_tab_runs(page: Page, studio: Studio) -> None:
+    """It is the town of the tab Society then."""
+    another(page, 10)
+    expect(page.get_by_role("figure", name="at home 10")).to_be_visible()
+    stopped = studio.journal.runs()[0].id
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    page.get_by_role("list", name="Runs").get_by_role("button", name=stopped).click()
+    press(page, "Resume")
+    page.get_by_role("tab", name="Society", exact=True).click()
+    expect(page.get_by_role("figure", name="at home 60")).to_be_visible()
