@@ -60,7 +60,7 @@ _NEGATIONS_WORDS = (
     "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
 _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
-# Words that say where something stands: a sentence may have them about any passage.
+# What says where something stands: a sentence may have it about any passage.
 _SOURCES_WORDS = (
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
@@ -68,14 +68,20 @@ _SOURCES_WORDS = (
     "tutorial howto section chapter specification report study book blog post statement"
 )
 SOURCES = frozenset(_SOURCES_WORDS.split())
-# Words that add little to what a sentence says; they count among its content for nothing.
-_LIGHT_WORDS = (
-    "come comes came go goes went gone going take takes took taken taking give gives gave given "
-    "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
-    "want wants need needs needed mean means way ways thing things case cases work works whereas "
-    "instead simply actually really usually whenever another mainly long serves"
+# Words of grammar and verbs for anything: they are no content of a sentence.
+_LIGHT = (
+    "across along among amid around aside away back beneath beside besides despite except like "
+    "near past since throughout toward towards unlike versus anybody anyone anything everybody "
+    "everyone everything somebody someone something whatever whichever whoever ones others "
+    "several various certain enough afterwards anyhow anyway anywhere elsewhere everywhere "
+    "somewhere whenever wherever meanwhile moreover nevertheless nonetheless otherwise hence "
+    "perhaps maybe indeed instead else soon almost nearly merely simply entirely partly really "
+    "actually usually mainly though apart alone far long yet ought shall together whereas "
+    "regardless likewise another whole come came go gone went take took give gave bring brought "
+    "put hold held keep kept lead led let turn stand stood lie call try begin began begun start "
+    "happen occur stay become became seem prove use want need mean work way thing case"
 )
-LIGHT = frozenset(_LIGHT_WORDS.split())
+LIGHT = frozenset(map(stem, _LIGHT.split()))
 _SOFT = re.compile(
     "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
     "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
@@ -97,7 +103,7 @@ _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
     r"[A-Za-z][^\W_]*-?\d)"
 )
-_MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>[ \t]?")
+_MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's prompt
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 
@@ -138,7 +144,7 @@ def claim(text: str) -> Claim:
             made.softly.add(small)
         if not about.terms:
             continue
-        if small not in LIGHT:
+        if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
         if head:
@@ -175,14 +181,16 @@ def _about(word: str) -> _About:
         small,
         terms,
         (small, bare, bare.replace("-", ""), *re.split(r"\.|::|-|/|'", bare)),
-        # In programs None is a value.
-        word == "none"
-        or (small in _NEGATIONS and small != "none")
-        or _NOT.search(small) is not None,
+        word == "none" or is_negation(small),
         _SOFT.match(small) is not None,
         not nameless and _IDENTIFIER.match(word[:200]) is not None,
         not nameless and word[0].isupper() and len(word) > 1,
     )
+
+
+def is_negation(word: str) -> bool:
+    """Whether a word in small letters denies what follows; `None` is a value in programs."""
+    return word != "none" and (word in _NEGATIONS or _NOT.search(word) is not None)
 
 
 def root(name: str) -> str:
