@@ -11,11 +11,10 @@ from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem,
 
 @dataclass
 class Number:
-    """A number as it was said, the ways to read it, and the terms of the words after it."""
+    """A number as it was said, and the ways to read it; `needed` if it is surely a count."""
 
     said: str
     readings: tuple[str, ...]
-    units: tuple[str, ...] = ()
     needed: bool = True
 
 
@@ -237,17 +236,11 @@ _COUNTS = _values(
 )
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
-_JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 _COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
 _LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
-    **dict.fromkeys(("%", "percent", "prozent", "pourcent"), "%"),
-}
 
 
 def _numbers(tokens: list[str]) -> list[Number]:
@@ -256,24 +249,9 @@ def _numbers(tokens: list[str]) -> list[Number]:
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            number.units = number.units or _units(tokens[after : after + 4])
             found.append(number)
         at = max(after, at + 1)
     return found
-
-
-def _units(following: list[str]) -> tuple[str, ...]:
-    """What is counted, in two words at most; in `10 or 20 seconds` both are of seconds."""
-    units: list[str] = []
-    joined = False
-    for word in following:
-        if not units and (word in _JOINS or (joined and (word in _COUNTS or word[0].isdigit()))):
-            joined = True
-            continue
-        if len(units) == 2 or not word[0].isalpha() or not terms_of(word):
-            break
-        units.append(_UNITS.get(word) or terms_of(word)[0])
-    return tuple(units)
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -286,12 +264,11 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         scale = _SCALES.get(following) or {"k": 1000}.get(suffix, 1)
         if scale > 1:
             readings = tuple(f"{float(each) * scale:.15g}" for each in readings if _is_float(each))
-        unit = digits[3] or ("" if suffix in ("", "k", "st", "nd", "rd", "th") else suffix)
         after = at + 1 + (following in _SCALES)
         said = word if after == at + 1 else f"{word} {following}"
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
+        return Number(said, readings), after
     if word.partition("-")[0] not in _COUNTED:
         return None, at
     if word in _OTHERS:

@@ -80,7 +80,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
             own = claim(own.text.replace(span, " … "))
     best = _best(said, stored)
     return (
-        _miscounted(said, own, best, stored)
+        _miscounted(said, stored)
         or _misnamed(own, stored)
         or _unshared(said, sum(len(words(each)) for each in quoted), stored)
         or _turned(said, own, stored)
@@ -98,21 +98,18 @@ class _Stored:
     forms: set[str]
     terms: set[str]
     readings: set[str]
-    pairs: set[tuple[str, str]]  # of a unit and a number
 
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
     claims = [claim(passage[start:end]) for start, end in sentences(passage)]
-    numbers = [number for each in claims for number in each.numbers]
     return _Stored(
         _even(plain(passage)),
         {_even(each.text).rstrip(".!? ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
-        {reading for number in numbers for reading in number.readings},
-        {pair for number in numbers for pair in itertools.product(number.units, number.readings)},
+        {reading for each in claims for number in each.numbers for reading in number.readings},
     )
 
 
@@ -139,36 +136,11 @@ def _all_known(span: str, stored: _Stored) -> bool:
     return all(knows(stored.forms, stored.terms, word) for word in words(span))
 
 
-def _miscounted(said: Claim, own: Claim, best: list[Claim], stored: _Stored) -> str | None:
-    """A number that is nowhere, or that the passage has of something else."""
-    ours = {reading for number in said.numbers for reading in number.readings}
+def _miscounted(said: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
-        its = set(number.readings)
-        if number.needed and stored.readings.isdisjoint(its):
+        if number.needed and stored.readings.isdisjoint(number.readings):
             return f"says {number.said}, which is not there"
-    for number in own.numbers:
-        its = set(number.readings)
-        there = [other for each in best for other in each.numbers]
-        elsewhere = not stored.pairs.isdisjoint(itertools.product(number.units, its))
-        alike = [other for other in there if set(other.units).intersection(number.units)]
-        if alike and elsewhere:
-            continue
-        if not alike and number.needed and _far(said, best, its, stored):
-            alike = [other for other in there if ours.isdisjoint(other.readings)]
-        if alike and all(its.isdisjoint(other.readings) for other in alike):
-            return f"says {number.said}, where the passage says {alike[0].said}"
     return None
-
-
-def _far(said: Claim, best: list[Claim], readings: set[str], stored: _Stored) -> bool:
-    """Whether the sentences with a number have little else in common with what is said."""
-    terms = said.terms - readings
-    near = max(
-        len(terms & each.terms)
-        for each in stored.claims
-        if any(not readings.isdisjoint(number.readings) for number in each.numbers)
-    )
-    return bool(best) and near * 3 < len(terms & best[0].terms)
 
 
 def _misnamed(said: Claim, stored: _Stored) -> str | None:
