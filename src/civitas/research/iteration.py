@@ -22,9 +22,11 @@ class Iterating(Workbench):
 
     Attributes:
         steps: the blocks of the five steps, by name
+        iterations: how many iterations it may make
     """
 
     steps: dict[str, Any]
+    iterations: int
 
     async def _iterate(self) -> None:
         progress = self.progress
@@ -35,7 +37,12 @@ class Iterating(Workbench):
             if name == "plan" and not self.tasks:
                 break
         progress.iteration += 1
-        if not self.tasks:
+        failure = self._failure()
+        over = progress.iteration >= self.iterations
+        if failure and (over or (not progress.fresh and len(self.resources) == known)):
+            progress.stop, progress.detail = "error", failure
+            del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
+        elif not self.tasks:
             progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
@@ -47,6 +54,22 @@ class Iterating(Workbench):
         if self._record is not None:
             self._record.save(progress)
             await self._record.commit()
+
+    def _failure(self) -> str | None:
+        """Why nothing was read so far, where it is searching or reading that fails."""
+        faults = [each.error for each in self.results if each.error is not None]
+        if not faults or any(each.visited for each in self.resources.get_all()):
+            return None
+        if len(faults) == len(self.results):
+            return f"nothing could be searched or read: {faults[0]}"
+        reading = [
+            each.error
+            for each in self.results
+            if any(isinstance(x, str) and self.resources.find(x) for x in each.args.values())
+        ]
+        if not reading or None in reading:
+            return None
+        return f"nothing of what was found could be read: {reading[0]}"
 
     def _all_understood(self) -> bool:
         return all(each.expertise >= self.target for each in self.objectives)

@@ -106,7 +106,9 @@ def made(researcher: Researcher) -> Report:
     parts = [f"# {_title(researcher)}"]
     if checked.markdown.strip():
         parts.append(checked.markdown.strip())
-    parts.extend(f"Nothing relevant was found for “{_plain(topic)}”." for topic in empty)
+    failed = stop == "error" and not any(each.visited for each in researcher.resources.get_all())
+    nothing = "could be read" if failed else "relevant was found"
+    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”." for topic in empty)
     sources = _sources(checked.citations)
     if sources:
         parts.append("## Sources\n\n" + "\n".join(sources))

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
-from civitas.errors import BudgetExceeded, DefinitionError, JournalError
+from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
 from civitas.journal.journal import Journal, as_journal
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
@@ -330,17 +330,21 @@ class Researcher(Iterating):
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
     async def _to_the_end(self, spent: Stop | None) -> Reply:
-        error = None
+        error: BaseException | None = None
+        # A run that has failed is tried once more at least.
+        most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
         if self.progress.stop != "done" or not self._all_understood():
             self.progress.stop = None
         try:
             if spent is not None:
                 raise spent
             while self.progress.stop is None:
-                if self.progress.iteration >= self.iterations:
+                if self.progress.iteration >= most:
                     self.progress.stop, self.progress.detail = "max_iterations", ""
                     break
                 await self.run()
+            if self.progress.stop == "error":
+                error = SearchError(self.progress.detail)
         except Stop as stop:
             self._stop(stop)
             error = stop.error
