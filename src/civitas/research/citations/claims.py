@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
 
 
-@dataclass
-class Number:
+class Number(NamedTuple):
     """A number as it was said, and the ways to read it; `needed` if it is surely a count."""
 
     said: str
@@ -20,33 +21,19 @@ class Number:
 
 @dataclass
 class Claim:
-    """What one sentence says.
-
-    Attributes:
-        text: it, without footnotes and marks of Markdown
-        content: its content words, each once, with the terms of each
-        words: all its words in order, in small letters
-        forms: all its words in small letters, and their parts
-        numbers: its numbers
-        names: its names and identifiers as written
-        plain: terms that are said
-        denied: terms that a negation reaches
-        heads: of those, the first word after each negation and its terms
-        negations: how many there are
-        softly: words that deny without a negation, such as `fails`
-    """
+    """What one sentence says, without footnotes and marks of Markdown."""
 
     text: str
-    content: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-    forms: set[str] = field(default_factory=set)
+    content: dict[str, tuple[str, ...]] = field(default_factory=dict)  # each once, with its terms
+    words: list[str] = field(default_factory=list)  # all, in small letters
+    forms: set[str] = field(default_factory=set)  # the words and their parts
     numbers: list[Number] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    plain: set[str] = field(default_factory=set)
-    denied: set[str] = field(default_factory=set)
-    heads: list[tuple[str, ...]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # and identifiers, as written
+    plain: set[str] = field(default_factory=set)  # terms that are said
+    denied: set[str] = field(default_factory=set)  # terms that a negation reaches
+    heads: list[tuple[str, ...]] = field(default_factory=list)  # of those, the first of each
     negations: int = 0
-    softly: set[str] = field(default_factory=set)
+    softly: set[str] = field(default_factory=set)  # words that deny, such as `fails`
 
     @cached_property
     def terms(self) -> set[str]:
@@ -150,12 +137,11 @@ def claim(text: str) -> Claim:
             made.heads.append((small, *about.terms))
             head = False
         left = max(0, left - 1)
-    made.numbers = _numbers(made.words)
+    made.numbers = [*_numbers(made.words)]
     return made
 
 
-@dataclass(frozen=True)
-class _About:
+class _About(NamedTuple):
     """What there is to know of a word wherever it stands."""
 
     small: str
@@ -240,18 +226,16 @@ _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("
 _COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
 _LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
-_DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
+_DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
 
 
-def _numbers(tokens: list[str]) -> list[Number]:
-    found = []
+def _numbers(tokens: list[str]) -> Iterator[Number]:
     at = 0
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            found.append(number)
+            yield number
         at = max(after, at + 1)
-    return found
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -274,10 +258,8 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)
-    if after == at:
-        return None, at
     said = " ".join(tokens[at:after])
-    return Number(said, (str(value),), needed=said not in _LOOSE), after
+    return Number(said, (str(value),), said not in _LOOSE) if said else None, after
 
 
 def _spelled(tokens: list[str], at: int) -> tuple[int, int]:

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from functools import lru_cache
 
-from civitas.research.citations.claims import (
-    SOURCES,
-    Claim,
-    claim,
-    is_negation,
-    knows,
-    plain,
-)
+from civitas.research.citations.claims import SOURCES, Claim, claim, is_negation, knows, plain
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
@@ -41,18 +34,14 @@ _AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
 _LINES = """
 always never | before after | more less fewer | most least | maximum minimum | max min
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
-above below | old new | early late | large small | long short | great less low | high low
-upper lower | fast slow | left right | add remove | include exclude | success failure
-succeed fail | start stop end | synchronous asynchronous | required optional | public private
-encode decode | ascending descending | positive negative | odd even | same different | like unlike
-accept reject | all none | open close | must may | first second third last | import export
-read write | input output | client server
+above below | old new | early late | large small | high low | add remove | like unlike
+start stop end | required optional | ascending descending | same different | all none | must may
+first second third last | read write | input output
 """
 _OPPOSITES = [
     frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
     for each in re.split(r"[|\n]", _LINES.strip())
 ]
-_AFFIX = re.compile(r"(?:un|in|im|ir|il|dis|non-?)(\w{4,})")
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
@@ -78,13 +67,11 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
             return why
         if span[0] != "`" and len(span.split()) > 2:
             own = claim(own.text.replace(span, " … "))
-    best = _best(said, stored)
     return (
-        _miscounted(said, stored)
-        or _misnamed(own, stored)
+        _unknown(said, own, stored)
         or _unshared(said, sum(len(words(each)) for each in quoted), stored)
         or _turned(said, own, stored)
-        or _altered(own, best)
+        or _altered(own, _fitting(said, stored))
     )
 
 
@@ -126,34 +113,27 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
         found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
         if found:
             at = found.end()
-        elif (len(wanted.split()) > 2 and not is_code) or not _all_known(span, stored):
+        elif (len(wanted.split()) > 2 and not is_code) or not all(
+            knows(stored.forms, stored.terms, word) for word in words(span)
+        ):
             # A term may be inflected, and code put together from what is there.
             return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
     return None
 
 
-def _all_known(span: str, stored: _Stored) -> bool:
-    return all(knows(stored.forms, stored.terms, word) for word in words(span))
-
-
-def _miscounted(said: Claim, stored: _Stored) -> str | None:
+def _unknown(said: Claim, own: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
         if number.needed and stored.readings.isdisjoint(number.readings):
             return f"says {number.said}, which is not there"
-    return None
-
-
-def _misnamed(said: Claim, stored: _Stored) -> str | None:
-    for name in said.names:
+    for name in own.names:
         if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
 
 
-def _best(said: Claim, stored: _Stored) -> list[Claim]:
+def _fitting(said: Claim, stored: _Stored) -> list[Claim]:
     """The sentences of a passage that a sentence fits best: more than one if they fit alike."""
-    terms = said.terms
-    shared = [len(terms & each.terms) for each in stored.claims]
+    shared = [len(said.terms & each.terms) for each in stored.claims]
     most = max(shared, default=0)
     return [each for each, count in zip(stored.claims, shared, strict=True) if count == most > 0]
 
@@ -162,9 +142,9 @@ def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
     """The one to three sentences of a passage that together have most of a sentence's words."""
     left = set(said.terms)
     chosen: list[Claim] = []
-    while len(chosen) < 3 and left:
-        best = max(stored.claims, key=lambda each: len(left & each.terms), default=None)
-        if best is None or not left & best.terms:
+    while len(chosen) < 3 and stored.claims:
+        best = max(stored.claims, key=lambda each: len(left & each.terms))
+        if not left & best.terms:
             break
         chosen.append(best)
         left -= best.terms
@@ -188,33 +168,24 @@ def _turned(said: Claim, own: Claim, stored: _Stored) -> str | None:
         return None
     best = evidence[0]
     softly = any(each.softly - said.forms for each in evidence)
-    flipped = _affixed(own, best) | _affixed(best, said)
     affirmed = set().union(*(each.plain for each in evidence))
     denied = set().union(*(each.denied for each in evidence))
     ever = set().union(*(each.denied for each in stored.claims))
-    for head in () if softly or flipped else own.heads:
+    for head in () if softly else own.heads:
         alike = said.denied if affirmed.isdisjoint(head) else head
         if denied.isdisjoint(alike) and ever.isdisjoint(head):
             return _NEGATION_MORE
-    if said.negations < best.negations and not flipped and not said.softly - best.forms:
+    if said.negations < best.negations and not said.softly - best.forms:
         for small, term, *_ in best.heads:
             for word in (small, term):
                 if word in said.plain - said.denied and word not in best.plain:
                     return _NEGATION_LESS
-    if said.negations == best.negations and flipped:
-        return f"says the opposite of {min(flipped)}"
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
             here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
             if here and there and not here & there:
                 return f"says {min(here)}, where the passage says {min(there)}"
     return None
-
-
-def _affixed(one: Claim, other: Claim) -> set[str]:
-    """Words such as `unsafe` of one sentence that another has without `un` alone."""
-    found = ((form, _AFFIX.fullmatch(form)) for form in one.forms - other.forms)
-    return {form for form, match in found if match and match[1] in other.forms - one.forms}
 
 
 def _altered(said: Claim, best: list[Claim]) -> str | None:
@@ -269,8 +240,5 @@ def _reworded(word: str, other: str, following: list[str]) -> bool:
     """Whether two words look like verbs or adverbs, for which writers have many."""
     if word.endswith("ly") or other.endswith("ly"):
         return True
-    for ending in ("ed", "ing"):
-        if word.endswith(ending) and other.endswith(ending):
-            return True
-    third_person = word.endswith("s") and other.endswith("s")
-    return third_person and bool(_AFTER_VERBS.intersection(following))
+    endings = ("ed", "ing", "s") if _AFTER_VERBS.intersection(following) else ("ed", "ing")
+    return any(word.endswith(ending) and other.endswith(ending) for ending in endings)
