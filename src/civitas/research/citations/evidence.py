@@ -198,8 +198,10 @@ def _altered(said: Claim, best: list[Claim]) -> str | None:
         their_counts = {number.said: number.readings for number in each.numbers}
         alike = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
         for before, after in itertools.pairwise([Match(0, 0, 0), *alike]):
-            # That the sentence begins or ends there is as good as a word that is the same.
-            if sum(min(run.size or 1, _AROUND) for run in (before, after)) < _AROUND:
+            # That a sentence begins or ends there is as good as a word that is the same.
+            begins = not before.a or not before.b
+            ends = after.a + after.size == len(ours) or after.b + after.size == len(theirs)
+            if min(before.size + begins, _AROUND) + min(after.size + ends, _AROUND) < _AROUND:
                 continue
             here = ours[before.a + before.size : after.a]
             there = theirs[before.b + before.size : after.b]
