@@ -11,26 +11,12 @@ from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
 from civitas.research.reading.html import plain
 
-PAGES = 2000
-"""A document with more pages is not read."""
-CHARACTERS = 20_000_000
-"""Nor is one with more text."""
-SECONDS = 120.0
-"""Nor one whose pages take longer."""
+# What is longer, or takes longer, is not read.
+PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
 
 
 def read_pdf_bytes(data: bytes) -> tuple[str, str, list[Section]]:
-    """The title, text and pages of a PDF. It may take long: call it in a thread.
-
-    A page's section has the anchor `page=N` and the title `page N`; pages without text have none.
-
-    Args:
-        data: the document
-
-    Raises:
-        MissingExtra: pypdf is not installed
-        UnreadableDocument: it is damaged, encrypted, without text, or of more than is read
-    """
+    """The title, text and pages of a PDF, a section for each that has text. It may take long."""
     try:
         import pypdf
     except ImportError as error:
