@@ -73,13 +73,7 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
 
 
 def read_file(folder: Folder, path: str, known: bytes | None) -> FileRead | None:
-    """Read a file below a folder; None if it is gone.
-
-    Args:
-        folder: the folder
-        path: where the file is in it
-        known: the hash of the bytes of which the document is known already; it is not made again
-    """
+    """Read a file below a folder, but not again the bytes of a `known` hash; None if it is gone."""
     read_ns = time.time_ns()
     status = digest = document = fault = None
     try:
