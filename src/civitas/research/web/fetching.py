@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
-from typing import NamedTuple, TypeAlias
+from http.client import responses
+from typing import NamedTuple
 from urllib.parse import SplitResult, urldefrag, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 from weakref import WeakKeyDictionary
@@ -31,15 +32,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.
 
 
 class Fetched(NamedTuple):
-    """What a server gave.
-
-    Attributes:
-        url: where it came from, after redirects
-        data: the body
-        type: such as `text/html`; empty if the server does not say
-        charset: what the server says of the characters
-        fetched_at: when, as ISO 8601
-    """
+    """What a server gave, after redirects; the type is empty if it does not say one."""
 
     url: str
     data: bytes
@@ -67,11 +60,6 @@ class _Host:
         await asyncio.sleep(begin - now)
 
 
-_Hosts: TypeAlias = (
-    "WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]]"
-)
-
-
 class Fetcher:
     """Fetches pages; see `visit_page` for its arguments."""
 
@@ -91,13 +79,8 @@ class Fetcher:
             raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
         if not isinstance(user_agent, str) or not user_agent.partition("/")[0].strip():
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r}")
-        make = partial(
-            Client,
-            name,
-            timeout_s=timeout_s,
-            check_address=address_check(allow_hosts),
-            extra="research",
-        )
+        check = address_check(allow_hosts)
+        make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
@@ -108,15 +91,12 @@ class Fetcher:
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
-        self._hosts: _Hosts = WeakKeyDictionary()
+        self._hosts: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]
+        ] = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
-        """What is at a URL. Each redirect is checked as the first URL is.
-
-        Raises:
-            PageError: it cannot be read, or must not be; the text says why
-            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
-        """
+        """What is at a URL; each redirect is checked as the first URL is."""
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
@@ -136,7 +116,7 @@ class Fetcher:
                 raise PageError(f"{url} answered {status_text(response.status)}")
             kind, charset = _content_type(response.headers.get("content-type", ""))
             fetched = Fetched(url, response.content, kind, charset, now)
-            self._keep(fetched, _validators(response.headers))
+            self._keep(fetched, response.headers)
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
 
@@ -208,7 +188,9 @@ class Fetcher:
                 self._kept.move_to_end(url)
             return self._kept.get(url)
 
-    def _keep(self, fetched: Fetched, validators: dict[str, str]) -> None:
+    def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
+        known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
+        validators = {name: value for name, of in known.items() if (value := headers.get(of))}
         if not self._cache or not validators:
             return
         with self._lock:
@@ -234,25 +216,12 @@ def checked(url: str, base: str = "") -> str:
     return parts.geturl()
 
 
-def _validators(headers: Mapping[str, str]) -> dict[str, str]:
-    """What is sent with a request so that only a page that changed is sent again."""
-    sent = {"If-None-Match": headers.get("etag"), "If-Modified-Since": headers.get("last-modified")}
-    return {name: value for name, value in sent.items() if value}
-
-
 def status_text(status: int) -> str:
     """A status in words."""
-    try:
-        return f"{status} ({HTTPStatus(status).phrase})"
-    except ValueError:
-        return str(status)
+    return f"{status} ({responses[status]})" if status in responses else str(status)
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
     kind, _, rest = header.partition(";")
-    charset = None
-    for each in rest.split(";"):
-        name, _, value = each.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip("\"' ")
-    return one_line(kind.strip().lower(), 80), charset
+    charset = re.search(r"(?:^|;)\s*charset\s*=\s*([^;]*)", rest, re.IGNORECASE)
+    return one_line(kind.strip().lower(), 80), charset and charset[1].strip("\"' ")
