@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -17,11 +17,6 @@ from civitas.reasoning.prompts import json_text
 from civitas.reasoning.state import as_json, dumped, loaded
 from civitas.research.findings import ResearchResult, ResearchTask, Resource
 from civitas.research.pool import ResourcePool
-
-
-def now() -> str:
-    """The time, as ISO 8601 with its offset."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def tools_of(given: Any, id: str | int) -> dict[str, Action]:
@@ -67,29 +62,31 @@ def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResul
     return made
 
 
-def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
-    """The same action, whose result holds the resources that it has found and read."""
-    try:
-        injected = tool.signature.injected
-    except DefinitionError:
-        injected = {}
-    pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
+def changed(
+    tool: Action,
+    after: Callable[[Any], Any],
+    before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
+) -> Action:
+    """The same action, whose arguments and result pass through two functions."""
 
-    async def later(given: Awaitable[Any]) -> dict[str, Any]:
-        return _gathered(await given, task, pool)
+    async def later(given: Awaitable[Any]) -> Any:
+        return after(await given)
 
-    @functools.wraps(tool.function)
     def call(**kwargs: Any) -> Any:
-        given = tool.execute(**{**kwargs, **pools})
-        return later(given) if inspect.isawaitable(given) else _gathered(given, task, pool)
+        given = tool.execute(**before(kwargs))
+        return later(given) if inspect.isawaitable(given) else after(given)
 
-    @functools.wraps(tool.function)
     async def acall(**kwargs: Any) -> Any:
-        return await later(tool.execute(**{**kwargs, **pools}))
+        return await later(tool.execute(**before(kwargs)))
 
+    return like(tool, acall if tool.is_async else call)
+
+
+def like(tool: Action, function: Callable[..., Any]) -> Action:
+    """An action that is called and described like another."""
     return Action._described(
         tool.name,
-        acall if tool.is_async else call,
+        functools.wraps(tool.function)(function),
         tool.description,
         tool.parameters,
         terminal=tool.terminal,
@@ -98,6 +95,16 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
         timeout=tool.timeout,
         help=tool.help,
     )
+
+
+def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
+    """The same action, whose result holds the resources that it has found and read."""
+    try:
+        injected = tool.signature.injected
+    except DefinitionError:
+        injected = {}
+    pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
+    return changed(tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools})
 
 
 def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
             changes = [Resource(_url(task), _title(task), True, text)]
     for each in changes:
         if each.visited and each.fetched_at is None:
-            each.fetched_at = now()
+            each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
     return {"value": value, "resources": [dumped(each) for each in changes]}
 
 
