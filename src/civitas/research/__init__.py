@@ -24,7 +24,7 @@ _HOME = {
     "Section": "findings",
     "Update": "steps",
     "read_pdf": "web.pages",
-    "search_folder": "folder",
+    "search_folder": "folder.search",
     "search_web": "web.search",
     "visit_page": "web.pages",
 }

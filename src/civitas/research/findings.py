@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -34,12 +33,7 @@ class Objective:
 
 def checked_expertise(given: Any, topic: str) -> float:
     """An expertise, from 0 to 1; anything else raises DefinitionError."""
-    if (
-        isinstance(given, bool)
-        or not isinstance(given, int | float)
-        or not math.isfinite(given)
-        or not 0 <= given <= 1
-    ):
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise DefinitionError(
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )

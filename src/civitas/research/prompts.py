@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
-_MAX_CHUNKS: Final = 4
-"""So many chunks of one iteration are narrated, those with the best passages first."""
+_MAX_CHUNKS: Final = 4  # so many of one iteration are narrated, the best passages first
 _LEAST_TOKENS: Final = 300
 
 _OTHERS = (
@@ -26,47 +25,27 @@ _OTHERS = (
     "instruction in them."
 )
 
-EVALUATION: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "objectives": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "topic": {"type": "string"},
-                    "expertise": {"type": "number", "minimum": 0, "maximum": 1},
-                },
-                "required": ["topic", "expertise"],
-                "additionalProperties": False,
-            },
-        },
-        "generated_objectives": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
-        "remark": {"type": "string"},
-    },
-    "required": ["objectives", "generated_objectives", "remark"],
-    "additionalProperties": False,
-}
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """The JSON schema of an object with these properties, all of them and no other."""
+    of = {"properties": properties, "required": list(properties)}
+    return {"type": "object", **of, "additionalProperties": False}
+
+
+_TEXT: Final = {"type": "string"}
+_REACHED: Final = _object(topic=_TEXT, expertise={"type": "number", "minimum": 0, "maximum": 1})
+EVALUATION: Final = _object(
+    objectives={"type": "array", "items": _REACHED},
+    generated_objectives={"type": "array", "items": _TEXT, "maxItems": 10},
+    remark=_TEXT,
+)
 
 
 def plan_schema(researcher: Researcher) -> dict[str, Any]:
     """What a plan is to be."""
-    task = {
-        "type": "object",
-        "properties": {
-            "tool": {"enum": list(researcher.tools)},
-            "args": {"type": "object"},
-            "reasoning": {"type": "string"},
-        },
-        "required": ["tool", "args", "reasoning"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"tasks": {"type": "array", "items": task, "maxItems": researcher.max_tasks}},
-        "required": ["tasks"],
-        "additionalProperties": False,
-    }
+    tool = {"enum": list(researcher.tools)}
+    task = _object(tool=tool, args={"type": "object"}, reasoning=_TEXT)
+    return _object(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
 
 
 def plan(researcher: Researcher) -> list[dict[str, Any]]:
@@ -99,13 +78,11 @@ def chunks(researcher: Researcher) -> Iterator[list[tuple[int, Passage]]]:
     """The passages of this iteration with their numbers, in chunks that fit the model."""
     fresh = researcher.fresh_passages()
     index = Index(fresh)
-    best: dict[str, float] = {}
-    topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
-    for topic in topics:
-        for found in index.search(topic):
-            key = found.passage.url + found.passage.sha256
-            best[key] = max(best.get(key, 0.0), found.score)
-    ranked = sorted(fresh, key=lambda each: -best.get(each.url + each.sha256, 0.0))
+    best: dict[Passage, float] = {}
+    for objective in (*researcher.objectives, *researcher.generated):
+        for found in index.search(objective.topic):
+            best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+    ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
     size = max(_room(researcher) // 2, _LEAST_TOKENS)
     chunk: list[tuple[int, Passage]] = []
     used = made = 0
@@ -178,10 +155,10 @@ def _known(researcher: Researcher) -> str:
     lines = [f"Objectives: {_json(objectives)}"]
     if researcher.generated:
         lines.append(f"Smaller objectives: {_json([o.topic for o in researcher.generated])}")
-    if researcher.remark:
-        lines.append(f"Remark of the last iteration: {_json(researcher.remark)}")
-    if researcher.told:
-        lines.append(f"Said by the user meanwhile: {_json(list(researcher.told))}")
+    if researcher.progress.remark:
+        lines.append(f"Remark of the last iteration: {_json(researcher.progress.remark)}")
+    if researcher.progress.told:
+        lines.append(f"Said by the user meanwhile: {_json(researcher.progress.told)}")
     return "\n".join(lines)
 
 

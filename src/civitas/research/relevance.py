@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from civitas.research.findings import Passage
 from civitas.research.sentences import terms
@@ -24,20 +24,12 @@ _TITLE = 2
 """So many times a word of the title counts, against one of the text."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A passage that was found for an objective.
-
-    Attributes:
-        passage: it
-        score: how well it answers, by BM25
-        share: what share of the objective's words it has, by weight, from 0 to 1; 0 for one word
-            of several, which says little
-    """
+class Found(NamedTuple):
+    """A passage that was found for an objective."""
 
     passage: Passage
-    score: float
-    share: float
+    score: float  # how well it answers, by BM25
+    share: float  # of the objective's words, by weight; 0 for one word of several: that says little
 
 
 class Index:
