@@ -74,6 +74,11 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
     return Reply(report.markdown, report, [], [], report.usage, reason, detail, error, run_id)
 
 
+def over(reply: Reply) -> dict[str, Any]:
+    """What is recorded of a reply, beside why it ended."""
+    return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
+
+
 def report_json(report: Report) -> dict[str, Any]:
     """A report as JSON data, with each passage once."""
     passages = {(c.passage.url, c.passage.sha256): c.passage for c in report.citations}

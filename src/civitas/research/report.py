@@ -103,18 +103,16 @@ def made(researcher: Researcher) -> Report:
     )
     stop: StopReason = progress.stop or "max_iterations"
     empty = researcher.objectives_without_source()
-    parts = [f"# {_title(researcher)}"]
-    if checked.markdown.strip():
-        parts.append(checked.markdown.strip())
+    topics = [_plain(each.topic) for each in researcher.objectives]
+    parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", checked.markdown.strip()]
     failed = stop == "error" and not any(each.visited for each in researcher.resources.get_all())
     nothing = "could be read" if failed else "relevant was found"
     parts.extend(f"Nothing {nothing} for “{_plain(topic)}”." for topic in empty)
-    sources = _sources(checked.citations)
-    if sources:
-        parts.append("## Sources\n\n" + "\n".join(sources))
+    if checked.citations:
+        parts.append("## Sources\n\n" + "\n".join(_sources(checked.citations)))
     parts.append("---\n\n" + _foot(researcher, checked.citations, stop))
     return Report(
-        "\n\n".join(parts) + "\n",
+        "\n\n".join(filter(None, parts)) + "\n",
         checked.citations,
         stop,
         progress.detail,
@@ -125,11 +123,6 @@ def made(researcher: Researcher) -> Report:
         progress.usage,
         researcher.run_id,
     )
-
-
-def _title(researcher: Researcher) -> str:
-    topics = [_plain(each.topic) for each in researcher.objectives]
-    return topics[0] if len(topics) == 1 else "Report"
 
 
 def _sources(citations: list[Citation]) -> list[str]:
@@ -170,9 +163,7 @@ def _plain(text: str) -> str:
 
 def _link(url: str) -> str:
     """A URL that can stand between angle brackets."""
-    return "".join(
-        "%20" if c.isspace() else c for c in url if (c not in "<>" and c.isprintable()) or c == " "
-    )
+    return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")
 
 
 def _count(count: int, noun: str) -> str:

@@ -126,7 +126,7 @@ class Researcher(Iterating):
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget = budget
-        self._journal = None if journal is None else as_journal(journal, f"agent {id!r}")
+        self.journal = journal
         self._owner = self
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
@@ -269,9 +269,9 @@ class Researcher(Iterating):
                 return await guarded(
                     record,
                     lambda: self._to_the_end(spent),
-                    lambda reply: {**_over(reply), "report": recording.report_json(reply.value)},
-                    lambda why: self._cut_off(why),
-                    lambda error: self._failed(error),
+                    recording.over,
+                    self._cut_off,
+                    self._failed,
                 )
             finally:
                 self._record = None
@@ -384,16 +384,11 @@ class Researcher(Iterating):
 
     def _cut_off(self, why: str) -> dict[str, Any]:
         self._stop(Stop("cancelled", why))
-        report = made(self)
-        return {"detail": why, "text": report.markdown, "report": recording.report_json(report)}
+        return recording.over(recording.reply_of(made(self), self._asked.run_id))
 
     def _failed(self, error: JournalError) -> Reply:
         self._stop(Stop("error", str(error), error))
         return recording.reply_of(made(self), self._asked.run_id, error)
-
-
-def _over(reply: Reply) -> dict[str, Any]:
-    return {"detail": reply.detail, "text": reply.text}
 
 
 def _positive(number: Any, what: str, id: str | int) -> int:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from civitas.research.citations.evidence import BETWEEN
-from civitas.research.citations.evidence import fault as fault
+from civitas.research.citations.evidence import BETWEEN, fault
 from civitas.research.findings import Citation, Passage
 from civitas.research.sentences import FOOTNOTE, sentences
 
