@@ -200,18 +200,19 @@ class FolderIndex:
                 entries += 1
                 if kind_of(path) is None or not self._is_wanted(path):
                     continue
-                if len(seen) >= MAX_FILES:
+                if len(seen) < MAX_FILES:
+                    seen[path] = status
+                else:
                     faults[f"beyond the first {MAX_FILES:,}"] += 1
-                    continue
-                seen[path] = status
             seconds = time.monotonic() - start
-            self._remove([each.number for path, each in stored.items() if path not in seen])
-            todo = [
-                path
-                for path, status in seen.items()
-                if path not in stored or not stored[path].is_current(status)
-            ]
-            self._bring_in(todo, stored)
+            if gone := stored.keys() - seen.keys():
+                with self._pool.writing() as db:
+                    for path in gone:
+                        _remove(db, stored[path].number)
+            old = {
+                path for path, at in seen.items() if path in stored and stored[path].is_current(at)
+            }
+            self._bring_in([path for path in seen if path not in old], stored)
             if entries > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
@@ -226,10 +227,9 @@ class FolderIndex:
         chars = 0
         for path in paths:
             read = read_file(self._folder, path, stored[path].sha256 if path in stored else None)
-            if read is None:
-                continue
-            batch.append(read)
-            chars += len(read.document.text) if read.document else 0
+            if read is not None:
+                batch.append(read)
+                chars += len(read.document.text) if read.document else 0
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES:
                 self._write(batch)
                 batch, chars = [], 0
@@ -255,12 +255,6 @@ class FolderIndex:
                     if row:
                         _remove(db, row[0])
                     number = _insert(db, read, number)
-
-    def _remove(self, numbers: list[int]) -> None:
-        for start in range(0, len(numbers), _BATCH_FILES):
-            with self._pool.writing() as db:
-                for number in numbers[start : start + _BATCH_FILES]:
-                    _remove(db, number)
 
     def _report(self, faults: Counter[str]) -> None:
         """Log what is left out, once for each state."""
@@ -293,14 +287,10 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; gives the number of the next passage."""
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or _shown(read.path)
+    at = read.status
+    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, read.sha256
     file = db.execute(
-        "INSERT INTO files (path, size, mtime_ns, read_ns, sha256, title, fault) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            os.fsencode(read.path),
-            *(read.status.st_size, read.status.st_mtime_ns, read.read_ns, read.sha256),
-            *(title, read.fault),
-        ),
+        "INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", (*row, title, read.fault)
     ).lastrowid
     passages = [
         (place, file, section.anchor, section.title, text)
