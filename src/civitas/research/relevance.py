@@ -20,8 +20,7 @@ What is known was searched for, so the words of an objective are more frequent i
 without these, the words that were looked for would be those that say least.
 """
 _K1, _B = 1.2, 0.6
-_TITLE = 2
-"""So many times a word of the title counts, against one of the text."""
+_TITLE = 2  # so many times a word of the title counts, against one of the text
 
 
 class Found(NamedTuple):

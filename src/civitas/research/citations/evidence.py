@@ -14,10 +14,8 @@ from civitas.text import shorten
 
 _NEGATION_MORE = "has a negation that is not there"
 _NEGATION_LESS = "lacks a negation that is there"
-SHARE = 0.6
-"""The part of a sentence's content words that its passage must have."""
-BETWEEN = "\n\n\0\n\n"
-"""What joins passages that are read as one: no quoted span reaches across it."""
+SHARE = 0.6  # the part of a sentence's content words that its passage must have
+BETWEEN = "\n\n\0\n\n"  # what joins passages that are read as one: no quoted span reaches across it
 
 _QUOTED = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"

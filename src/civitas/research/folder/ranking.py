@@ -15,10 +15,8 @@ _QUERY_CHARS: Final = 10_000
 
 _TITLE_WEIGHT: Final = 1.5
 """Headings are in the text as well, and titles in every passage of their file."""
-_PAIR_WEIGHT: Final = 0.4
-"""What two words that stand side by side add, as in the question."""
-_SCORED: Final = 4_000
-"""So many passages are scored at once: about 3 ms."""
+_PAIR_WEIGHT: Final = 0.4  # what two words that stand side by side add, as in the question
+_SCORED: Final = 4_000  # so many passages are scored at once: about 3 ms
 _COMMON: Final = 20_000
 """A word in so many passages says as little as a stop word, and takes 10 ms or more to score."""
 

@@ -13,8 +13,7 @@ from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
 from civitas.text import error_text, shorten
 
-LINKS = 300
-"""So many links of a page are taken at most; those of its main part come first."""
+LINKS = 300  # so many links of a page are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
 _MOST, _MANY = 100_000, 5000
 """Pages of more elements are not read; or not in a second way, whose time grows by the square."""

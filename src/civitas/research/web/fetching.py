@@ -103,7 +103,8 @@ class Fetcher:
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
-            kept = self._kept_of(url)
+            with self._lock:
+                kept = self._kept.get(url)
             response = await self._get(url, kept[0] if kept else {})
             now = datetime.now(UTC).isoformat(timespec="seconds")
             if kept and response.status == 304:
@@ -182,12 +183,6 @@ class Fetcher:
 
     # -- validators --------------------------------------------------------------------------------
 
-    def _kept_of(self, url: str) -> tuple[dict[str, str], Fetched] | None:
-        with self._lock:
-            if url in self._kept:
-                self._kept.move_to_end(url)
-            return self._kept.get(url)
-
     def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
         known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
         validators = {name: value for name, of in known.items() if (value := headers.get(of))}
@@ -195,6 +190,7 @@ class Fetcher:
             return
         with self._lock:
             self._kept[fetched.url] = validators, fetched
+            self._kept.move_to_end(fetched.url)
             while sum(len(each.data) for _, each in self._kept.values()) > _KEPT_BYTES:
                 self._kept.popitem(last=False)
 
