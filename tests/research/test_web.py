@@ -331,7 +331,10 @@ def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
     (
         ("aiohttp", "from civitas.research import visit_page; visit_page()"),
         ("ddgs", "from civitas.research import search_web; search_web()"),
-        ("pypdf", "from civitas.research.reading.pdf import read_pdf_bytes; read_pdf_bytes(b'')"),
+        (
+            "pypdf",
+            "from civitas.research.reading.documents import read_pdf_bytes; read_pdf_bytes(b'')",
+        ),
         (
             "trafilatura",
             "from civitas.research.reading.html import read_html; read_html(b'<p>', None, 'x')",

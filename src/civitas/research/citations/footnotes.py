@@ -75,15 +75,14 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
         # Nothing outside a sentence, such as code, can cite.
         made.append(_NOTE.sub("", text[at:start]))
         at = end
-        cited = dict.fromkeys(
-            number for note in _NOTE.finditer(sentence) for number in _numbers(note)
-        )
-        if not _NOTE.search(sentence):
+        notes = [*_NOTE.finditer(sentence)]
+        if not notes:
             line = text[text.rfind("\n", 0, start) + 1 : start]
             uncited += not line.lstrip(" >").startswith("#")
             made.append(sentence)
             continue
-        bare = " ".join(re.sub(r"\n[ \t]*>", " ", _NOTE.sub("", sentence)).split())
+        bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
+        cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         kept, why = _borne_out(bare, {n: passages[n] for n in cited if n in passages})
         citations.extend(Citation(number, bare, passages[number]) for number in kept)
         left = _with_notes(sentence, {number: number for number in kept})
@@ -146,18 +145,13 @@ def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str
         titles = "\n".join(cited[number].title for number in numbers)
         return fault(sentence, texts, titles)
 
-    why = None
-    alone = []
-    for number in cited:
-        found = fault_of([number])
-        why = why or found
-        if found is None:
-            alone.append(number)
+    faults = {number: fault_of([number]) for number in cited}
+    alone = [number for number, why in faults.items() if why is None]
     if alone or not cited:
         return alone, "cites what is no source"
     needed = list(cited)[:_TOGETHER]
-    if len(needed) == 1 or (why := fault_of(needed)):
-        return [], why or ""
+    if why := faults[needed[0]] if len(needed) == 1 else fault_of(needed):
+        return [], why
     for number in list(needed):
         fewer = [each for each in needed if each != number]
         if fault_of(fewer) is None:

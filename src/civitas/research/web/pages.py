@@ -10,8 +10,8 @@ from civitas.action import Action
 from civitas.errors import PageError, UnreadableDocument
 from civitas.research.findings import Resource, Section
 from civitas.research.pool import ResourcePool
+from civitas.research.reading.documents import read_pdf_bytes
 from civitas.research.reading.html import decoded, plain, read_html
-from civitas.research.reading.pdf import read_pdf_bytes
 from civitas.research.web.fetching import Fetched, Fetcher
 from civitas.threads import WORKERS
 
