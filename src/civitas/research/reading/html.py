@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 from urllib.parse import urldefrag, urljoin
 
 from civitas.errors import MissingExtra, UnreadableDocument
@@ -38,13 +38,8 @@ _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": 
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
-class Html(NamedTuple):
-    """What there is in a page: its main part as paragraphs, and absolute links, each once."""
-
-    title: str
-    text: str
-    sections: list[Section]
-    links: list[tuple[str, str]]
+Html: TypeAlias = tuple[str, str, list[Section], list[tuple[str, str]]]
+"""The title of a page, the text of its main part, its sections, and absolute links, each once."""
 
 
 def read_html(data: bytes, charset: str | None, url: str) -> Html:
@@ -69,14 +64,12 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         links = _links(tree, main, url)
         _tidy(tree, main)
         body = _extracted(tree, main is not None or elements > _MANY)
-        written = _Text(anchors)
-        if body is not None:
-            written.take(body)
+        text, sections = ("", []) if body is None else _Text(anchors).of(body)
     except Exception as error:  # whatever a page made of malice makes the parsers raise
         raise UnreadableDocument(
             f"{url} is not HTML that can be read: {error_text(error)}"
         ) from error
-    return Html(title, *written.done(), links)
+    return title, text, sections, links
 
 
 def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
@@ -230,8 +223,8 @@ class _Text:
         self._begun: Section | None = None  # begins with the next text
         self._path: list[tuple[int, str]] = []
 
-    def take(self, body: Any) -> None:
-        """Add the text of an element and of all in it."""
+    def of(self, body: Any) -> tuple[str, list[Section]]:
+        """The text of an element and of all in it, and its sections."""
         from lxml.etree import iterwalk
 
         codes = cells = items = 0  # so many are open
@@ -261,9 +254,6 @@ class _Text:
                 self._write(element.text or "", codes > 0)
             elif element is not body:
                 self._write(element.tail or "", codes > 0)
-
-    def done(self) -> tuple[str, list[Section]]:
-        """The text and its sections."""
         return "".join(self._text).rstrip(), self.sections
 
     def _head(self, heading: str, rend: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from civitas.action import Action
 from civitas.errors import PageError, UnreadableDocument
-from civitas.research.findings import Resource, Section
+from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
-from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.html import Html, decoded, plain, read_html
 from civitas.research.web.fetching import Fetched, Fetcher
 from civitas.threads import WORKERS
 
@@ -141,7 +140,7 @@ def _kind(page: Fetched) -> str:
     return kind
 
 
-def _read(page: Fetched, kind: str) -> tuple[str, str, list[Section], list[tuple[str, str]]]:
+def _read(page: Fetched, kind: str) -> Html:
     if kind == _PDF:
         try:
             return *read_pdf_bytes(page.data), []
@@ -152,7 +151,7 @@ def _read(page: Fetched, kind: str) -> tuple[str, str, list[Section], list[tuple
     return "", plain(decoded(page.data, page.charset)).strip(), [], []
 
 
-async def _in_thread(page: Fetched, kind: str) -> Any:
+async def _in_thread(page: Fetched, kind: str) -> Html:
     """What a page says, read in a thread; one that takes too long is left behind."""
     try:
         async with asyncio.timeout(_READ_S):
