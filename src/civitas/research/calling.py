@@ -50,11 +50,10 @@ def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: Reso
 def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
     """What came of a task, of what the environment made of its call."""
     made = ResearchResult(task.tool, task.args, task.reasoning)
-    error = None if given is None else given.get("error")
-    if given is None or error is not None or not isinstance(given.get("result"), dict):
+    error, found = (given or {}).get("error"), (given or {}).get("result")
+    if error is not None or not isinstance(found, dict):
         made.error = "it gave no result" if error is None else str(error)
         return made
-    found = given["result"]
     made.result = found.get("value")
     made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
     read = next((each for each in made.resources if each.visited), None)
@@ -128,9 +127,7 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
 
 def _url(task: ResearchTask) -> str:
     """What the result of an action is cited by."""
-    args = {
-        name: each if isinstance(each, str) else json_text(each) for name, each in task.args.items()
-    }
+    args = {name: x if isinstance(x, str) else json_text(x) for name, x in task.args.items()}
     return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
 
 

@@ -54,10 +54,8 @@ def plan(researcher: Researcher) -> list[dict[str, Any]]:
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
     ]
-    unread = [
-        {"url": each.url, "about": cut(each.description or "", 200)}
-        for each in researcher.unread(_SHOWN_RESOURCES)
-    ]
+    found = researcher.unread(_SHOWN_RESOURCES)
+    unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in found]
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
     asks = f"""\
 Plan the next tasks of this research: at most {researcher.max_tasks}. Where the expertise of an
@@ -67,7 +65,6 @@ is left to find out."""
     return _asked(
         researcher,
         asks,
-        _known(researcher),
         f"Tools: {_json(tools)}",
         f"Done already: {_json(done)}",
         f"Known and not read:\n{marked(_json(unread))}",
@@ -116,13 +113,8 @@ their numbers, names and negations as they are, and write nothing that no source
 that is marked [unsupported] is not borne out by the source that it named: correct it or leave it
 out. Write no list of sources. Answer with the Markdown alone."""
     limit = max(_room(researcher) // 3, _LEAST_TOKENS) * 4
-    return _asked(
-        researcher,
-        asks,
-        _known(researcher),
-        f"The narrative so far:\n{marked(cut(narrative.markdown, limit))}",
-        f"New sources:\n\n{sources}",
-    )
+    before = f"The narrative so far:\n{marked(cut(narrative.markdown, limit))}"
+    return _asked(researcher, asks, before, f"New sources:\n\n{sources}")
 
 
 def evaluate(researcher: Researcher) -> list[dict[str, Any]]:
@@ -133,40 +125,32 @@ narrative shows, from 0 (nothing is known) to 1 (fully answered, with sources). 
 objectives that would lead to the given ones. Remark in a few sentences what to improve in the next
 iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topic", "expertise"}],
 "generated_objectives": [text], "remark": text}."""
-    faults = [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]
-    failed = [
-        f"{each.tool} {_json(each.args)}: {each.error}" for each in researcher.results if each.error
-    ]
     limit = max(_room(researcher) // 2, _LEAST_TOKENS) * 4
-    return _asked(
-        researcher,
-        asks,
-        _known(researcher),
-        f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}",
-        f"Sentences that their sources do not bear out:\n{marked(chr(10).join(faults))}"
-        if faults
-        else "",
-        f"Tasks that failed:\n{marked(cut(chr(10).join(failed), 2000))}" if failed else "",
-    )
-
-
-def _known(researcher: Researcher) -> str:
-    objectives = [{"topic": o.topic, "expertise": o.expertise} for o in researcher.objectives]
-    lines = [f"Objectives: {_json(objectives)}"]
-    if researcher.generated:
-        lines.append(f"Smaller objectives: {_json([o.topic for o in researcher.generated])}")
-    if researcher.progress.remark:
-        lines.append(f"Remark of the last iteration: {_json(researcher.progress.remark)}")
-    if researcher.progress.told:
-        lines.append(f"Said by the user meanwhile: {_json(researcher.progress.told)}")
-    return "\n".join(lines)
+    parts = [f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}"]
+    if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
+        listed = marked("\n".join(faults))
+        parts.append(f"Sentences that their sources do not bear out:\n{listed}")
+    if failed := [each for each in researcher.results if each.error]:
+        lines = [f"{each.tool} {_json(each.args)}: {each.error}" for each in failed]
+        parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
+    return _asked(researcher, asks, *parts)
 
 
 def _asked(researcher: Researcher, asks: str, *parts: str) -> list[dict[str, Any]]:
+    """A prompt: who it is and what it is asked, then what is known and these parts."""
     who = researcher.role or "You are a careful researcher."
+    progress = researcher.progress
+    objectives = [{"topic": o.topic, "expertise": o.expertise} for o in progress.objectives]
+    known = [f"Objectives: {_json(objectives)}"]
+    if progress.generated:
+        known.append(f"Smaller objectives: {_json([o.topic for o in progress.generated])}")
+    if progress.remark:
+        known.append(f"Remark of the last iteration: {_json(progress.remark)}")
+    if progress.told:
+        known.append(f"Said by the user meanwhile: {_json(progress.told)}")
     return [
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
-        {"role": "user", "content": "\n\n".join(part for part in parts if part)},
+        {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},
     ]
 
 

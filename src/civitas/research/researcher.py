@@ -343,8 +343,6 @@ class Researcher(Iterating):
                     self.progress.stop, self.progress.detail = "max_iterations", ""
                     break
                 await self.run()
-            if self.progress.stop == "error":
-                error = SearchError(self.progress.detail)
         except Stop as stop:
             self._stop(stop)
             error = stop.error
@@ -356,6 +354,8 @@ class Researcher(Iterating):
             self._stop(Stop("error", f"{type(failure).__name__}: {failure}{where}", failure))
             error = failure
         report = made(self)
+        if report.stop_reason == "error" and error is None:
+            error = SearchError(report.detail)
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:

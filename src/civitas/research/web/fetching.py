@@ -133,8 +133,8 @@ class Fetcher:
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:
-                text = str(error)
-                raise PageError(text if url[:80] in text else f"{url}: {text}") from None
+                named = "" if url[:80] in str(error) else f"{url}: "
+                raise PageError(f"{named}{error}") from None
 
     def _host(self, parts: SplitResult) -> _Host:
         with self._lock:
@@ -153,8 +153,7 @@ class Fetcher:
         async with host.lock:
             if host.until_s < loop.time():
                 await self._ask(f"{parts.scheme}://{parts.netloc}/robots.txt", host)
-                lasts_s = _NO_ROBOTS_S if host.refusal else _ROBOTS_S
-                host.until_s = loop.time() + lasts_s
+                host.until_s = loop.time() + (_NO_ROBOTS_S if host.refusal else _ROBOTS_S)
         if host.refusal is not None:
             raise PageError(f"{url} is not read: {host.refusal}; try again in a minute")
         if host.robots is None:
