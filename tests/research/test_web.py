@@ -277,8 +277,8 @@ def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
             return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
         return html(PAGE, last_modified="yesterday")
 
-    async def twice(url: str, **more: Any) -> tuple[Resource, Resource]:
-        action = visit_page(allow_hosts=["127.0.0.1"], **more)
+    async def twice(url: str) -> tuple[Resource, Resource]:
+        action = visit_page(allow_hosts=["127.0.0.1"])
         first, second = [await action.execute(url=url, pool=ResourcePool()) for _ in range(2)]
         return first, second
 
@@ -286,9 +286,8 @@ def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
         for path in ("/a", "/b"):
             first, second = run(twice(web.base + path))
             assert first.content == second.content
-        run(twice(f"{web.base}/a", cache=False))
     sent = [r.headers.get("if-none-match") for r in web.requests if r.path == "/a"]
-    assert sent == [None, '"1"', None, None]
+    assert sent == [None, '"1"']
 
 
 # -- PDF -------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from civitas.http import Client, HTTPError, Response
 from civitas.research.web.addresses import address_check
 from civitas.text import excerpt, one_line
 
+USER_AGENT = "civitas (an agent that researches)"
 REDIRECTS = 10
 _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
@@ -67,13 +68,11 @@ class Fetcher:
         self,
         name: str,
         allow_hosts: Iterable[str],
-        user_agent: str,
         timeout_s: float,
         max_bytes: int,
-        *,
+        user_agent: str = USER_AGENT,
         per_host: int = 4,
         delay_s: float = 0.0,
-        cache: bool = True,
     ) -> None:
         if isinstance(per_host, bool) or not isinstance(per_host, int) or per_host < 1:
             raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
@@ -87,7 +86,6 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
         self._per_host = per_host
         self._delay_s = delay_s
-        self._cache = cache
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
@@ -185,7 +183,7 @@ class Fetcher:
     def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
         known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
         validators = {name: value for name, of in known.items() if (value := headers.get(of))}
-        if not self._cache or not validators:
+        if not validators:
             return
         with self._lock:
             self._kept[fetched.url] = validators, fetched

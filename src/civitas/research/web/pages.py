@@ -11,10 +11,9 @@ from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
 from civitas.research.reading.html import Html, decoded, plain, read_html
-from civitas.research.web.fetching import Fetched, Fetcher
+from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher
 from civitas.threads import WORKERS
 
-USER_AGENT = "civitas (an agent that researches)"
 MAX_BYTES = 20 * 2**20
 _READ_S = 150.0
 
@@ -33,7 +32,6 @@ def visit_page(
     delay_s: float = 0.0,
     timeout_s: float = 30.0,
     max_bytes: int = MAX_BYTES,
-    cache: bool = True,
 ) -> Action:
     """A tool that reads a page of the web: its text, its sections and its links.
 
@@ -49,21 +47,13 @@ def visit_page(
         delay_s: seconds from one request to a host to the next
         timeout_s: seconds that an answer may take, to its end
         max_bytes: how large a page may be, unpacked
-        cache: whether pages are kept for that
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
         MissingExtra: aiohttp is not installed
     """
     fetcher = Fetcher(
-        "visit_page",
-        allow_hosts,
-        user_agent,
-        timeout_s,
-        max_bytes,
-        per_host=per_host,
-        delay_s=delay_s,
-        cache=cache,
+        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s
     )
 
     async def read_page(url: str, pool: ResourcePool) -> Resource:
@@ -77,18 +67,12 @@ def visit_page(
     return Action("visit_page", read_page, idempotent=True)
 
 
-def read_pdf(
-    *,
-    allow_hosts: Iterable[str] = (),
-    user_agent: str = USER_AGENT,
-    timeout_s: float = 60.0,
-    max_bytes: int = 2 * MAX_BYTES,
-) -> Action:
-    """A tool that reads a PDF document of the web: its text, page by page.
+def read_pdf(*, allow_hosts: Iterable[str] = ()) -> Action:
+    """A tool that reads a PDF document of the web, of 40 MiB at most: its text, page by page.
 
-    Its arguments and errors are those of `visit_page`.
+    Its argument and errors are those of `visit_page`.
     """
-    fetcher = Fetcher("read_pdf", allow_hosts, user_agent, timeout_s, max_bytes, cache=False)
+    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES)
 
     async def read_document(url: str, pool: ResourcePool) -> Resource:
         """Read a PDF document.
