@@ -14,8 +14,8 @@ from civitas.research import recording
 from civitas.research.findings import Findings, Narrative, ResearchTask, checked_expertise
 from civitas.research.workbench import Workbench
 
+# The steps whose outcome is recorded as a whole; of Research, each task is, by itself.
 _RECORDED = ("plan", "narrate", "evaluate")
-"""The steps whose outcome is recorded as a whole; of Research, each task is, by itself."""
 
 
 class Iterating(Workbench):

@@ -13,12 +13,9 @@ from civitas.research.sentences import terms
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
+# So many passages are thought of that have none of the words, beside those that are known. What is
+# known was searched for, so the words of an objective are more frequent in it than elsewhere.
 _BEYOND = 300
-"""So many passages are thought of that have none of the words, beside those that are known.
-
-What is known was searched for, so the words of an objective are more frequent in it than elsewhere;
-without these, the words that were looked for would be those that say least.
-"""
 _K1, _B = 1.2, 0.6
 _TITLE = 2  # so many times a word of the title counts, against one of the text
 

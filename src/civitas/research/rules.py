@@ -159,17 +159,15 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     spans = sentences(text)
     wanted = {term: index.weight(term) for term in terms(topic)}
 
-    def worth(place: int) -> float:
-        there = set(terms(text[slice(*spans[place])]))
-        return sum(weight for term, weight in wanted.items() if term in there)
-
     def rank(place: int) -> tuple[bool, float, int]:
         said = text[slice(*spans[place])]
+        there = set(terms(said))
+        worth = sum(weight for term, weight in wanted.items() if term in there)
         whole = len(said.split()) >= _WORDS and _ENDS.search(said[-20:]) is not None
-        return not whole, -worth(place), place
+        return not whole, -worth, place
 
-    for first in sorted(range(len(spans)), key=rank):
-        if rank(first)[0] and not worth(first):
+    for no_sentence, worth, first in sorted(map(rank, range(len(spans)))):
+        if no_sentence and not worth:
             break  # nothing is left but headings and code that say nothing about it
         start, end = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
@@ -208,9 +206,7 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     if not found:
         return 0.0
     wanted = {term: index.weight(term) for term in terms(topic)}
-    there: set[str] = set()
-    for each in found:
-        there.update(terms(each.passage.text), terms(each.passage.title))
+    there = {term for f in found for term in (*terms(f.passage.text), *terms(f.passage.title))}
     together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
     sources = len({each.passage.url.partition("#")[0] for each in found})
     share = (max(each.share for each in found) + together) / 2

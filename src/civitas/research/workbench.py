@@ -245,10 +245,9 @@ class Workbench(ConversationalAgent):
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
         wanted = None if schema is None else AnswerSchema(schema)
-        json_schema = None if wanted is None else wanted.json
         prompt, fault = list(messages), ""
         for attempt in (1, 2):
-            given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
+            given = await self._answer(f"{key}.{attempt}", prompt, wanted and wanted.json)
             text = getattr(given, "text", None)
             text = readable(text) if isinstance(text, str) else ""
             try:
@@ -268,13 +267,9 @@ class Workbench(ConversationalAgent):
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
         record = self._record or NULL_RECORD
         name = getattr(self.model, "name", None)
+        ask = partial(completed, self.model, self._budget, prompt, schema)
         try:
-            given = await record.step(
-                key,
-                partial(completed, self.model, self._budget, prompt, schema),
-                of=ANSWER,
-                model=name,
-            )
+            given = await record.step(key, ask, of=ANSWER, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):

@@ -1,7 +1,6 @@
 """Addresses that pages may be read from: those of the public Internet, and of allowed hosts.
 
-The check is for the address that a connection is opened to. So it does not matter how a URL spells
-it, what a name resolves to, or whether it resolves to something else the next time.
+The check is for the address that a connection is opened to, however a URL spells or names it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -143,10 +144,8 @@ def _resources(listed: list[Any]) -> list[Resource]:
     """What can be visited of what a search engine says."""
     found: dict[str, Resource] = {}
     for to, *texts in listed:
-        try:
+        with suppress(PageError):
             url = checked(str(to or ""))
-        except PageError:
-            continue
-        said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
-        found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None, False))
+            said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
     return list(found.values())
