@@ -245,9 +245,10 @@ class Workbench(ConversationalAgent):
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
         wanted = None if schema is None else AnswerSchema(schema)
+        json_schema = None if wanted is None else wanted.json
         prompt, fault = list(messages), ""
         for attempt in (1, 2):
-            given = await self._answer(f"{key}.{attempt}", prompt, wanted and wanted.json)
+            given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
             text = getattr(given, "text", None)
             text = readable(text) if isinstance(text, str) else ""
             try:

@@ -46,12 +46,12 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
 
     for folder, below, names in os.walk(root, onerror=unreadable):
         inside = os.path.relpath(folder, root)
-        shown = sorted(each for each in names + below if each[0] != "." and each not in _SKIPPED)
-        below[:] = [each for each in shown if each in set(below)]
+        below[:] = sorted(filter(_is_looked_at, below))
+        names = sorted([*filter(_is_looked_at, names), *below])
         if inside.count(os.sep) >= _DEPTH - 1 and below:
             left_out[f"more than {_DEPTH} folders deep"] += len(below)
             below.clear()
-        for name in shown:
+        for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             try:
                 status = os.lstat(os.path.join(root, path))
@@ -62,6 +62,10 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
                 yield path, status
             elif stat.S_ISLNK(status.st_mode):
                 left_out["links, which are not followed"] += 1
+
+
+def _is_looked_at(name: str) -> bool:
+    return not name.startswith(".") and name not in _SKIPPED
 
 
 def read_file(folder: Folder, path: str, known: bytes | None) -> FileRead | None:
