@@ -10,6 +10,7 @@ from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, InDou
 from civitas.models.protocol import Usage
 from civitas.reasoning.reply import StopReason
 from civitas.research.findings import Citation, Objective
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
@@ -157,8 +158,7 @@ def _foot(researcher: Researcher, citations: list[Citation], stop: str) -> str:
 
 def _plain(text: str) -> str:
     """Somebody's text in one line, none of it Markdown."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return _ESCAPED.sub(r"\\\1", line)
+    return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
 
 
 def _link(url: str) -> str:

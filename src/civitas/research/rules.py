@@ -9,11 +9,11 @@ from itertools import chain, combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from civitas.action import Action
-from civitas.reasoning.prompts import cut
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index
 from civitas.research.sentences import sentences, terms, words
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
@@ -127,7 +127,7 @@ def narrate(researcher: Researcher) -> Narrative:
             if (quoted := _quote(found.passage, objective.topic, index))
         ]
         if quotes:
-            headed = f"## {heading(objective.topic)}\n\n" if several else ""
+            headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
             parts.append(headed + "\n".join(quotes))
     return researcher.checked("\n\n".join(parts))
 
@@ -142,11 +142,6 @@ def best(index: Index, topic: str) -> list[Found]:
             of[page] += 1
             kept.append(found)
     return kept[:_CITED]
-
-
-def heading(topic: str) -> str:
-    """A topic in one line, as a heading."""
-    return cut(" ".join(topic.split()), 200).replace("\n", " ")
 
 
 def _quote(passage: Passage, topic: str, index: Index) -> str:
