@@ -89,32 +89,24 @@ class Report:
 
 def made(researcher: Researcher) -> Report:
     """The report of what a researcher knows now."""
-    from civitas.research.citations import Checked, renumbered
+    from civitas.research.citations import renumbered
 
-    progress = researcher.progress
-    passages = researcher.numbered
-    checked = renumbered(
-        Checked(
-            progress.narrative,
-            [Citation(n, text, passages[n]) for n, text in progress.citations],
-            len(progress.citations),
-            progress.unsupported,
-            progress.uncited,
-        )
-    )
+    progress, passages = researcher.progress, researcher.numbered
+    cited = [Citation(number, text, passages[number]) for number, text in progress.citations]
+    narrative, citations = renumbered(progress.narrative, cited)
     stop: StopReason = progress.stop or "max_iterations"
     empty = researcher.objectives_without_source()
     topics = [_plain(each.topic) for each in researcher.objectives]
-    parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", checked.markdown.strip()]
+    parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
     failed = stop == "error" and not any(each.visited for each in researcher.resources.get_all())
     nothing = "could be read" if failed else "relevant was found"
     parts.extend(f"Nothing {nothing} for “{_plain(topic)}”." for topic in empty)
-    if checked.citations:
-        parts.append("## Sources\n\n" + "\n".join(_sources(checked.citations)))
-    parts.append("---\n\n" + _foot(researcher, checked.citations, stop))
+    if citations:
+        parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
+    parts.append("---\n\n" + _foot(researcher, citations, stop))
     return Report(
         "\n\n".join(filter(None, parts)) + "\n",
-        checked.citations,
+        citations,
         stop,
         progress.detail,
         [Objective(o.topic, o.expertise) for o in researcher.objectives],

@@ -23,14 +23,12 @@ class Checked:
     Attributes:
         markdown: the text; `[unsupported]` stands after a sentence that lost all its footnotes
         citations: one for each footnote that was kept, in order
-        supported: how many sentences have a footnote
         unsupported: the sentences that lost all theirs, each with why
         uncited: how many sentences had none
     """
 
     markdown: str
     citations: list[Citation] = field(default_factory=list)
-    supported: int = 0
     unsupported: list[tuple[str, str]] = field(default_factory=list)
     uncited: int = 0
 
@@ -65,7 +63,7 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
-    supported = uncited = 0
+    uncited = 0
 
     text = _LIST.sub("", _DEFINITION.sub("", _unmarked(markdown)))
     made: list[str] = []
@@ -86,32 +84,26 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
         kept, why = _borne_out(bare, {n: passages[n] for n in cited if n in passages})
         citations.extend(Citation(number, bare, passages[number]) for number in kept)
         left = _with_notes(sentence, {number: number for number in kept})
-        if kept:
-            supported += 1
-        else:
+        if not kept:
             unsupported.append((bare, why))
             row = left.rstrip(" |") if left.endswith("|") else left
             left = f"{row} {UNSUPPORTED}{left[len(row) :]}"
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
-    return Checked("".join(made), citations, supported, unsupported, uncited)
+    return Checked("".join(made), citations, unsupported, uncited)
 
 
-def renumbered(checked: Checked) -> Checked:
+def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
     """The same with its footnotes numbered from 1 as they come; one passage has one number."""
-    passages = {each.number: each.passage for each in checked.citations}
+    passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
-    for number in (n for note in _NOTE.finditer(checked.markdown) for n in _numbers(note)):
+    for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
         if number in passages:
             key = (passages[number].url, passages[number].text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
-    citations = [replace(each, number=new[each.number]) for each in checked.citations]
-    return replace(
-        checked,
-        markdown=_with_notes(checked.markdown, new),
-        citations=list(dict.fromkeys(citations)),
-    )
+    again = [replace(each, number=new[each.number]) for each in citations]
+    return _with_notes(markdown, new), list(dict.fromkeys(again))
 
 
 def _unmarked(markdown: str) -> str:
