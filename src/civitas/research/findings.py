@@ -40,6 +40,13 @@ def checked_expertise(given: Any, topic: str) -> float:
     return float(given)
 
 
+def positive(number: Any, what: str) -> int:
+    """A whole number of at least 1; anything else raises DefinitionError."""
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"{what} must be a positive number, got {number!r:.80}")
+    return number
+
+
 def objectives_of(given: Any, id: str | int) -> list[Objective]:
     """Objectives, each topic once, of what a researcher was given."""
     listed = [given] if isinstance(given, str | Objective) else given

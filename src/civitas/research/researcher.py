@@ -23,7 +23,7 @@ from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
-from civitas.research.findings import Objective, objectives_of
+from civitas.research.findings import Objective, objectives_of, positive
 from civitas.research.iteration import Iterating, Steering
 from civitas.research.progress import Progress
 from civitas.research.report import Report, made
@@ -103,8 +103,8 @@ class Researcher(Iterating):
             check_part(model, ("complete",), "model", id)
         self._model = model
         self.tools = tools_of(tools, id)
-        self.iterations = _positive(iterations, "iterations", id)
-        self.max_tasks = _positive(max_tasks, "max_tasks", id)
+        self.iterations = positive(iterations, f"agent {id!r}: iterations=")
+        self.max_tasks = positive(max_tasks, f"agent {id!r}: max_tasks=")
         if not isinstance(role, str):
             raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
@@ -389,9 +389,3 @@ class Researcher(Iterating):
     def _failed(self, error: JournalError) -> Reply:
         self._stop(Stop("error", str(error), error))
         return recording.reply_of(made(self), self._asked.run_id, error)
-
-
-def _positive(number: Any, what: str, id: str | int) -> int:
-    if type(number) is not int or number < 1:
-        raise DefinitionError(f"agent {id!r}: {what}= must be 1 or more, got {number!r:.80}")
-    return number

@@ -158,10 +158,9 @@ class FolderIndex:
         with pool.reading() as db:
             theirs = db.execute(select).fetchone()
         if theirs is None:
+            insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
             with pool.writing() as db:
-                db.execute(
-                    "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)", mine
-                )
+                db.execute(insert, mine)
                 theirs = db.execute(select).fetchone()
         if theirs != mine:
             raise file.error(
@@ -242,15 +241,12 @@ class FolderIndex:
             number = (last or 0) + 1
             for read in batch:
                 # Asked here, not before: another process may have brought it in meanwhile.
-                row = db.execute(
-                    "SELECT number, sha256 FROM files WHERE path = ?", (os.fsencode(read.path),)
-                ).fetchone()
+                select = "SELECT number, sha256 FROM files WHERE path = ?"
+                row = db.execute(select, (os.fsencode(read.path),)).fetchone()
                 if row and row[1] and row[1] == read.sha256:
-                    status = read.status
-                    db.execute(
-                        "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?",
-                        (status.st_size, status.st_mtime_ns, read.read_ns, row[0]),
-                    )
+                    update = "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?"
+                    at = read.status
+                    db.execute(update, (at.st_size, at.st_mtime_ns, read.read_ns, row[0]))
                 elif read.document or read.fault:
                     if row:
                         _remove(db, row[0])
@@ -258,16 +254,13 @@ class FolderIndex:
 
     def _report(self, faults: Counter[str]) -> None:
         """Log what is left out, once for each state."""
+        select = "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
         with self._pool.reading() as db:
-            rows = db.execute(
-                "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
-            )
-            faults.update(dict(rows.fetchall()))
+            faults.update(dict(db.execute(select).fetchall()))
         if faults and faults != self._faults:
             some = "; ".join(f"{count} × {fault}" for fault, count in faults.most_common(5))
-            logger.warning(
-                "folder %s: %d files are left out: %s", escaped(self.root), faults.total(), some
-            )
+            where, count = escaped(self.root), faults.total()
+            logger.warning("folder %s: %d files are left out: %s", where, count, some)
         self._faults = faults
 
 

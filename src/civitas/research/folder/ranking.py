@@ -54,23 +54,18 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
     """Where each word is in many passages: some of those that have most of them, rarest first."""
-    match = ""
+    match, count = "", _SCORED
     for word in words:
         narrower = f'{match} AND "{word}"' if match else f'"{word}"'
-        count = _count(db, narrower, _SCORED)
-        if not count:
+        if count < _SCORED or not (count := _count(db, narrower, _SCORED)):
             break
         match = narrower
-        if count < _SCORED:
-            break
     return _scored(db, match) if match else []
 
 
 def _count(db: Connection, match: str, most: int) -> int:
-    row = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (match, most)
-    ).fetchone()
-    return int(row[0])
+    select = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    return int(db.execute(select, (match, most)).fetchone()[0])
 
 
 def _scored(db: Connection, match: str) -> list[tuple[int, float]]:

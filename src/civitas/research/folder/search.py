@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from civitas.action import Action
-from civitas.errors import DefinitionError
-from civitas.research.findings import Resource
+from civitas.research.findings import Resource, positive
 from civitas.research.folder.index import FolderIndex
 
 
@@ -38,8 +37,7 @@ def search_folder(
         FileError: the folder is not there, or is no folder
         FolderIndexError: the index cannot be used, or is of another folder or program
     """
-    if isinstance(results, bool) or not isinstance(results, int) or results < 1:
-        raise DefinitionError(f"search_folder: results must be a positive number, got {results!r}")
+    positive(results, "search_folder: results")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     def search(query: str) -> list[Resource]:

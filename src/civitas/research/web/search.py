@@ -15,7 +15,7 @@ from civitas.action import Action
 from civitas.errors import DefinitionError, MissingExtra, PageError, SearchError
 from civitas.http import Client, HTTPError
 from civitas.network import check_allowed
-from civitas.research.findings import Resource
+from civitas.research.findings import Resource, positive
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.html import plain
 from civitas.research.web.addresses import address_check
@@ -52,8 +52,7 @@ def search_web(
         DefinitionError: `results` is not a positive number, or `searxng` is not an address
         MissingExtra: aiohttp is not installed, or ddgs where it is needed
     """
-    if isinstance(results, bool) or not isinstance(results, int) or results < 1:
-        raise DefinitionError(f"search_web: results must be a positive number, got {results!r}")
+    positive(results, "search_web: results")
     address_check(allow_hosts)
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s)
