@@ -116,6 +116,21 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted')
 
 
+def test_a_card_that_comes_while_a_page_loads_stays(space: NativeSpace, page: Page) -> None:
+    """What the page was sent of the cards is older than what it was told since."""
+    held = []
+    page.route("**/studio/cards", lambda route: held.append((route, route.fetch())))
+    page.reload()
+    write(page, '/Clerk.delete path:"notes"')
+    card = page.get_by_role("article", name="approval")
+    expect(card).to_be_visible()
+    ((route, response),) = held
+    with page.expect_response("**/studio/cards"):
+        route.fulfill(response=response)
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    expect(card).to_be_visible(timeout=1)
+
+
 def test_reloading_loses_nothing(space: NativeSpace, page: Page) -> None:
     """Messages, cards and agents are there again."""
     write(page, "Hello")

@@ -127,8 +127,8 @@ class Jobs:
         if doubts:
             raise StateError(
                 f"run {run_id!r} cannot go on before you decide: nobody knows whether "
-                f"{', '.join(each.action for each in doubts)} took effect when the process ended; "
-                f"`civitas resume {run_id} --repeat`, --skip or --done"
+                f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
+                "decide in the tab Runs"
             )
         try:
             return self.start(order, run_id=run_id)

@@ -6,7 +6,7 @@ import { cardKind } from "./header.js";
 
 const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
-const text = (value) => (typeof value === "string" ? value : value === undefined ? "" : json(value));
+const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
   try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
 };
@@ -106,7 +106,7 @@ class Run {
 
 const BADGES = { done: "good", terminated: "good", terminal: "good", running: "busy", runs: "busy", paused: "warn", stopping: "warn", stopped: "warn", cancelled: "warn", "asked for": "warn", permitted: "busy", failed: "bad", error: "bad" };
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
-const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, said)) : null);
+const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
 const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
 
 function argsOf(args) {
@@ -125,7 +125,7 @@ function showCall(view, made) {
   const outcome = made.result === undefined ? null
     : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, text(made.result));
   return h("div", { class: "s-call" },
-    h("div", { class: "s-row" }, h("b", { class: "s-action" }, made.name), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
 }
 
@@ -145,38 +145,36 @@ function showItem(view, item) {
         h("span", { class: "s-soft" }, [seconds(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
         item.began ? h("time", {}, clock(item.began)) : null),
       item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
-      item.said ? h("div", { class: "s-text" }, item.said) : null,
+      item.said ? h("div", { class: "s-text" }, text(item.said)) : null,
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made)),
-      item.fault ? h("p", { class: "s-fault" }, item.fault) : null);
+      item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
   if (item.node) item.node.replaceWith(fresh);
   return (item.node = fresh);
 }
 
-function showLane(view, lane) {
-  const over = lane.over;
-  const end = over ? [h("p", { class: "s-end" }, badge(over.reason), " ", over.detail ? h("span", { class: "s-soft" }, over.detail) : null)] : [];
-  return [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : end)];
-}
+const showEnd = (over) => (over ? [h("p", { class: "s-end" }, badge(over.reason), " ", h("span", { class: "s-soft" }, text(over.detail)))] : []);
+
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
-    h("b", { class: "s-action" }, each.agent ? `${each.agent}: ${each.action}` : each.action), " ", h("code", {}, text(each.args)),
+    h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
     h("pre", { class: each.error ? "s-result failed" : "s-result" }, text(each.error ?? each.result)))));
 }
 
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
-  h("div", { class: "s-text" }, made.summary || "(nothing)"),
-  made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, each))) : null,
-  made.error ? h("p", { class: "s-fault" }, made.error) : null,
+  h("div", { class: "s-text" }, text(made.summary) || "(nothing)"),
+  made.steps?.length ? h("ul", {}, made.steps.map((each) => h("li", {}, text(each)))) : null,
+  made.error ? h("p", { class: "s-fault" }, text(made.error)) : null,
   typeof made.confidence === "number" ? h("p", { class: "s-soft" }, `confidence ${made.confidence}`) : null);
 
 const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
 
 function showRound(view, number) {
-  if (view.decisions.length > number && view.shown[number]) return view.shown[number]; // the next round is decided too
-  const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?/`).test(lane.path));
+  if (view.shown[number]) return view.shown[number];
+  const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
   const right = [h("h2", {}, `H, round ${number}`)];
   if (conclusion) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
@@ -186,7 +184,9 @@ function showRound(view, number) {
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
   const left = [h("h2", {}, `R, round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
-  return (view.shown[number] = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right)));
+  const made = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right));
+  if (decision) view.shown[number] = made; // nothing more happens in it
+  return made;
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ export function mount(root) {
     const list = [...runs.values()].sort((a, b) => b.began - a.began);
     none.hidden = list.length > 0;
     head.hidden = body.hidden = !view;
-    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${run.job || run.state}   ${run.task.slice(0, 80)}`)));
+    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${run.job || run.state}   ${text(run.task.slice(0, 80))}`)));
     if (!view) return;
     pick.value = view.outline.id;
     const { state, job, task, totals, fault } = view.outline, order = view.order;
@@ -226,19 +226,18 @@ export function mount(root) {
     buttons.pause.hidden ||= job !== "running";
     buttons.go_on.hidden = job !== "paused";
     buttons.resume.hidden = Boolean(job) || ENDED.has(state) || state === "running";
-    replace(about, h("p", { class: "s-task" }, badge(job || state), " ", order?.task || task),
-      h("p", { class: "s-soft" }, [order && `${order.model} in ${order.root}`, order?.review && `reviewed by ${order.review}`,
+    replace(about, h("p", { class: "s-task" }, badge(job || state), " ", text(order?.task || task)),
+      h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
-      fault ? h("p", { class: "s-fault" }, fault) : null);
+      fault ? h("p", { class: "s-fault" }, text(fault)) : null);
   }
 
   function drawBody() {
     if (view.isDual) {
       const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-      const over = view.lanes.get("")?.over;
       const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
-      sync(body, over ? [...rounds, h("p", { class: "s-end" }, badge(over.reason), " ", h("span", { class: "s-soft" }, over.detail || ""))] : rounds);
+      sync(body, [...rounds, ...showEnd(view.lanes.get("")?.over)]);
     } else sync(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
@@ -299,7 +298,7 @@ export function mount(root) {
   on("job", attempt(async (batch) => {
     for (const { run, command, state, reason, text: fault } of batch.filter((each) => each.command === "act")) {
       if (!runs.has(run)) { await show(run); continue; }
-      tell(state === "ended" ? { id: run, job: null, state: reason, fault: reason === "done" ? "" : fault } : { id: run, job: state, fault: "" });
+      tell(state === "ended" ? { id: run, job: null, state: reason, fault: reason === "error" ? fault : "" } : { id: run, job: state, fault: "" });
       if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
   }));

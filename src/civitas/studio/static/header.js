@@ -23,11 +23,11 @@ export function mount(root) {
     state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];
   });
 
-  const cards = new Map();
+  const cards = new Map(), gone = new Set();
   const draw = () => {
     tray.hidden = cards.size === 0;
     document.title = cards.size ? `(${cards.size}) civitas studio` : "civitas studio";
-    for (const shown of [...tray.children]) if (!cards.has(+shown.dataset.card)) shown.remove();
+    for (const shown of [...tray.children]) if (cards.get(+shown.dataset.card)?.asked !== +shown.dataset.asked) shown.remove();
     for (const card of cards.values())
       if (!tray.querySelector(`[data-card="${card.number}"]`)) tray.append(drawn(card));
   };
@@ -36,13 +36,17 @@ export function mount(root) {
     draw();
   });
   on("card_gone", (batch) => {
-    for (const { number } of batch) cards.delete(number);
+    for (const { number } of batch) {
+      cards.delete(number);
+      gone.add(number);
+    }
     draw();
   });
   onReset(async () => {
-    const found = await call("cards");
     cards.clear();
-    for (const card of found) cards.set(card.number, card);
+    gone.clear();
+    for (const card of await call("cards")) // others may have come or gone meanwhile
+      if (!gone.has(card.number)) cards.set(card.number, card);
     draw();
   });
 }
@@ -57,7 +61,7 @@ if (chosen) document.body.classList.toggle("dark", chosen === "dark");
 function drawn(card) {
   const decide = (answer) => call(`cards/${card.number}`, answer);
   const show = KINDS.get(card.kind) || other;
-  const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "aria-label": `${card.kind} ${card.number}` });
+  const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
   shown.append(...show(card, decide));
   return shown;
 }
