@@ -85,16 +85,8 @@ class Jobs:
         except NoSuchRun:
             pass
         asyncio.run(record(order, journal, run_id, agent))
-        job = _Job(run_id, order, agent, self._told)
-        with self._guard:
-            self._jobs[run_id] = job
         self._studio.runs.watch(run_id)
-        try:
-            job.begin()
-        except BaseException:
-            with self._guard:
-                del self._jobs[run_id]
-            raise
+        _Job(run_id, order, agent, self).begin()
 
     def resume(self, run_id: str) -> str:
         """Go on with a run that has stopped, as its order says.
@@ -200,11 +192,16 @@ class Jobs:
             raise ConfigError(f"run {run_id!r} is not under way here")
         return job
 
-    def _told(self, job: _Job, told: dict[str, Any]) -> None:
-        """A job has changed, or is over."""
-        if told["state"] == "ended":
-            with self._guard:
-                self._jobs.pop(job.run_id, None)
+    def _begun(self, job: _Job) -> None:
+        with self._guard:
+            self._jobs.setdefault(job.run_id, job)
+
+    def _ended(self, job: _Job) -> None:
+        with self._guard:
+            if self._jobs.get(job.run_id) is job:
+                del self._jobs[job.run_id]
+
+    def _tell(self, told: dict[str, Any]) -> None:
         self._studio.feed.publish("job", told)
 
     def _agent_for(self, order: Order | ResearchOrder) -> Any:
@@ -233,13 +230,13 @@ class Jobs:
 class _Job:
     """One run in the background."""
 
-    def __init__(self, run_id: str, order: Order | ResearchOrder, agent: Any, tell: Any) -> None:
+    def __init__(self, run_id: str, order: Order | ResearchOrder, agent: Any, jobs: Jobs) -> None:
         self.run_id = run_id
         self.agent = agent
         self.space = NativeSpace()
         self.over = threading.Event()
         self._order = order
-        self._tell = tell
+        self._jobs = jobs
         self._state = "running"
         self._open = asyncio.Event()
         self._open.set()
@@ -253,7 +250,6 @@ class _Job:
 
     def begin(self) -> None:
         """Run, on the loop of its space."""
-        self._tell(self, self.to_json())
         self.space.add(_Host(self._begin))
 
     def hold(self, paused: bool) -> None:
@@ -272,6 +268,8 @@ class _Job:
         self._loop = asyncio.get_running_loop()
         answer = self.agent.reply(self._order.task, run_id=self.run_id)
         self._task = self._loop.create_task(answer, context=Context())
+        self._jobs._begun(self)
+        self._jobs._tell(self.to_json())
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Reply]) -> None:
@@ -285,13 +283,15 @@ class _Job:
                 reason, text = "error", str(error) or type(error).__name__
                 logger.error("run %r failed", self.run_id, exc_info=error)
         told = {"state": "ended", "reason": reason, "text": text}
-        self._tell(self, {**self.to_json(), **told})
         self.over.set()
+        self._jobs._ended(self)
+        self._jobs._tell({**self.to_json(), **told})
         self.space.close()
 
     def _become(self, state: str) -> None:
         self._state = state
-        self._tell(self, self.to_json())
+        if not self.over.is_set():
+            self._jobs._tell(self.to_json())
 
     def _call(self, function: Any) -> None:
         try:
