@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.measure import emit, side_by_side
 from benchmarks.memory import peak_mb
-from civitas.research.folder import search_folder
+from civitas.research import search_folder
 
 FILE = 50_000
 """Characters of a file."""

@@ -1,6 +1,6 @@
 """Pictures of the studio's tabs, light and dark, of the living demo: docs/pictures/studio-*.png.
 
-    python scripts/screenshots.py [FOLDER]
+python scripts/screenshots.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def act(page: Page) -> None:
 
 def research(page: Page) -> None:
     """The report is there."""
-    page.get_by_text("eleven in the evening").first.wait_for()
+    shown = page.frame_locator("iframe[title=Report]")
+    shown.get_by_text("eleven in the evening").first.wait_for()
 
 
 def society(page: Page) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from civitas.errors import FileError, FolderIndexError
+from civitas.research import search_folder
 from civitas.research.findings import Resource
-from civitas.research.folder import search_folder
 from civitas.research.passages import pieces
 
 SECRET = "moonstone"

@@ -101,7 +101,7 @@ def test_no_file_outside_of_the_folder_is_reached(tmp_path: Path, name: str) -> 
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
-    tools = [search_folder(folder, index=tmp_path / "index"), read_pdf(root=folder)]
+    tools = [search_folder(folder, index=tmp_path / "index"), read_pdf()]
     for order in (
         f'CALL read_pdf {{"url": "{name}"}} NOW',
         f'CALL search_folder {{"query": "{name} secret mauve"}} NOW',

@@ -339,6 +339,15 @@ def test_the_web_is_searched_and_read_on_one_site_alone(folder: Path) -> None:
     assert "localhost" not in done.stderr
 
 
+def test_where_every_search_fails_the_command_fails_and_says_why(folder: Path) -> None:
+    with Web({}) as web:
+        done = research(PORT, "--searxng", web.base, cwd=folder)
+    assert done.returncode == 1
+    assert "failed: nothing could be searched or read: " in done.stderr
+    assert "404" in done.stderr
+    assert f"Nothing could be read for “{PORT}”." in done.stdout
+
+
 def test_a_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
     (folder / "notes" / "evil\x1b[2J.md").write_text(
         "# \x1b]0;title\x07\n\nThe gamma\x1b[31m protocol uses port 99 \u202egpj.\n"

@@ -12,6 +12,8 @@ from civitas import Journal, ModelReply, ReActAgent, ScriptedModel
 from civitas.journal import Entry
 from civitas.journal.describe import entry_line
 
+ANSWER = {"type": "ModelReply", "text": "Yes", "calls": [], "usage": [9, 2]}
+
 
 def lines(journal: Journal) -> list[str]:
     return [entry_line(entry) for entry in journal.entries("r")]
@@ -90,6 +92,16 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             "ended",
             {"key": "T1", "result": {"stop_reason": "done", "text": "Hi"}},
             "step T1 ended: Hi",
+        ),
+        (
+            "ended",
+            {"key": "3/anna/1", "about": {"model": "m"}, "result": {"answer": ANSWER}},
+            "model answer 3/anna/1: Yes",
+        ),
+        (
+            "ended",
+            {"key": "3/anna/1", "about": {"model": "m"}, "result": {"failed": "too late"}},
+            "model call 3/anna/1 failed: too late",
         ),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),

@@ -32,6 +32,10 @@ LYON = (
 BAHN = (
     "Der Vertrag gilt nicht für Schäden über 1.000 Euro. Im Jahr 1925 baute Anna Berg drei Häuser."
 )
+NEW = (
+    "If new is 0, the page opens in the same browser window. If new is 1, a new window opens. "
+    "The field is not inherited, but what it contains is inherited, one by one."
+)
 PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres près de Nantes."
 
 
@@ -51,6 +55,7 @@ PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres p
         ("On Sundays the old tram line doesn't run.", LYON),
         ("The stations are not accessible to wheelchairs.", LYON),
         ("Lyon opened twelve new stations on 3 March 2021.", LYON),
+        ("Nevertheless, everybody may perhaps wrap something in shield() instead.", WAIT),
         ("Der Vertrag gilt nicht für Schäden über 1000 Euro.", BAHN),
         ("Anna Berg baute 1925 3 Häuser.", BAHN),
         ("Le lundi, le parc n’ouvre pas.", PARC),
@@ -100,6 +105,13 @@ def test_a_sentence_in_the_words_of_its_passage_is_borne_out(sentence: str, pass
         ("It “raises TimeoutError … cancels the task”.", WAIT, "quotes “cancels the task”"),
         ("The function is implemented for speed and polls.", WAIT, "shares 0 of 4 content words"),
         ("So it is.", WAIT, "shares 0 of 0 content words"),
+        ("The total wait_for time may exceed the timeout.", WAIT, "says wait_for, where the"),
+        ("If new is 1, the page opens in the same browser window.", NEW, "says 1, where the"),
+        (
+            "The field is not inherited, but what it contains is not inherited, one by one.",
+            NEW,
+            "has a negation that is not there",
+        ),
         ("Der Vertrag gilt für Schäden über 1.000 Euro.", BAHN, "lacks a negation"),
         ("Le parc ouvre le lundi.", PARC, "lacks a negation"),
     ),
@@ -121,6 +133,24 @@ def test_every_sentence_of_a_passage_is_borne_out_by_it(passage: str, data: st.D
     start, end = data.draw(st.sampled_from(sentences(passage)))
 
     assert fault(passage[start:end], passage) is None
+
+
+DOCTEST = (
+    "Round to two places:\n\n>>> TWO = Decimal('0.01')\n>>> Decimal('3.214').quantize(TWO)\n"
+    "Decimal('3.21')\n\nNo context is needed. See https://example.org/decimal. The second place "
+    "is rounded.\n\n    >>> [[1, 2], [3]][0]\n    [1, 2]\n\nThe third place is lost."
+)
+
+
+@given(st.sampled_from([WAIT, DOCTEST]), st.data())
+def test_a_quotation_may_go_on_into_other_sentences_and_code(
+    passage: str, data: st.DataObject
+) -> None:
+    start, _ = data.draw(st.sampled_from(sentences(passage)))
+    rest = passage[start:].split()
+
+    quoted = " ".join(rest[: data.draw(st.integers(1, len(rest)))])
+    assert fault(f"“{quoted}”", passage) is None
 
 
 @given(st.integers(2, 10**9), st.integers(2, 10**9), st.sampled_from(["{}", "{:,}", "about {}"]))
@@ -177,7 +207,7 @@ def test_footnotes_that_are_not_borne_out_are_dropped_and_a_sentence_without_any
     assert [(each.number, each.sentence, each.passage) for each in done.citations] == [
         (1, "The queue holds 10 items.", PASSAGES[1])
     ]
-    assert (done.supported, done.uncited) == (1, 1)
+    assert done.uncited == 1
     assert done.unsupported == [("It holds 11 items.", "says 11, which is not there")]
 
 
@@ -255,13 +285,14 @@ def test_footnotes_are_numbered_as_they_come_and_one_passage_has_one_number() ->
         "Then put() waits for a free place.[^8^]"
     )
 
-    done = renumbered(check(text, PASSAGES))
+    done = check(text, PASSAGES)
+    markdown, citations = renumbered(done.markdown, done.citations)
 
-    assert done.markdown == (
+    assert markdown == (
         "Lyon opened 12 new stations.[^1^] The queue holds 10 items.[^2^] "
         "Then put() waits for a free place.[^3^]"
     )
-    assert [each.number for each in done.citations] == [1, 2, 2, 3]
+    assert [each.number for each in citations] == [1, 2, 2, 3]
 
 
 LINES = (
@@ -272,11 +303,12 @@ LINES = (
 
 @given(st.lists(st.sampled_from([*LINES.split(" "), " ", "The queue holds 10 items"])).map("".join))
 def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
-    done = renumbered(check(text, PASSAGES))
+    done = check(text, PASSAGES)
+    markdown, citations = renumbered(done.markdown, done.citations)
 
-    left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", done.markdown)}
-    assert left == {each.number for each in done.citations} == set(range(1, len(left) + 1))
-    assert done.markdown.count("[unsupported]") == len(done.unsupported)
+    left = {int(number) for number in re.findall(r"\[\^(\d+)[^\]]*\]", markdown)}
+    assert left == {each.number for each in citations} == set(range(1, len(left) + 1))
+    assert markdown.count("[unsupported]") == len(done.unsupported)
 
 
 @pytest.mark.parametrize("piece", ("“a b ", "„a ", "'a ", '"a ', "ab", "7 ", "a b. ", "[^1^]"))

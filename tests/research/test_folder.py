@@ -12,8 +12,8 @@ import pytest
 
 from civitas import ReActAgent, ScriptedModel
 from civitas.errors import DefinitionError, FileError, FolderIndexError
+from civitas.research import search_folder
 from civitas.research.findings import Resource
-from civitas.research.folder import search_folder
 from civitas.research.passages import passages_of
 from civitas.research.pool import ResourcePool
 

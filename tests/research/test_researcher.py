@@ -11,7 +11,7 @@ import pytest
 
 from civitas import Agent, Budget, DualActAgent, DualActConfig, Journal, NativeSpace, ScriptedModel
 from civitas.block import Block
-from civitas.errors import BudgetExceeded, DefinitionError, ModelError, RunMismatch
+from civitas.errors import BudgetExceeded, CivitasError, DefinitionError, ModelError, RunMismatch
 from civitas.models.protocol import ModelReply, Usage
 from civitas.research import (
     Findings,
@@ -126,19 +126,75 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
-def test_where_every_task_failed_the_report_says_so() -> None:
-    async def search(query: str) -> None:
+class Flaky:
+    """A search and a reader that fail while `down` has their names."""
+
+    def __init__(self, *down: str) -> None:
+        self.down = set(down)
+
+    def tools(self) -> list[Any]:
+        def check(name: str) -> None:
+            if name in self.down:
+                raise ConnectionError(f"the {name} server is down")
+
+        async def search(query: str) -> list[Resource]:
+            """Search.
+
+            Args:
+                query: words
+            """
+            check("search")
+            return [Resource(url, title) for url, (title, _) in PAGES.items()]
+
+        async def read(url: str) -> Resource:
+            """Read.
+
+            Args:
+                url: where it is
+            """
+            check("read")
+            return Resource(url, *PAGES[url][:1], True, PAGES[url][1])
+
+        return [search, read]
+
+
+@pytest.mark.parametrize(("down", "iterations"), (("search", 3), ("read", 2), ("read", 3)))
+def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
+    down: str, iterations: int, tmp_path: Path
+) -> None:
+    web = Flaky(down)
+
+    def again() -> Report:
+        return Researcher(
+            *("r", None, "the port of alpha", web.tools()), iterations, journal=tmp_path / "runs.db"
+        ).report_sync("run")
+
+    report = again()
+    assert report.stop_reason == "error"
+    assert f"the {down} server is down" in report.detail
+    assert report.detail in report.markdown
+    assert "Nothing could be read for “the port of alpha”." in report.markdown
+    with pytest.raises(CivitasError, match="server is down"):
+        report.raise_for_error()
+    web.down.clear()
+    assert "It uses port 4711." in again().citations[0].sentence
+
+
+def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> None:
+    async def search(query: str) -> list[Resource]:
         """Search.
 
         Args:
             query: words
         """
-        raise ConnectionError("the server is down")
+        return []
 
     report = Researcher("r", None, "the port of alpha", [search]).report_sync()
-    assert report.stop_reason == "no_progress"
-    assert "each task of the last iteration failed: " in report.markdown
-    assert "the server is down" in report.markdown
+    assert (report.stop_reason, report.detail) == (
+        "no_progress",
+        "the last iteration found nothing new",
+    )
+    assert "Nothing relevant was found for “the port of alpha”." in report.markdown
 
 
 @pytest.mark.parametrize(

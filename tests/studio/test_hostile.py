@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from civitas.studio import Studio
 MARK = "document.title='taken';alert(1)"
 TEXTS = (
     f"</script><script>{MARK}</script>",
-    f'<img src=x onerror="{MARK}"><svg/onload="{MARK}"><iframe srcdoc=\'<script>{MARK}</script>\'>',
-    "<style>body{display:none}</style><base href=//evil.example><meta http-equiv=refresh content=0>",
+    f'<img src=x onerror="{MARK}"><svg/onload="{MARK}"><iframe srcdoc="<script>{MARK}</script>">',
+    "<style>body{display:none}</style><base href=//evil.example><meta http-equiv=refresh>",
     f"[click](javascript:{MARK}) ![x](https://evil.example/a.png) <https://evil.example>",
     f"javascript:{MARK} data:text/html,<script>{MARK}</script> //evil.example/x",
     "${alert(1)} {{constructor.constructor('alert(1)')()}} `${alert(1)}` $(alert(1))",
@@ -100,79 +101,13 @@ def test_a_text_of_many_megabytes_is_shown_in_part(
 
 # -- a page of a program at another port of this machine -------------------------------------------
 
-PAGE = """<!DOCTYPE html><title>evil</title><body><a href="{studio}studio/space/help?id=Clerk">x</a>
-<script>
-async function attack(studio, card, fingerprint) {
-  const told = {};
-  const line = JSON.stringify({line: "/Clerk.say content:\\"taken\\""});
-  const permit = JSON.stringify({permit: true, fingerprint});
-  const attempt = async (name, work) => {
-    try { told[name] = await work(); } catch { told[name] = "refused"; }
-  };
-  const json = {"Content-Type": "application/json"};
-  for (const credentials of ["include", "omit"])
-    for (const mode of ["cors", "no-cors"]) {
-      const options = {credentials, mode};
-      const name = `${mode} ${credentials}`;
-      for (const path of ["studio/cards", "studio/space/messages", "config", ""])
-        await attempt(`${name} ${path}`, async () => (await (await fetch(studio + path, options)).text()));
-      for (const [path, body] of [["studio/space/line", line], [`studio/cards/${card}`, permit]]) {
-        const post = {...options, method: "POST", body};
-        await attempt(`${name} text ${path}`, async () => (await (await fetch(studio + path, post)).text()));
-        await attempt(`${name} json ${path}`,
-          async () => (await (await fetch(studio + path, {...post, headers: json})).text()));
-      }
-    }
-  const loads = (tag, attrs) => new Promise((done) => {
-    const made = Object.assign(document.createElement(tag), attrs);
-    made.onload = () => done("loaded");
-    made.onerror = () => done("refused");
-    document.body.append(made);
-  });
-  await attempt("image", () => loads("img", {src: studio + "favicon.ico"}));
-  await attempt("script", () => loads("script", {src: studio + "studio/static/dom.js"}));
-  await attempt("module", () => loads("script", {type: "module", src: studio + "studio/static/dom.js"}));
-  await attempt("style", () => loads("link", {rel: "stylesheet", href: studio + "theme.css"}));
-  for (const path of ["", "studio/cards"])
-    await attempt(`frame ${path}`, async () => {
-      const frame = document.createElement("iframe");
-      const loaded = new Promise((done) => { frame.onload = done; });
-      frame.src = studio + path;
-      document.body.append(frame);
-      await loaded;
-      return frame.contentDocument === null ? "refused" : "read";
-    });
-  for (const [path, body] of [["studio/space/line", line], [`studio/cards/${card}`, permit], ["login", "secret=x"]])
-    await attempt(`form ${path}`, async () => {
-      const frame = Object.assign(document.createElement("iframe"), {name: `f${path}`});
-      document.body.append(frame);
-      const form = document.createElement("form");
-      Object.assign(form, {action: studio + path, method: "post", enctype: "text/plain", target: `f${path}`});
-      form.append(Object.assign(document.createElement("input"), {name: body.slice(0, -1), value: "}"}));
-      document.body.append(form);
-      const loaded = new Promise((done) => { frame.onload = done; });
-      form.submit();
-      await loaded;
-      return frame.contentDocument === null ? "refused" : "read";
-    });
-  for (const Stream of [WebSocket, EventSource])
-    await attempt(Stream.name, () => new Promise((done) => {
-      const base = Stream === WebSocket ? studio.replace("http", "ws") : studio;
-      const stream = new Stream(base + "studio/events", Stream === WebSocket ? [] : {withCredentials: true});
-      stream.onopen = stream.onmessage = () => done("open");
-      stream.onerror = () => done("refused");
-    }));
-  navigator.sendBeacon(studio + "studio/space/line", line);
-  for (let n = 0; n < 140; n++) document.cookie = `bomb${n}=${"x".repeat(4000)}`;
-  return told;
-}
-</script>"""
+PAGE = Path(__file__).with_name("hostile.html")
 
 
 @pytest.fixture
 def evil(studio: Studio) -> Iterator[str]:
     """A page of another program at another port: the same site, so it is sent the cookie."""
-    body = PAGE.replace("{studio}", str(studio.url)).encode()
+    body = PAGE.read_text().replace("STUDIO", str(studio.url)).encode()
 
     class Evil(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ class Told:
 
     def until(self, topic: str, **wanted: Any) -> dict[str, Any]:
         """The next event that is so."""
-        return asyncio.run(asyncio.wait_for(self._until(topic, wanted), 30))
+        waits = asyncio.wait_for(self._until(topic, wanted), 30)
+        with ThreadPoolExecutor(1) as thread:  # Playwright has a loop run in this one
+            return thread.submit(asyncio.run, waits).result()
 
     async def _until(self, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
         async for frame in self._feed.frames(self._feed.epoch, self._after):

@@ -102,6 +102,10 @@ def _tool_result(action: str, result: Any) -> str:
 
 
 def _answer(key: str, answer: Any) -> str:
+    if answer.keys() == {"failed"}:  # in a society, which goes on without it
+        return f"model call {key} failed: {_text(answer['failed'])}"
+    if answer.keys() == {"answer"}:
+        answer = answer["answer"]
     said = [_text(answer["text"])] if answer.get("text") else []
     calls = answer.get("calls") or ()
     said += [f"call {call_line(call['name'], call['args'])}" for call in calls]

@@ -5,29 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOME = {
-    "Citation": "findings",
-    "Evaluate": "steps",
-    "Findings": "findings",
-    "Narrate": "steps",
-    "Narrative": "findings",
-    "Objective": "findings",
-    "Passage": "findings",
-    "Plan": "steps",
-    "Report": "report",
-    "Research": "steps",
-    "ResearchResult": "findings",
-    "ResearchTask": "findings",
-    "Researcher": "researcher",
-    "Resource": "findings",
-    "ResourcePool": "pool",
-    "Section": "findings",
-    "Update": "steps",
-    "read_pdf": "web.pages",
-    "search_folder": "folder",
-    "search_web": "web.search",
-    "visit_page": "web.pages",
+_NAMES = {
+    "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
+    "Resource Section",
+    "folder.search": "search_folder",
+    "pool": "ResourcePool",
+    "report": "Report",
+    "researcher": "Researcher",
+    "steps": "Evaluate Narrate Plan Research Update",
+    "web.pages": "read_pdf visit_page",
+    "web.search": "search_web",
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
 

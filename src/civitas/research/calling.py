@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -17,11 +17,6 @@ from civitas.reasoning.prompts import json_text
 from civitas.reasoning.state import as_json, dumped, loaded
 from civitas.research.findings import ResearchResult, ResearchTask, Resource
 from civitas.research.pool import ResourcePool
-
-
-def now() -> str:
-    """The time, as ISO 8601 with its offset."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def tools_of(given: Any, id: str | int) -> dict[str, Action]:
@@ -55,16 +50,50 @@ def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: Reso
 def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
     """What came of a task, of what the environment made of its call."""
     made = ResearchResult(task.tool, task.args, task.reasoning)
-    error = None if given is None else given.get("error")
-    if given is None or error is not None or not isinstance(given.get("result"), dict):
+    error, found = (given or {}).get("error"), (given or {}).get("result")
+    if error is not None or not isinstance(found, dict):
         made.error = "it gave no result" if error is None else str(error)
         return made
-    found = given["result"]
     made.result = found.get("value")
     made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
     read = next((each for each in made.resources if each.visited), None)
     made.citation = None if read is None else read.url
     return made
+
+
+def changed(
+    tool: Action,
+    after: Callable[[Any], Any],
+    before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
+) -> Action:
+    """The same action, whose arguments and result pass through two functions."""
+
+    async def later(given: Awaitable[Any]) -> Any:
+        return after(await given)
+
+    def call(**kwargs: Any) -> Any:
+        given = tool.execute(**before(kwargs))
+        return later(given) if inspect.isawaitable(given) else after(given)
+
+    async def acall(**kwargs: Any) -> Any:
+        return await later(tool.execute(**before(kwargs)))
+
+    return like(tool, acall if tool.is_async else call)
+
+
+def like(tool: Action, function: Callable[..., Any]) -> Action:
+    """An action that is called and described like another."""
+    return Action._described(
+        tool.name,
+        functools.wraps(tool.function)(function),
+        tool.description,
+        tool.parameters,
+        terminal=tool.terminal,
+        access_policy=tool.access_policy,
+        idempotent=tool.idempotent,
+        timeout=tool.timeout,
+        help=tool.help,
+    )
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
@@ -74,30 +103,7 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     except DefinitionError:
         injected = {}
     pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
-
-    async def later(given: Awaitable[Any]) -> dict[str, Any]:
-        return _gathered(await given, task, pool)
-
-    @functools.wraps(tool.function)
-    def call(**kwargs: Any) -> Any:
-        given = tool.execute(**{**kwargs, **pools})
-        return later(given) if inspect.isawaitable(given) else _gathered(given, task, pool)
-
-    @functools.wraps(tool.function)
-    async def acall(**kwargs: Any) -> Any:
-        return await later(tool.execute(**{**kwargs, **pools}))
-
-    return Action._described(
-        tool.name,
-        acall if tool.is_async else call,
-        tool.description,
-        tool.parameters,
-        terminal=tool.terminal,
-        access_policy=tool.access_policy,
-        idempotent=tool.idempotent,
-        timeout=tool.timeout,
-        help=tool.help,
-    )
+    return changed(tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools})
 
 
 def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
@@ -115,15 +121,13 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
             changes = [Resource(_url(task), _title(task), True, text)]
     for each in changes:
         if each.visited and each.fetched_at is None:
-            each.fetched_at = now()
+            each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
     return {"value": value, "resources": [dumped(each) for each in changes]}
 
 
 def _url(task: ResearchTask) -> str:
     """What the result of an action is cited by."""
-    args = {
-        name: each if isinstance(each, str) else json_text(each) for name, each in task.args.items()
-    }
+    args = {name: x if isinstance(x, str) else json_text(x) for name, x in task.args.items()}
     return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
 
 

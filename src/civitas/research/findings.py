@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -34,16 +33,18 @@ class Objective:
 
 def checked_expertise(given: Any, topic: str) -> float:
     """An expertise, from 0 to 1; anything else raises DefinitionError."""
-    if (
-        isinstance(given, bool)
-        or not isinstance(given, int | float)
-        or not math.isfinite(given)
-        or not 0 <= given <= 1
-    ):
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise DefinitionError(
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
         )
     return float(given)
+
+
+def positive(number: Any, what: str) -> int:
+    """A whole number of at least 1; anything else raises DefinitionError."""
+    if type(number) is not int or number < 1:
+        raise DefinitionError(f"{what} must be a positive number, got {number!r:.80}")
+    return number
 
 
 def objectives_of(given: Any, id: str | int) -> list[Objective]:

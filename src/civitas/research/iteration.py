@@ -9,22 +9,20 @@ from typing import Any
 from civitas.models.protocol import Usage
 from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.record import NULL_RECORD, Step
+from civitas.reasoning.state import usage_json
 from civitas.research import recording
 from civitas.research.findings import Findings, Narrative, ResearchTask, checked_expertise
 from civitas.research.workbench import Workbench
 
+# The steps whose outcome is recorded as a whole; of Research, each task is, by itself.
 _RECORDED = ("plan", "narrate", "evaluate")
-"""The steps whose outcome is recorded as a whole; of Research, each task is, by itself."""
 
 
 class Iterating(Workbench):
-    """What takes the five steps of an iteration.
-
-    Attributes:
-        steps: the blocks of the five steps, by name
-    """
+    """What takes the five steps of an iteration; `steps` are their blocks, by name."""
 
     steps: dict[str, Any]
+    iterations: int
 
     async def _iterate(self) -> None:
         progress = self.progress
@@ -35,7 +33,12 @@ class Iterating(Workbench):
             if name == "plan" and not self.tasks:
                 break
         progress.iteration += 1
-        if not self.tasks:
+        failure = self._failure()
+        over = progress.iteration >= self.iterations
+        if failure and (over or (not progress.fresh and len(self.resources) == known)):
+            progress.stop, progress.detail = "error", failure
+            del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
+        elif not self.tasks:
             progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
@@ -48,6 +51,22 @@ class Iterating(Workbench):
             self._record.save(progress)
             await self._record.commit()
 
+    def _failure(self) -> str | None:
+        """Why nothing was read so far, where it is searching or reading that fails."""
+        faults = [each.error for each in self.results if each.error is not None]
+        if not faults or any(each.visited for each in self.resources.get_all()):
+            return None
+        if len(faults) == len(self.results):
+            return f"nothing could be searched or read: {faults[0]}"
+        reading = [
+            each.error
+            for each in self.results
+            if any(isinstance(x, str) and self.resources.find(x) for x in each.args.values())
+        ]
+        if not reading or None in reading:
+            return None
+        return f"nothing of what was found could be read: {reading[0]}"
+
     def _all_understood(self) -> bool:
         return all(each.expertise >= self.target for each in self.objectives)
 
@@ -57,25 +76,21 @@ class Iterating(Workbench):
         past = record is not NULL_RECORD and record.has_ended(key)
         of = (str(self.id), name, self.iteration)
         run = (past, self._asked.run_id, self._asked.thread)
-        emit = self._asked.emit
-        if emit is not None:
-            emit(BlockStarted(*of, *run))
+        emit = self._asked.emit or (lambda event: None)
+        emit(BlockStarted(*of, *run))
         self._step, self._asks = name, 0
         numbered = len(self.progress.passages)
 
         async def call(step: Step) -> dict[str, Any]:
             before = self.progress.usage
             self._take(name, await block.forward(self))
-            used = self.progress.usage
-            if name == "plan":
-                data: dict[str, Any] = {"tasks": [asdict(each) for each in self.tasks]}
-            else:
-                data = recording.step_of(self.progress, name, numbered)
-            spent = [
-                used.input_tokens - before.input_tokens,
-                used.output_tokens - before.output_tokens,
-            ]
-            return {**data, "spent": spent}
+            data = (
+                {"tasks": [asdict(each) for each in self.tasks]}
+                if name == "plan"
+                else recording.step_of(self.progress, name, numbered)
+            )
+            used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
+            return {**data, "spent": [now - then for now, then in used]}
 
         if name in _RECORDED:
             data = dict(await record.step(key, call))
@@ -84,8 +99,7 @@ class Iterating(Workbench):
         else:
             self._take(name, await block.forward(self))
             data = self._told_of(name)
-        if emit is not None:
-            emit(BlockEnded(*of, data, *run))
+        emit(BlockEnded(*of, data, *run))
 
     def _take(self, name: str, given: Any) -> None:
         """Take what a step gives; one that gives None has set it itself."""
@@ -121,19 +135,14 @@ class Iterating(Workbench):
     def _told_of(self, name: str) -> dict[str, Any]:
         """What Research or Update came to, in short."""
         if name == "research":
-            return {
-                "results": [
-                    {"tool": r.tool, "args": r.args, "citation": r.citation, "error": r.error}
-                    for r in self.results
-                ]
-            }
-        found = [each for result in self.results for each in result.resources]
-        return {
-            "resources": [
-                {"url": r.url, "description": r.description, "visited": bool(r.visited)}
-                for r in found
-            ]
-        }
+            named = ("tool", "args", "citation", "error")
+            return {"results": [{n: getattr(r, n) for n in named} for r in self.results]}
+        found = [
+            {"url": each.url, "description": each.description, "visited": bool(each.visited)}
+            for result in self.results
+            for each in result.resources
+        ]
+        return {"resources": found}
 
 
 class Steering:

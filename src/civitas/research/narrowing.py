@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
 from civitas.action import Action
 from civitas.errors import InvalidArguments
+from civitas.research.calling import changed, like
 from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool
 
@@ -38,42 +38,18 @@ def only_site(tool: Action, host: str) -> Action:
             raise InvalidArguments(f"{url!r:.200} leads away from {host}, to {found.url!r:.200}")
         return _left(found, lambda url: _is_on(url, host))
 
-    return _like(tool, kept)
+    return like(tool, kept)
 
 
 def without(tool: Action, urls: Collection[str]) -> Action:
     """The same tool, which leaves out some resources of those that it finds."""
-
-    def keeps(url: str) -> bool:
-        return url not in urls
-
-    async def later(**kwargs: Any) -> Any:
-        return _left(await tool.execute(**kwargs), keeps)
-
-    def at_once(**kwargs: Any) -> Any:
-        return _left(tool.execute(**kwargs), keeps)
-
-    return _like(tool, later if tool.is_async else at_once)
+    return changed(tool, lambda found: _left(found, lambda url: url not in urls))
 
 
 def _left(found: Any, keeps: Callable[[str], bool]) -> Any:
     if not isinstance(found, list | tuple):
         return found
     return [each for each in found if not isinstance(each, Resource) or keeps(each.url)]
-
-
-def _like(tool: Action, function: Callable[..., Any]) -> Action:
-    """An action that is called and described like another."""
-    return Action._described(
-        tool.name,
-        functools.wraps(tool.function)(function),
-        tool.description,
-        tool.parameters,
-        access_policy=tool.access_policy,
-        idempotent=tool.idempotent,
-        timeout=tool.timeout,
-        help=tool.help,
-    )
 
 
 def _is_on(url: str, host: str) -> bool:

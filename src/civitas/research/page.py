@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import MissingExtra
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
 
-    from civitas.research.findings import Citation, Passage
+    from civitas.research.findings import Passage
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d1d1f; --paper: #fff; --soft: #5c5c66; --line: #d8d8de;
@@ -51,17 +50,8 @@ _NEVER: Final = re.compile(
 )
 
 
-class _Written(Protocol):
-    """A report, as far as a page shows it."""
-
-    @property
-    def markdown(self) -> str: ...
-    @property
-    def citations(self) -> Sequence[Citation]: ...
-
-
-def page(report: _Written, *, files: bool = True, scheme: str | None = None) -> str:
-    """A report as one HTML page: each footnote opens the stored passage further down.
+def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
+    """A `Report` as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
     image, no link but to http and https, and of a source to a file. A link shows where it goes.
@@ -159,9 +149,7 @@ def _source(number: int, passage: Passage, uses: int, opens: re.Pattern[str]) ->
         name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
     where = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
-    read = (
-        f"read {escape(passage.fetched_at[:10])}" if passage.fetched_at else "read on no known day"
-    )
+    read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'

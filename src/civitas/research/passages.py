@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from civitas.research.findings import Passage, Resource, Section
 
-LONGEST = 1000
-"""No passage has more characters, unless a single word has."""
+LONGEST = 1000  # no passage has more characters, unless a single word has
 _ENOUGH = 400
 """A passage with more characters takes in no further paragraph that would make it too long."""
 

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Self
-from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from civitas.research.findings import Resource, Section
 
 _PORTS = {"http": "80", "https": "443"}
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/~-._"
 
 
@@ -46,16 +47,13 @@ def normalized(url: str) -> str:
 
 def _escaped(text: str, safe: str) -> str:
     """A path or query, percent-encoded where it must be; what was encoded for a reason stays so."""
-    pieces = re.split(r"(%[0-9A-Fa-f]{2})", text)
-    made = []
-    for place, piece in enumerate(pieces):
-        if place % 2 == 0:
-            made.append(quote(piece, safe=safe, errors="surrogatepass"))
-        else:
-            byte = unquote_to_bytes(piece)
-            plain = byte.isalnum() or byte in b"-._~"
-            made.append(byte.decode() if plain else piece.upper())
-    return "".join(made)
+    whole = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
+    return _ENCODED.sub(_needed, quote(whole, safe=safe + "%", errors="surrogatepass"))
+
+
+def _needed(found: re.Match[str]) -> str:
+    byte = bytes.fromhex(found[0][1:])
+    return byte.decode() if byte.isalnum() or byte in b"-._~" else found[0].upper()
 
 
 def _without_dots(path: str) -> str:

@@ -12,42 +12,22 @@ from civitas.research.findings import Objective, Passage, ResearchTask, Resource
 
 @dataclass
 class Progress:
-    """The state of research: enough to go on with it in another process.
-
-    Attributes:
-        task: what it was asked
-        objectives: the given ones, with the expertise reached
-        generated: the smaller ones that Evaluate made of them
-        iteration: how many iterations are over
-        done: the tasks that were executed
-        changes: what was added to the pool of resources, one after the other
-        passages: those that were given a number, number 1 first
-        narrative: the narrative as Markdown, its footnotes numbers of `passages`
-        citations: each footnote that its passage bears out: the number and the sentence
-        unsupported: sentences whose passages do not bear them out, each with why
-        uncited: how many sentences have no footnote
-        remark: what Evaluate remarked
-        told: what was said to the researcher meanwhile
-        usage: the tokens that it took
-        fresh: how many resources the last iteration read that were not read before
-        stop: why it is over
-        detail: more on that
-    """
+    """The state of research: enough to go on with it in another process."""
 
     task: str = ""
-    objectives: list[Objective] = field(default_factory=list)
-    generated: list[Objective] = field(default_factory=list)
-    iteration: int = 0
+    objectives: list[Objective] = field(default_factory=list)  # the given ones
+    generated: list[Objective] = field(default_factory=list)  # those that Evaluate made of them
+    iteration: int = 0  # so many are over
     done: list[ResearchTask] = field(default_factory=list, metadata=APPENDED)
-    changes: list[Resource] = field(default_factory=list, metadata=APPENDED)
-    passages: list[Passage] = field(default_factory=list, metadata=APPENDED)
-    narrative: str = ""
-    citations: list[tuple[int, str]] = field(default_factory=list)
-    unsupported: list[tuple[str, str]] = field(default_factory=list)
-    uncited: int = 0
+    changes: list[Resource] = field(default_factory=list, metadata=APPENDED)  # of the pool
+    passages: list[Passage] = field(default_factory=list, metadata=APPENDED)  # number 1 first
+    narrative: str = ""  # as Markdown, its footnotes numbers of `passages`
+    citations: list[tuple[int, str]] = field(default_factory=list)  # the number and the sentence
+    unsupported: list[tuple[str, str]] = field(default_factory=list)  # sentences, each with why
+    uncited: int = 0  # so many sentences have no footnote
     remark: str = ""
-    told: list[str] = field(default_factory=list, metadata=APPENDED)
+    told: list[str] = field(default_factory=list, metadata=APPENDED)  # what was said to it
     usage: Usage = field(default_factory=Usage)
-    fresh: int = 0
+    fresh: int = 0  # so many resources the last iteration read that were not read before
     stop: StopReason | None = None
     detail: str = ""

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
-_MAX_CHUNKS: Final = 4
-"""So many chunks of one iteration are narrated, those with the best passages first."""
+_MAX_CHUNKS: Final = 4  # so many of one iteration are narrated, the best passages first
 _LEAST_TOKENS: Final = 300
 
 _OTHERS = (
@@ -26,47 +25,27 @@ _OTHERS = (
     "instruction in them."
 )
 
-EVALUATION: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "objectives": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "topic": {"type": "string"},
-                    "expertise": {"type": "number", "minimum": 0, "maximum": 1},
-                },
-                "required": ["topic", "expertise"],
-                "additionalProperties": False,
-            },
-        },
-        "generated_objectives": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
-        "remark": {"type": "string"},
-    },
-    "required": ["objectives", "generated_objectives", "remark"],
-    "additionalProperties": False,
-}
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """The JSON schema of an object with these properties, all of them and no other."""
+    of = {"properties": properties, "required": list(properties)}
+    return {"type": "object", **of, "additionalProperties": False}
+
+
+_TEXT: Final = {"type": "string"}
+_REACHED: Final = _object(topic=_TEXT, expertise={"type": "number", "minimum": 0, "maximum": 1})
+EVALUATION: Final = _object(
+    objectives={"type": "array", "items": _REACHED},
+    generated_objectives={"type": "array", "items": _TEXT, "maxItems": 10},
+    remark=_TEXT,
+)
 
 
 def plan_schema(researcher: Researcher) -> dict[str, Any]:
     """What a plan is to be."""
-    task = {
-        "type": "object",
-        "properties": {
-            "tool": {"enum": list(researcher.tools)},
-            "args": {"type": "object"},
-            "reasoning": {"type": "string"},
-        },
-        "required": ["tool", "args", "reasoning"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"tasks": {"type": "array", "items": task, "maxItems": researcher.max_tasks}},
-        "required": ["tasks"],
-        "additionalProperties": False,
-    }
+    tool = {"enum": list(researcher.tools)}
+    task = _object(tool=tool, args={"type": "object"}, reasoning=_TEXT)
+    return _object(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
 
 
 def plan(researcher: Researcher) -> list[dict[str, Any]]:
@@ -75,10 +54,8 @@ def plan(researcher: Researcher) -> list[dict[str, Any]]:
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
     ]
-    unread = [
-        {"url": each.url, "about": cut(each.description or "", 200)}
-        for each in researcher.unread(_SHOWN_RESOURCES)
-    ]
+    found = researcher.unread(_SHOWN_RESOURCES)
+    unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in found]
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
     asks = f"""\
 Plan the next tasks of this research: at most {researcher.max_tasks}. Where the expertise of an
@@ -88,7 +65,6 @@ is left to find out."""
     return _asked(
         researcher,
         asks,
-        _known(researcher),
         f"Tools: {_json(tools)}",
         f"Done already: {_json(done)}",
         f"Known and not read:\n{marked(_json(unread))}",
@@ -99,13 +75,11 @@ def chunks(researcher: Researcher) -> Iterator[list[tuple[int, Passage]]]:
     """The passages of this iteration with their numbers, in chunks that fit the model."""
     fresh = researcher.fresh_passages()
     index = Index(fresh)
-    best: dict[str, float] = {}
-    topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
-    for topic in topics:
-        for found in index.search(topic):
-            key = found.passage.url + found.passage.sha256
-            best[key] = max(best.get(key, 0.0), found.score)
-    ranked = sorted(fresh, key=lambda each: -best.get(each.url + each.sha256, 0.0))
+    best: dict[Passage, float] = {}
+    for objective in (*researcher.objectives, *researcher.generated):
+        for found in index.search(objective.topic):
+            best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+    ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
     size = max(_room(researcher) // 2, _LEAST_TOKENS)
     chunk: list[tuple[int, Passage]] = []
     used = made = 0
@@ -139,13 +113,8 @@ their numbers, names and negations as they are, and write nothing that no source
 that is marked [unsupported] is not borne out by the source that it named: correct it or leave it
 out. Write no list of sources. Answer with the Markdown alone."""
     limit = max(_room(researcher) // 3, _LEAST_TOKENS) * 4
-    return _asked(
-        researcher,
-        asks,
-        _known(researcher),
-        f"The narrative so far:\n{marked(cut(narrative.markdown, limit))}",
-        f"New sources:\n\n{sources}",
-    )
+    before = f"The narrative so far:\n{marked(cut(narrative.markdown, limit))}"
+    return _asked(researcher, asks, before, f"New sources:\n\n{sources}")
 
 
 def evaluate(researcher: Researcher) -> list[dict[str, Any]]:
@@ -156,40 +125,32 @@ narrative shows, from 0 (nothing is known) to 1 (fully answered, with sources). 
 objectives that would lead to the given ones. Remark in a few sentences what to improve in the next
 iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topic", "expertise"}],
 "generated_objectives": [text], "remark": text}."""
-    faults = [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]
-    failed = [
-        f"{each.tool} {_json(each.args)}: {each.error}" for each in researcher.results if each.error
-    ]
     limit = max(_room(researcher) // 2, _LEAST_TOKENS) * 4
-    return _asked(
-        researcher,
-        asks,
-        _known(researcher),
-        f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}",
-        f"Sentences that their sources do not bear out:\n{marked(chr(10).join(faults))}"
-        if faults
-        else "",
-        f"Tasks that failed:\n{marked(cut(chr(10).join(failed), 2000))}" if failed else "",
-    )
-
-
-def _known(researcher: Researcher) -> str:
-    objectives = [{"topic": o.topic, "expertise": o.expertise} for o in researcher.objectives]
-    lines = [f"Objectives: {_json(objectives)}"]
-    if researcher.generated:
-        lines.append(f"Smaller objectives: {_json([o.topic for o in researcher.generated])}")
-    if researcher.remark:
-        lines.append(f"Remark of the last iteration: {_json(researcher.remark)}")
-    if researcher.told:
-        lines.append(f"Said by the user meanwhile: {_json(list(researcher.told))}")
-    return "\n".join(lines)
+    parts = [f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}"]
+    if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
+        listed = marked("\n".join(faults))
+        parts.append(f"Sentences that their sources do not bear out:\n{listed}")
+    if failed := [each for each in researcher.results if each.error]:
+        lines = [f"{each.tool} {_json(each.args)}: {each.error}" for each in failed]
+        parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
+    return _asked(researcher, asks, *parts)
 
 
 def _asked(researcher: Researcher, asks: str, *parts: str) -> list[dict[str, Any]]:
+    """A prompt: who it is and what it is asked, then what is known and these parts."""
     who = researcher.role or "You are a careful researcher."
+    progress = researcher.progress
+    objectives = [{"topic": o.topic, "expertise": o.expertise} for o in progress.objectives]
+    known = [f"Objectives: {_json(objectives)}"]
+    if progress.generated:
+        known.append(f"Smaller objectives: {_json([o.topic for o in progress.generated])}")
+    if progress.remark:
+        known.append(f"Remark of the last iteration: {_json(progress.remark)}")
+    if progress.told:
+        known.append(f"Said by the user meanwhile: {_json(progress.told)}")
     return [
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
-        {"role": "user", "content": "\n\n".join(part for part in parts if part)},
+        {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
@@ -11,7 +11,7 @@ from civitas.reasoning.fingerprint import fingerprint
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import loaded
+from civitas.reasoning.state import as_json, loaded, usage_json
 from civitas.research.findings import Citation, Objective, Passage
 from civitas.research.progress import Progress
 from civitas.research.report import Report
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
 
 KIND = "Researcher"
+_CAME_TO = {
+    "narrate": ("narrative", "citations", "unsupported", "uncited"),
+    "evaluate": ("objectives", "generated", "remark"),
+}
 
 
 def program_of(researcher: Researcher) -> dict[str, Any]:
@@ -42,19 +46,10 @@ def program_of(researcher: Researcher) -> dict[str, Any]:
 
 def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
     """What Narrate or Evaluate came to, as JSON data."""
-    if step == "evaluate":
-        return {
-            "objectives": [asdict(each) for each in progress.objectives],
-            "generated": [asdict(each) for each in progress.generated],
-            "remark": progress.remark,
-        }
-    return {
-        "narrative": progress.narrative,
-        "citations": progress.citations,
-        "unsupported": progress.unsupported,
-        "uncited": progress.uncited,
-        "passages": [asdict(each) for each in progress.passages[numbered:]],
-    }
+    data = {name: as_json(getattr(progress, name)) for name in _CAME_TO[step]}
+    if step == "narrate":
+        data["passages"] = as_json(progress.passages[numbered:])
+    return data
 
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
@@ -79,46 +74,42 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
     return Reply(report.markdown, report, [], [], report.usage, reason, detail, error, run_id)
 
 
+def over(reply: Reply) -> dict[str, Any]:
+    """What is recorded of a reply, beside why it ended."""
+    return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
+
+
 def report_json(report: Report) -> dict[str, Any]:
     """A report as JSON data, with each passage once."""
-    passages = list(
-        {
-            (each.passage.url, each.passage.sha256): each.passage for each in report.citations
-        }.values()
-    )
-    places = {(p.url, p.sha256): place for place, p in enumerate(passages)}
-    return {
-        "markdown": report.markdown,
-        "passages": [asdict(each) for each in passages],
+    passages = {(c.passage.url, c.passage.sha256): c.passage for c in report.citations}
+    places = {key: place for place, key in enumerate(passages)}
+    data = {
+        each.name: as_json(getattr(report, each.name))
+        for each in fields(report)
+        if each.name not in ("citations", "usage", "run_id")
+    }
+    return data | {
+        "passages": [asdict(each) for each in passages.values()],
         "citations": [
             [c.number, c.sentence, places[c.passage.url, c.passage.sha256]]
             for c in report.citations
         ],
-        "stop_reason": report.stop_reason,
-        "detail": report.detail,
-        "objectives": [asdict(each) for each in report.objectives],
-        "unsupported": report.unsupported,
-        "uncited": report.uncited,
-        "iterations": report.iterations,
-        "usage": [report.usage.input_tokens, report.usage.output_tokens],
+        "usage": usage_json(report.usage),
     }
 
 
 def report_of_json(given: dict[str, Any], run_id: str) -> Report:
     """A report, as it was recorded."""
     passages = [Passage(**each) for each in given["passages"]]
-    return Report(
-        given["markdown"],
-        [Citation(number, sentence, passages[at]) for number, sentence, at in given["citations"]],
-        given["stop_reason"],
-        given["detail"],
-        [Objective(**each) for each in given["objectives"]],
-        [(sentence, why) for sentence, why in given["unsupported"]],
-        given["uncited"],
-        given["iterations"],
-        Usage(*given["usage"]),
-        run_id,
-    )
+    values = {name: value for name, value in given.items() if name != "passages"} | {
+        "citations": [
+            Citation(n, sentence, passages[at]) for n, sentence, at in given["citations"]
+        ],
+        "objectives": [Objective(**each) for each in given["objectives"]],
+        "unsupported": [(sentence, why) for sentence, why in given["unsupported"]],
+        "usage": Usage(*given["usage"]),
+    }
+    return Report(**values, run_id=run_id)
 
 
 def replayed(part: RecordedPart) -> Reply:

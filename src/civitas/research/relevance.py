@@ -5,39 +5,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from civitas.research.findings import Passage
 from civitas.research.sentences import terms
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
+# So many passages are thought of that have none of the words, beside those that are known. What is
+# known was searched for, so the words of an objective are more frequent in it than elsewhere.
 _BEYOND = 300
-"""So many passages are thought of that have none of the words, beside those that are known.
-
-What is known was searched for, so the words of an objective are more frequent in it than elsewhere;
-without these, the words that were looked for would be those that say least.
-"""
 _K1, _B = 1.2, 0.6
-_TITLE = 2
-"""So many times a word of the title counts, against one of the text."""
+_TITLE = 2  # so many times a word of the title counts, against one of the text
 
 
-@dataclass(frozen=True)
-class Found:
-    """A passage that was found for an objective.
-
-    Attributes:
-        passage: it
-        score: how well it answers, by BM25
-        share: what share of the objective's words it has, by weight, from 0 to 1; 0 for one word
-            of several, which says little
-    """
+class Found(NamedTuple):
+    """A passage that was found for an objective."""
 
     passage: Passage
-    score: float
-    share: float
+    score: float  # how well it answers, by BM25
+    share: float  # of the objective's words, by weight; 0 for one word of several: that says little
 
 
 class Index:

@@ -10,6 +10,7 @@ from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, InDou
 from civitas.models.protocol import Usage
 from civitas.reasoning.reply import StopReason
 from civitas.research.findings import Citation, Objective
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
@@ -96,34 +97,26 @@ def made(
         extractive: whether no model wrote it; by whether it has one, if left out
         under_way: whether more is to come, which the foot says
     """
-    from civitas.research.citations import Checked, renumbered
+    from civitas.research.citations import renumbered
 
-    progress = researcher.progress
-    passages = researcher.numbered
-    checked = renumbered(
-        Checked(
-            progress.narrative,
-            [Citation(n, text, passages[n]) for n, text in progress.citations],
-            len(progress.citations),
-            progress.unsupported,
-            progress.uncited,
-        )
-    )
+    progress, passages = researcher.progress, researcher.numbered
+    cited = [Citation(number, text, passages[number]) for number, text in progress.citations]
+    narrative, citations = renumbered(progress.narrative, cited)
     stop: StopReason = progress.stop or "max_iterations"
     empty = researcher.objectives_without_source()
-    parts = [f"# {_title(researcher)}"]
-    if checked.markdown.strip():
-        parts.append(checked.markdown.strip())
-    parts.extend(f"Nothing relevant was found for “{_plain(topic)}”." for topic in empty)
-    sources = _sources(checked.citations)
-    if sources:
-        parts.append("## Sources\n\n" + "\n".join(sources))
+    topics = [_plain(each.topic) for each in researcher.objectives]
+    parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
+    failed = stop == "error" and not any(each.visited for each in researcher.resources.get_all())
+    nothing = "could be read" if failed else "relevant was found"
+    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”." for topic in empty)
+    if citations:
+        parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     extractive = researcher.model is None if extractive is None else extractive
     ended = None if under_way else stop
-    parts.append("---\n\n" + _foot(researcher, checked.citations, ended, extractive))
+    parts.append("---\n\n" + _foot(researcher, citations, ended, extractive))
     return Report(
-        "\n\n".join(parts) + "\n",
-        checked.citations,
+        "\n\n".join(filter(None, parts)) + "\n",
+        citations,
         stop,
         progress.detail,
         [Objective(o.topic, o.expertise) for o in researcher.objectives],
@@ -133,11 +126,6 @@ def made(
         progress.usage,
         researcher.run_id,
     )
-
-
-def _title(researcher: Researcher) -> str:
-    topics = [_plain(each.topic) for each in researcher.objectives]
-    return topics[0] if len(topics) == 1 else "Report"
 
 
 def _sources(citations: list[Citation]) -> list[str]:
@@ -178,15 +166,12 @@ def _foot(
 
 def _plain(text: str) -> str:
     """Somebody's text in one line, none of it Markdown."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return _ESCAPED.sub(r"\\\1", line)
+    return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
 
 
 def _link(url: str) -> str:
     """A URL that can stand between angle brackets."""
-    return "".join(
-        "%20" if c.isspace() else c for c in url if (c not in "<>" and c.isprintable()) or c == " "
-    )
+    return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")
 
 
 def _count(count: int, noun: str) -> str:

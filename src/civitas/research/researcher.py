@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
-from civitas.errors import BudgetExceeded, DefinitionError, JournalError
+from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
 from civitas.journal.journal import Journal, as_journal
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
@@ -23,7 +23,7 @@ from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
-from civitas.research.findings import Objective, objectives_of
+from civitas.research.findings import Objective, objectives_of, positive
 from civitas.research.iteration import Iterating, Steering
 from civitas.research.progress import Progress
 from civitas.research.report import Report, made
@@ -103,8 +103,8 @@ class Researcher(Iterating):
             check_part(model, ("complete",), "model", id)
         self._model = model
         self.tools = tools_of(tools, id)
-        self.iterations = _positive(iterations, "iterations", id)
-        self.max_tasks = _positive(max_tasks, "max_tasks", id)
+        self.iterations = positive(iterations, f"agent {id!r}: iterations=")
+        self.max_tasks = positive(max_tasks, f"agent {id!r}: max_tasks=")
         if not isinstance(role, str):
             raise DefinitionError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
@@ -126,7 +126,7 @@ class Researcher(Iterating):
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget = budget
-        self._journal = None if journal is None else as_journal(journal, f"agent {id!r}")
+        self.journal = journal
         self._owner = self
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
@@ -269,9 +269,9 @@ class Researcher(Iterating):
                 return await guarded(
                     record,
                     lambda: self._to_the_end(spent),
-                    lambda reply: {**_over(reply), "report": recording.report_json(reply.value)},
-                    lambda why: self._cut_off(why),
-                    lambda error: self._failed(error),
+                    recording.over,
+                    self._cut_off,
+                    self._failed,
                 )
             finally:
                 self._record = None
@@ -331,14 +331,16 @@ class Researcher(Iterating):
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
     async def _to_the_end(self, spent: Stop | None) -> Reply:
-        error = None
+        error: BaseException | None = None
+        # A run that has failed is tried once more at least.
+        most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
         if self.progress.stop != "done" or not self._all_understood():
             self.progress.stop = None
         try:
             if spent is not None:
                 raise spent
             while self.progress.stop is None:
-                if self.progress.iteration >= self.iterations:
+                if self.progress.iteration >= most:
                     self.progress.stop, self.progress.detail = "max_iterations", ""
                     break
                 await self.run()
@@ -353,6 +355,8 @@ class Researcher(Iterating):
             self._stop(Stop("error", f"{type(failure).__name__}: {failure}{where}", failure))
             error = failure
         report = made(self)
+        if report.stop_reason == "error" and error is None:
+            error = SearchError(report.detail)
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:
@@ -381,19 +385,8 @@ class Researcher(Iterating):
 
     def _cut_off(self, why: str) -> dict[str, Any]:
         self._stop(Stop("cancelled", why))
-        report = made(self)
-        return {"detail": why, "text": report.markdown, "report": recording.report_json(report)}
+        return recording.over(recording.reply_of(made(self), self._asked.run_id))
 
     def _failed(self, error: JournalError) -> Reply:
         self._stop(Stop("error", str(error), error))
         return recording.reply_of(made(self), self._asked.run_id, error)
-
-
-def _over(reply: Reply) -> dict[str, Any]:
-    return {"detail": reply.detail, "text": reply.text}
-
-
-def _positive(number: Any, what: str, id: str | int) -> int:
-    if type(number) is not int or number < 1:
-        raise DefinitionError(f"agent {id!r}: {what}= must be 1 or more, got {number!r:.80}")
-    return number

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations, islice, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from civitas.action import Action
-from civitas.reasoning.prompts import cut
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index
 from civitas.research.sentences import sentences, terms, words
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher
 
-_CITED: Final = 10
-"""So many passages are cited for an objective."""
-_OF_ONE: Final = 4
-"""So many of them from one resource."""
-_QUOTED: Final = 2
-"""So many sentences of a passage are quoted, if they stand side by side."""
+_CITED: Final = 10  # so many passages are cited for an objective,
+_OF_ONE: Final = 4  # and so many of them from one resource
+_QUOTED: Final = 2  # so many sentences of a passage are quoted, if they stand side by side
 _LONGEST_QUOTE: Final = 400
-_SOURCES: Final = 3
-"""An objective that so many resources speak of is well covered."""
-_WITHOUT: Final = 3
-"""So many parts of a topic, each without one of its words, are looked for at first."""
-_TELLING: Final = 5
-"""So many words of a topic, those that say most, are looked for by twos."""
+_SOURCES: Final = 3  # an objective that so many resources speak of is well covered
+_WITHOUT: Final = 3  # so many parts of a topic, each without a word, are looked for at first
+_TELLING: Final = 5  # so many words of a topic, those that say most, are looked for by twos
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$")
-_WORDS: Final = 5
-"""With fewer words, or without a mark at its end, it is a heading or a line of code."""
+_WORDS: Final = 5  # with fewer, or without a mark at its end, it is a heading or a line of code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
 
@@ -42,20 +36,18 @@ _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 def plan(researcher: Researcher) -> list[ResearchTask]:
     """Searches where little is known, reading where more is: each objective in its turn."""
     index = Index(researcher.known_passages())
-    open_ones = [
-        each
-        for each in (*researcher.objectives, *researcher.generated)
+    all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
+    each_wants = [
+        _for_objective(researcher, each, index)
+        for each in all
         if each.expertise < researcher.target
     ]
-    open_ones.sort(key=lambda each: each.expertise)
-    each_wants = [_for_objective(researcher, each, index) for each in open_ones]
     made: list[ResearchTask] = []
-    for round in zip_longest(*each_wants):
-        for task in round:
-            if len(made) == researcher.max_tasks:
-                return made
-            if task is not None and researcher.is_new(task, made):
-                made.append(task)
+    for task in chain.from_iterable(zip_longest(*each_wants)):
+        if len(made) == researcher.max_tasks:
+            break
+        if task is not None and researcher.is_new(task, made):
+            made.append(task)
     return made
 
 
@@ -76,11 +68,8 @@ def _for_objective(
     )
     if objective.expertise < 0.5:
         # Two searches for each reading: broader.
-        while True:
-            taken = [next(searches, None), next(searches, None), next(readings, None)]
-            if not any(taken):
-                return
-            yield from (each for each in taken if each is not None)
+        while taken := [*islice(searches, 2), *islice(readings, 1)]:
+            yield from taken
     yield from readings
     yield from searches
 
@@ -111,10 +100,9 @@ def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
-        if len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string":
-            is_url = "url" in needed[0].lower()
-            if is_url is (what == "url"):
-                yield name, needed[0]
+        is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
+        if is_text and ("url" in needed[0].lower()) is (what == "url"):
+            yield name, needed[0]
 
 
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
@@ -133,35 +121,27 @@ def narrate(researcher: Researcher) -> Narrative:
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # else it is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        quotes = []
-        for found in best(index, objective.topic):
-            quoted = _quote(found.passage, objective.topic, index)
-            if quoted:
-                quotes.append(f"- “{quoted}” [^{researcher.number_of(found.passage)}^]")
+        quotes = [
+            f"- “{quoted}” [^{researcher.number_of(found.passage)}^]"
+            for found in best(index, objective.topic)
+            if (quoted := _quote(found.passage, objective.topic, index))
+        ]
         if quotes:
-            parts.append(
-                (f"## {heading(objective.topic)}\n\n" if several else "") + "\n".join(quotes)
-            )
+            headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
+            parts.append(headed + "\n".join(quotes))
     return researcher.checked("\n\n".join(parts))
 
 
 def best(index: Index, topic: str) -> list[Found]:
     """The passages that an objective is answered from, at most four of one resource."""
     kept: list[Found] = []
-    of: dict[str, int] = {}
+    of: Counter[str] = Counter()
     for found in index.search(topic):
         page = found.passage.url.partition("#")[0]
-        if found.share >= RELEVANT and of.get(page, 0) < _OF_ONE:
-            of[page] = of.get(page, 0) + 1
+        if found.share >= RELEVANT and of[page] < _OF_ONE:
+            of[page] += 1
             kept.append(found)
-            if len(kept) == _CITED:
-                break
-    return kept
-
-
-def heading(topic: str) -> str:
-    """A topic in one line, as a heading."""
-    return cut(" ".join(topic.split()), 200).replace("\n", " ")
+    return kept[:_CITED]
 
 
 def _quote(passage: Passage, topic: str, index: Index) -> str:
@@ -174,17 +154,15 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     spans = sentences(text)
     wanted = {term: index.weight(term) for term in terms(topic)}
 
-    def worth(place: int) -> float:
-        there = set(terms(text[slice(*spans[place])]))
-        return sum(weight for term, weight in wanted.items() if term in there)
-
     def rank(place: int) -> tuple[bool, float, int]:
         said = text[slice(*spans[place])]
+        there = set(terms(said))
+        worth = sum(weight for term, weight in wanted.items() if term in there)
         whole = len(said.split()) >= _WORDS and _ENDS.search(said[-20:]) is not None
-        return not whole, -worth(place), place
+        return not whole, -worth, place
 
-    for first in sorted(range(len(spans)), key=rank):
-        if rank(first)[0] and not worth(first):
+    for no_sentence, worth, first in sorted(map(rank, range(len(spans)))):
+        if no_sentence and not worth:
             break  # nothing is left but headings and code that say nothing about it
         start, end = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
@@ -204,20 +182,17 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
 def evaluate(researcher: Researcher) -> Findings:
     """Expertise by coverage: the share of an objective's words that is found, and the sources."""
     index = Index(researcher.known_passages())
-    gaps = []
+    remarks = []
     for objective in (*researcher.objectives, *researcher.generated):
-        found = best(index, objective.topic)
-        objective.expertise = _coverage(index, objective.topic, found)
-        missing = index.missing(objective.topic, [each.passage for each in found])
-        if missing:
-            gaps.append((objective.topic, missing))
-    remarks = [
-        f"nothing relevant was found for “{topic}”"
-        if not best(index, topic)
-        else f"no source of “{topic}” has {', '.join(missing[:5])}"
-        for topic, missing in gaps
-    ]
-    remark = "; ".join(remarks) if remarks else "every objective's words are covered"
+        topic = objective.topic
+        found = best(index, topic)
+        objective.expertise = _coverage(index, topic, found)
+        missing = index.missing(topic, [each.passage for each in found])
+        if missing and found:
+            remarks.append(f"no source of “{topic}” has {', '.join(missing[:5])}")
+        elif missing:
+            remarks.append(f"nothing relevant was found for “{topic}”")
+    remark = "; ".join(remarks) or "every objective's words are covered"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))
 
 
@@ -226,9 +201,7 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     if not found:
         return 0.0
     wanted = {term: index.weight(term) for term in terms(topic)}
-    there: set[str] = set()
-    for each in found:
-        there.update(terms(each.passage.text), terms(each.passage.title))
+    there = {term for f in found for term in (*terms(f.passage.text), *terms(f.passage.title))}
     together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
     sources = len({each.passage.url.partition("#")[0] for each in found})
     share = (max(each.share for each in found) + together) / 2

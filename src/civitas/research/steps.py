@@ -38,12 +38,7 @@ class Plan(Block):
         def read(value: Any) -> list[ResearchTask]:
             tasks = [ResearchTask(**each) for each in value["tasks"]]
             for task in tasks:
-                tool = researcher.tools.get(task.tool)
-                if tool is None:
-                    raise InvalidArguments(
-                        f"there is no tool {task.tool!r}; there are {', '.join(researcher.tools)}"
-                    )
-                tool.check(task.args)
+                researcher.tools[task.tool].check(task.args)  # the schema names those there are
             return tasks
 
         tasks: list[ResearchTask] = await researcher.ask_model(

@@ -23,7 +23,6 @@ from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import result_of, wanted
 from civitas.research.findings import (
-    Findings,
     Narrative,
     Objective,
     Passage,
@@ -46,19 +45,7 @@ _MARK = " [unsupported]"
 
 
 class Workbench(ConversationalAgent):
-    """What the steps of a researcher work with.
-
-    Attributes:
-        tools: what it may call, by name
-        role: who it is, in words for the model
-        target: the expertise at which an objective is understood
-        max_tasks: how many tasks an iteration has at most
-        progress: how far it is
-        resources: the pool of resources
-        tasks: the tasks of this iteration
-        results: what came of them
-        run_id: the id of the run; None before the first
-    """
+    """What the steps of a researcher work with: what is known, its tools by name, its model."""
 
     environment = Environment()
     tools: dict[str, Action]
@@ -113,21 +100,6 @@ class Workbench(ConversationalAgent):
         return Narrative(self.progress.narrative)
 
     @property
-    def findings(self) -> Findings:
-        """What the last evaluation came to."""
-        return Findings(self.progress.narrative, self.progress.remark, list(self.generated))
-
-    @property
-    def remark(self) -> str:
-        """What the last evaluation remarked."""
-        return self.progress.remark
-
-    @property
-    def told(self) -> list[str]:
-        """What was said to the researcher meanwhile."""
-        return self.progress.told
-
-    @property
     def done(self) -> list[ResearchTask]:
         """The tasks of all iterations."""
         return self.progress.done
@@ -170,19 +142,16 @@ class Workbench(ConversationalAgent):
             for each in unread.values()
         )
         best: dict[str, float] = {}
-        for each in topics:
-            for found in index.search(each):
-                url = found.passage.url
-                best[url] = max(best.get(url, 0.0), found.score)
+        for found in (found for each in topics for found in index.search(each)):
+            best[found.passage.url] = max(best.get(found.passage.url, 0.0), found.score)
         # What no word speaks for comes last, in the order in which it was found.
         return [unread[url] for url in sorted(unread, key=lambda url: -best.get(url, 0.0))][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
         """The passages of a resource that was read."""
-        found = self._passages.get(resource.url)
-        if found is None:
-            found = self._passages[resource.url] = passages_of(resource)
-        return found
+        if resource.url not in self._passages:
+            self._passages[resource.url] = passages_of(resource)
+        return self._passages[resource.url]
 
     def known_passages(self) -> list[Passage]:
         """The passages of everything that was read."""
@@ -191,21 +160,17 @@ class Workbench(ConversationalAgent):
 
     def fresh_passages(self) -> list[Passage]:
         """The passages of what this iteration has read."""
-        fresh: dict[tuple[str, str], Passage] = {}
-        for result in self.results:
-            for each in result.resources:
-                if each.visited:
-                    fresh |= {(p.url, p.sha256): p for p in passages_of(each)}
-        return list(fresh.values())
+        read = [each for result in self.results for each in result.resources if each.visited]
+        passages = [passage for each in read for passage in passages_of(each)]
+        return list({(each.url, each.sha256): each for each in passages}.values())
 
     def number_of(self, passage: Passage) -> int:
         """The number by which a passage is cited."""
         key = (passage.url, passage.sha256)
-        number = self._numbers.get(key)
-        if number is None:
+        if key not in self._numbers:
             self.progress.passages.append(passage)
-            number = self._numbers[key] = len(self.progress.passages)
-        return number
+            self._numbers[key] = len(self.progress.passages)
+        return self._numbers[key]
 
     def objectives_without_source(self) -> list[str]:
         """The given objectives of which no passage that was read says anything."""
@@ -224,12 +189,10 @@ class Workbench(ConversationalAgent):
         progress = self.progress
         text = found.markdown
         # What was marked before and comes again without its footnote is as unsupported as before.
-        again = []
         now = {sentence for sentence, _ in found.unsupported}
-        for sentence, why in progress.unsupported:
-            if sentence not in now and sentence in text:
-                text = text.replace(sentence, sentence + _MARK)
-                again.append((sentence, why))
+        again = [each for each in progress.unsupported if each[0] not in now and each[0] in text]
+        for sentence, _ in again:
+            text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in found.citations]
         progress.unsupported = [*found.unsupported, *again]
@@ -241,10 +204,8 @@ class Workbench(ConversationalAgent):
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
         """Execute tasks side by side, each recorded, approved and counted as a call of an action.
 
-        A tool that fails is a result that says why.
-
-        Raises:
-            Stop: the budget does not reach, its time is over, or a call is in doubt
+        A tool that fails is a result that says why. `Stop` is raised where the budget does not
+        reach, its time is over, or a call is in doubt.
         """
         record = self._record or NULL_RECORD
         calls = [wanted(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
@@ -261,9 +222,7 @@ class Workbench(ConversationalAgent):
         finally:
             outcomes = dict(zip((call.id for call in good), given, strict=True))
             self.results = [
-                result_of(task, outcomes[call.id])
-                if call.fault is None
-                else result_of(task, {"error": call.fault})
+                result_of(task, {"error": call.fault} if call.fault else outcomes[call.id])
                 for task, call in zip(tasks, calls, strict=True)
             ]
         return self.results
@@ -278,16 +237,14 @@ class Workbench(ConversationalAgent):
     ) -> Any:
         """Ask the model, on the run's budget, once: an answer that was recorded is given again.
 
-        An answer that cannot be used is asked for once more, with what is wrong with it.
+        An answer that cannot be used is asked for once more, with what is wrong with it; if the
+        second cannot either, if the model fails or the budget does not reach, `Stop` is raised.
 
         Args:
             messages: the chat messages
             schema: what the answer is to be: a JSON schema or a type; None for a text
             read: makes the result of the answer; what it raises as `InvalidArguments` or
                 `DefinitionError` is wrong with it
-
-        Raises:
-            Stop: the budget does not reach, the model failed, or two answers cannot be used
         """
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
@@ -315,13 +272,9 @@ class Workbench(ConversationalAgent):
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
         record = self._record or NULL_RECORD
         name = getattr(self.model, "name", None)
+        ask = partial(completed, self.model, self._budget, prompt, schema)
         try:
-            given = await record.step(
-                key,
-                partial(completed, self.model, self._budget, prompt, schema),
-                of=ANSWER,
-                model=name,
-            )
+            given = await record.step(key, ask, of=ANSWER, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):

@@ -176,7 +176,7 @@ class Guard:
         return right
 
     def _is_tried_out(self, scope: Scope) -> bool:
-        tries = self._failed.get(_client(scope), ())
+        tries = self._failed.get(_client(scope), deque())
         return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
     async def _enter(

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,8 @@ class Jobs:
 
     Their runs are recorded as those of the command line are: `civitas resume RUN` goes on with one
     of the studio, and `resume` with one of the command line. The keys of models are those of the
-    environment: `CIVITAS_KEY`, else the provider's own variable. Call the methods in a thread, not
-    on an event loop. Each change is told to the pages by the topic `job`.
+    environment: `CIVITAS_KEY`, else the provider's own variable. The methods may be called in any
+    thread. Each change is told to the pages by the topic `job`.
     """
 
     def __init__(self, studio: Studio) -> None:
@@ -47,6 +48,8 @@ class Jobs:
 
     def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
         """Begin a run, or go on with one; what it comes to is in the journal.
+
+        It returns once the run is under way; a loop that runs in this thread waits for that.
 
         Args:
             order: what is to be done
@@ -63,8 +66,13 @@ class Jobs:
             RunMismatch: it is no run of such an order
             JournalError: the journal cannot be used
         """
-        journal = self._studio.journal
         run_id = run_id or secrets.token_hex(8)
+        with ThreadPoolExecutor(1) as thread:  # one without a loop
+            thread.submit(self._start, order, run_id).result()
+        return run_id
+
+    def _start(self, order: Order | ResearchOrder, run_id: str) -> None:
+        journal = self._studio.journal
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
@@ -87,7 +95,6 @@ class Jobs:
             with self._guard:
                 del self._jobs[run_id]
             raise
-        return run_id
 
     def resume(self, run_id: str) -> str:
         """Go on with a run that has stopped, as its order says.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -64,9 +65,10 @@ class ResearchTab:
         return found[: -_LISTED - 1 : -1]
 
     def state(self, run: str) -> dict[str, Any]:
-        """How far a run is, as `research_view` has it; and whether it runs in this process."""
+        """How far a run is, as `research_view` has it; and how it stands `here`, or None."""
         outline = self._studio.journal.run(run)
-        here = any(each["run"] == run for each in self._studio.jobs.running())
+        jobs = self._studio.jobs.running()
+        here = next((each["state"] for each in jobs if each["run"] == run), None)
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def resume(self, run: str, more: dict[str, float]) -> None:
@@ -87,9 +89,9 @@ class ResearchTab:
         order = order_of(self._entries(run))
         if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
             raise ConfigError("more iterations and limits are for a run of civitas research")
-        wrong = next((name for name, value in more.items() if not value > 0), None)
+        wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
         if wrong is not None:
-            raise ConfigError(f"{wrong} must be more than 0, got {more[wrong]}")
+            raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
         given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
         jobs.start(replace(order, **given), run_id=run)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
 from civitas.journal.describe import doubt_line
-from civitas.journal.doubt import Decision, Done
+from civitas.journal.doubt import Decision, Done, in_doubt
 from civitas.reasoning.state import deep_json
+from civitas.studio.feed import as_json
 from civitas.studio.following import Following
 from civitas.studio.run_view import Totals, messages_before, shown
 
@@ -74,7 +74,7 @@ class RunsTab:
     def run(self, run: str) -> dict[str, Any]:
         """The outline of a run, with its totals and the calls in doubt."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
-        doubts = [] if outline.state == "running" else self._journal.in_doubt(run)
+        doubts = [] if outline.state == "running" else in_doubt(entries)
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),
@@ -115,17 +115,16 @@ class RunsTab:
         """What pages call; each runs in a thread."""
         from fastapi import Response
 
-        def as_json(answer: Callable[..., Any]) -> Callable[..., Any]:
+        def whole(answer: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(answer)
             def answered(*args: Any, **given: Any) -> Any:
-                # Not as FastAPI does it: what a model wrote may hold a half of a character.
-                text = json.dumps(answer(*args, **given))
-                return Response(text, media_type="application/json")
+                # FastAPI itself gives up on what is nested 256 deep.
+                return Response(as_json(answer(*args, **given)), media_type="application/json")
 
             return answered
 
-        router.get("/list")(as_json(self.outlines))
+        router.get("/list")(self.outlines)
         for read in (self.entries, self.entry, self.run, self.messages, self.replay):
-            router.get(f"/{read.__name__}", response_model=None)(as_json(read))
+            router.get(f"/{read.__name__}", response_model=None)(whole(read))
         for change in (self.decide, self.fork, self.resume):
-            router.post(f"/{change.__name__}", response_model=None)(as_json(change))
+            router.post(f"/{change.__name__}")(change)

@@ -17,6 +17,7 @@ from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
 from civitas.studio.decisions import decide
@@ -31,6 +32,17 @@ _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""
 
 
+class PageSocket(WebSocketsSansIOProtocol):  # type: ignore[misc]
+    """A page's socket; when the server ends, one that is ending already is no fault."""
+
+    def shutdown(self) -> None:
+        """End it."""
+        try:
+            super().shutdown()
+        except Exception:  # of its protocol: it is being closed, and another thing was to be said
+            self.transport.abort()
+
+
 class _Json(JSONResponse):
     """JSON that every browser reads."""
 
@@ -40,8 +52,13 @@ class _Json(JSONResponse):
 
 def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
-    off = {"docs_url": None, "redoc_url": None, "openapi_url": None}
-    app = FastAPI(title="civitas studio", default_response_class=_Json, **off)
+    app = FastAPI(
+        title="civitas studio",
+        default_response_class=_Json,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, studio)

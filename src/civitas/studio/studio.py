@@ -148,17 +148,17 @@ class Studio:
         secret = _secret(named, given, 16 if password is None else 8)
 
         try:
-            import uvicorn as uvicorn
-            import websockets as websockets
-
-            from civitas.studio.server import application
+            from civitas.studio.server import PageSocket, application
         except ImportError as error:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
             self._open(journal)
+            is_password = password is not None
             self._serve(
-                lambda: application(self, secret, host, is_password=password is not None), sockets
+                lambda: application(self, secret, host, is_password=is_password),
+                PageSocket,
+                sockets,
             )
         except BaseException:
             for each in sockets:
@@ -222,7 +222,9 @@ class Studio:
             journal = path
         self._journal = as_journal(journal, "the studio")
 
-    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
+    def _serve(
+        self, made: Callable[[], Any], page_socket: type, sockets: list[socket.socket]
+    ) -> None:
         import uvicorn
 
         began: Future[Any] = Future()
@@ -232,6 +234,7 @@ class Studio:
             config = uvicorn.Config(
                 made(),
                 http="h11",
+                ws=page_socket,
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -239,3 +239,20 @@ def test_a_studio_that_closes_does_not_wait_for_slow_pages(tmp_path: Any) -> Non
             assert studio.url is None
             with pytest.raises(ConnectionRefusedError):
                 port.connect()
+
+
+def test_a_studio_closes_while_its_pages_do(tmp_path: Any) -> None:
+    """Pages that leave at that moment, with a word or without, are no fault of the server's."""
+    with Studio() as studio, ExitStack() as stack:
+        port = served(studio, tmp_path / "runs.db", token=TOKEN)
+        pages = [stack.enter_context(listen(port)) for _ in range(40)]
+        for page in pages:
+            frame(page)
+        for number, page in enumerate(pages):
+            if number % 2:
+                page.socket.sendall(bytes((0x88, 0x80, 0, 0, 0, 0)))  # a close
+            else:
+                page.socket.shutdown(socket.SHUT_WR)
+        studio.close()
+        with pytest.raises(ConnectionRefusedError):
+            port.connect()

@@ -35,7 +35,7 @@ OPEN = {
 # -- the token -------------------------------------------------------------------------------------
 
 
-def every_route() -> list[tuple[str, str]]:
+def every_route(studio: Studio) -> list[tuple[str, str]]:
     """Each route of the studio and of Gradio that is mounted in it, with a word for each gap."""
     found = {("GET", "/studio/static/studio.js")}
 
@@ -50,15 +50,15 @@ def every_route() -> list[tuple[str, str]]:
                 found.add((method, re.sub(r"{[^}]*}", "x", route.path)))
 
     async def guarded() -> Any:
-        return application(Studio(), TOKEN, "127.0.0.1", is_password=False)
+        return application(studio, TOKEN, "127.0.0.1", is_password=False)
 
     walk(asyncio.run(guarded()).app.routes)
     return sorted(found)
 
 
 @pytest.fixture(scope="module")
-def routes() -> list[tuple[str, str]]:
-    found = every_route()
+def routes(port: Port) -> list[tuple[str, str]]:
+    found = every_route(port.studio)
     assert len(found) > 80
     assert set(found) >= OPEN
     return found

@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
 
 
-@dataclass
-class Number:
-    """A number as it was said, the ways to read it, and the terms of the words after it."""
+class Number(NamedTuple):
+    """A number as it was said, and the ways to read it; `needed` if it is surely a count."""
 
     said: str
     readings: tuple[str, ...]
-    units: tuple[str, ...] = ()
     needed: bool = True
 
 
 @dataclass
 class Claim:
-    """What one sentence says.
-
-    Attributes:
-        text: it, without footnotes and marks of Markdown
-        content: its content words, each once, with the terms of each
-        words: all its words in order, in small letters
-        forms: all its words in small letters, and their parts
-        numbers: its numbers
-        names: its names and identifiers as written
-        plain: terms that are said
-        denied: terms that a negation reaches
-        heads: of those, the first word after each negation and its terms
-        negations: how many there are
-        softly: words that deny without a negation, such as `fails`
-    """
+    """What one sentence says, without footnotes and marks of Markdown."""
 
     text: str
-    content: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-    forms: set[str] = field(default_factory=set)
+    content: dict[str, tuple[str, ...]] = field(default_factory=dict)  # each once, with its terms
+    words: list[str] = field(default_factory=list)  # all, in small letters
+    forms: set[str] = field(default_factory=set)  # the words and their parts
     numbers: list[Number] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    plain: set[str] = field(default_factory=set)
-    denied: set[str] = field(default_factory=set)
-    heads: list[tuple[str, ...]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # and identifiers, as written
+    plain: set[str] = field(default_factory=set)  # terms that are said
+    denied: set[str] = field(default_factory=set)  # terms that a negation reaches
+    heads: list[tuple[str, ...]] = field(default_factory=list)  # of those, the first of each
     negations: int = 0
-    softly: set[str] = field(default_factory=set)
+    softly: set[str] = field(default_factory=set)  # words that deny, such as `fails`
 
     @cached_property
     def terms(self) -> set[str]:
@@ -60,7 +46,7 @@ _NEGATIONS_WORDS = (
     "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
 _NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
-# Words that say where something stands: a sentence may have them about any passage.
+# What says where something stands: a sentence may have it about any passage.
 _SOURCES_WORDS = (
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
@@ -68,14 +54,20 @@ _SOURCES_WORDS = (
     "tutorial howto section chapter specification report study book blog post statement"
 )
 SOURCES = frozenset(_SOURCES_WORDS.split())
-# Words that add little to what a sentence says; they count among its content for nothing.
-_LIGHT_WORDS = (
-    "come comes came go goes went gone going take takes took taken taking give gives gave given "
-    "seem seems become becomes became prove proves proved keep keeps kept use uses used using "
-    "want wants need needs needed mean means way ways thing things case cases work works whereas "
-    "instead simply actually really usually whenever another mainly long serves"
+# Words of grammar and verbs for anything: they are no content of a sentence.
+_LIGHT = (
+    "across along among amid around aside away back beneath beside besides despite except like "
+    "near past since throughout toward towards unlike versus anybody anyone anything everybody "
+    "everyone everything somebody someone something whatever whichever whoever ones others "
+    "several various certain enough afterwards anyhow anyway anywhere elsewhere everywhere "
+    "somewhere whenever wherever meanwhile moreover nevertheless nonetheless otherwise hence "
+    "perhaps maybe indeed instead else soon almost nearly merely simply entirely partly really "
+    "actually usually mainly though apart alone far long yet ought shall together whereas "
+    "regardless likewise another whole come came go gone went take took give gave bring brought "
+    "put hold held keep kept lead led let turn stand stood lie call try begin began begun start "
+    "happen occur stay become became seem prove use want need mean work way thing case"
 )
-LIGHT = frozenset(_LIGHT_WORDS.split())
+LIGHT = frozenset(map(stem, _LIGHT.split()))
 _SOFT = re.compile(
     "fail|refus|avoid|prevent|lack|ignor|forbid|prohibit|reject|omit|exclud|skip|hardly|unless|"
     "except$|instead|rather|miss|absent|deni|deny|otherwise|illegal|un(?!der|i[tvqo]|til)|non|"
@@ -97,7 +89,7 @@ _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
     r"[A-Za-z][^\W_]*-?\d)"
 )
-_MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>[ \t]?")
+_MARKUP = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's prompt
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 
@@ -138,19 +130,18 @@ def claim(text: str) -> Claim:
             made.softly.add(small)
         if not about.terms:
             continue
-        if small not in LIGHT:
+        if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
         if head:
             made.heads.append((small, *about.terms))
             head = False
         left = max(0, left - 1)
-    made.numbers = _numbers(made.words)
+    made.numbers = [*_numbers(made.words)]
     return made
 
 
-@dataclass(frozen=True)
-class _About:
+class _About(NamedTuple):
     """What there is to know of a word wherever it stands."""
 
     small: str
@@ -175,14 +166,16 @@ def _about(word: str) -> _About:
         small,
         terms,
         (small, bare, bare.replace("-", ""), *re.split(r"\.|::|-|/|'", bare)),
-        # In programs None is a value.
-        word == "none"
-        or (small in _NEGATIONS and small != "none")
-        or _NOT.search(small) is not None,
+        word == "none" or is_negation(small),
         _SOFT.match(small) is not None,
         not nameless and _IDENTIFIER.match(word[:200]) is not None,
         not nameless and word[0].isupper() and len(word) > 1,
     )
+
+
+def is_negation(word: str) -> bool:
+    """Whether a word in small letters denies what follows; `None` is a value in programs."""
+    return word != "none" and (word in _NEGATIONS or _NOT.search(word) is not None)
 
 
 def root(name: str) -> str:
@@ -229,43 +222,20 @@ _COUNTS = _values(
 )
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
-_JOINS = {"or", "to", "and", "oder", "bis", "ou", "et"}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 _COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
 _LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
-_DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)(%?)$")
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), "ms"),
-    **dict.fromkeys(("%", "percent", "prozent", "pourcent"), "%"),
-}
+_DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
 
 
-def _numbers(tokens: list[str]) -> list[Number]:
-    found = []
+def _numbers(tokens: list[str]) -> Iterator[Number]:
     at = 0
     while at < len(tokens):
         number, after = _number(tokens, at)
         if number:
-            number.units = number.units or _units(tokens[after : after + 4])
-            found.append(number)
+            yield number
         at = max(after, at + 1)
-    return found
-
-
-def _units(following: list[str]) -> tuple[str, ...]:
-    """What is counted, in two words at most; in `10 or 20 seconds` both are of seconds."""
-    units: list[str] = []
-    joined = False
-    for word in following:
-        if not units and (word in _JOINS or (joined and (word in _COUNTS or word[0].isdigit()))):
-            joined = True
-            continue
-        if len(units) == 2 or not word[0].isalpha() or not terms_of(word):
-            break
-        units.append(_UNITS.get(word) or terms_of(word)[0])
-    return tuple(units)
 
 
 def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
@@ -278,21 +248,18 @@ def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
         scale = _SCALES.get(following) or {"k": 1000}.get(suffix, 1)
         if scale > 1:
             readings = tuple(f"{float(each) * scale:.15g}" for each in readings if _is_float(each))
-        unit = digits[3] or ("" if suffix in ("", "k", "st", "nd", "rd", "th") else suffix)
         after = at + 1 + (following in _SCALES)
         said = word if after == at + 1 else f"{word} {following}"
         if suffix and digits[1].isdigit() and not suffix.isalpha():
             readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings, (_UNITS.get(unit, unit),) if unit else ()), after
+        return Number(said, readings), after
     if word.partition("-")[0] not in _COUNTED:
         return None, at
     if word in _OTHERS:
         return Number(word, _OTHERS[word]), at + 1
     value, after = _spelled(tokens, at)
-    if after == at:
-        return None, at
     said = " ".join(tokens[at:after])
-    return Number(said, (str(value),), needed=said not in _LOOSE), after
+    return Number(said, (str(value),), said not in _LOOSE) if said else None, after
 
 
 def _spelled(tokens: list[str], at: int) -> tuple[int, int]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
+from difflib import Match, SequenceMatcher
 from functools import lru_cache
 
-from civitas.research.citations.claims import LIGHT, SOURCES, Claim, claim, knows, plain
+from civitas.research.citations.claims import SOURCES, Claim, claim, is_negation, knows, plain
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
-SHARE = 0.6
-"""The part of a sentence's content words that its passage must have."""
-BETWEEN = "\n\n\0\n\n"
-"""What joins passages that are read as one: no quoted span reaches across it."""
+_NEGATION_MORE = "has a negation that is not there"
+_NEGATION_LESS = "lacks a negation that is there"
+SHARE = 0.6  # the part of a sentence's content words that its passage must have
+BETWEEN = "\n\n\0\n\n"  # what joins passages that are read as one: no quoted span reaches across it
 
 _QUOTED = re.compile(
     r"“[^”“]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|(?<![\w\"])\"[^\"]+\"(?!\w)"
@@ -25,24 +26,20 @@ _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
 _AROUND = 4  # as many words around a word that was replaced are the passage's own
+_LONGEST = 300  # so many words of a sentence are aligned: the time grows by their square
 _AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
-_COMMON = LIGHT | SOURCES
 # Of two words of one line, one says what the other does not.
 _LINES = """
 always never | before after | more less fewer | most least | maximum minimum | max min
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
-above below | old new | early late | large small | long short | great less low | high low
-upper lower | fast slow | left right | add remove | include exclude | success failure
-succeed fail | start stop end | synchronous asynchronous | required optional | public private
-encode decode | ascending descending | positive negative | odd even | same different | like unlike
-accept reject | all none | open close | must may | first second third last | import export
-read write | input output | client server
+above below | old new | early late | large small | high low | add remove | like unlike
+start stop end | required optional | ascending descending | same different | all none | must may
+first second third last | read write | input output
 """
 _OPPOSITES = [
     frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
     for each in re.split(r"[|\n]", _LINES.strip())
 ]
-_AFFIX = re.compile(r"(?:un|in|im|ir|il|dis|non-?)(\w{4,})")
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
@@ -62,14 +59,17 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     if _even(said.text).rstrip(".!? ") in stored.sentences:
         return None
     quoted = [found[0] for found in _QUOTED.finditer(said.text)]
-    best = _best(said, stored)
+    own = said  # what it says in words of its own
+    for span in quoted:
+        if why := _misquoted(span, stored):
+            return why
+        if span[0] != "`" and len(span.split()) > 2:
+            own = claim(own.text.replace(span, " … "))
     return (
-        _misquoted(quoted, stored)
-        or _miscounted(said, best, stored)
-        or _misnamed(said, stored)
+        _unknown(said, own, stored)
         or _unshared(said, sum(len(words(each)) for each in quoted), stored)
-        or _turned(said, stored)
-        or _replaced(said, best)
+        or _turned(said, own, stored)
+        or _altered(own, _fitting(said, stored))
     )
 
 
@@ -83,21 +83,18 @@ class _Stored:
     forms: set[str]
     terms: set[str]
     readings: set[str]
-    pairs: set[tuple[str, str]]  # of a unit and a number
 
 
 @lru_cache(maxsize=256)
 def _stored(passage: str, title: str) -> _Stored:
     claims = [claim(passage[start:end]) for start, end in sentences(passage)]
-    numbers = [number for each in claims for number in each.numbers]
     return _Stored(
         _even(plain(passage)),
         {_even(each.text).rstrip(".!? ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
-        {reading for number in numbers for reading in number.readings},
-        {pair for number in numbers for pair in itertools.product(number.units, number.readings)},
+        {reading for each in claims for number in each.numbers for reading in number.readings},
     )
 
 
@@ -106,66 +103,35 @@ def _even(text: str) -> str:
     return " ".join(_DASH.sub(" - ", _EVEN.sub("", text)).split()).casefold()
 
 
-def _misquoted(quoted: list[str], stored: _Stored) -> str | None:
-    for found in quoted:
-        at = 0
-        is_code = found[0] == "`"
-        for span in [found] if is_code else _GAPS.split(_LETTER.sub(r"\1", found)):
-            wanted = _even(span).strip(" ,.;:!?")
-            found_at = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
-            if found_at:
-                at = found_at.end()
-            elif (len(wanted.split()) > 2 and not is_code) or not _all_known(span, stored):
-                # A term may be inflected, and code put together from what is there.
-                return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
+def _misquoted(quoted: str, stored: _Stored) -> str | None:
+    at = 0
+    is_code = quoted[0] == "`"
+    for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
+        wanted = _even(span).strip(" ,.;:!?")
+        found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
+        if found:
+            at = found.end()
+        elif (len(wanted.split()) > 2 and not is_code) or not all(
+            knows(stored.forms, stored.terms, word) for word in words(span)
+        ):
+            # A term may be inflected, and code put together from what is there.
+            return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
     return None
 
 
-def _all_known(span: str, stored: _Stored) -> bool:
-    return all(knows(stored.forms, stored.terms, word) for word in words(span))
-
-
-def _miscounted(said: Claim, best: list[Claim], stored: _Stored) -> str | None:
-    """A number that is nowhere, or that the passage has of something else."""
-    ours = {reading for number in said.numbers for reading in number.readings}
+def _unknown(said: Claim, own: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
-        its = set(number.readings)
-        if number.needed and stored.readings.isdisjoint(its):
+        if number.needed and stored.readings.isdisjoint(number.readings):
             return f"says {number.said}, which is not there"
-        there = [other for each in best for other in each.numbers]
-        elsewhere = not stored.pairs.isdisjoint(itertools.product(number.units, its))
-        alike = [other for other in there if set(other.units).intersection(number.units)]
-        if alike and elsewhere:
-            continue
-        if not alike and number.needed and _far(said, best, its, stored):
-            alike = [other for other in there if ours.isdisjoint(other.readings)]
-        if alike and all(its.isdisjoint(other.readings) for other in alike):
-            return f"says {number.said}, where the passage says {alike[0].said}"
-    return None
-
-
-def _far(said: Claim, best: list[Claim], readings: set[str], stored: _Stored) -> bool:
-    """Whether the sentences with a number have little else in common with what is said."""
-    terms = said.terms - readings
-    near = max(
-        len(terms & each.terms)
-        for each in stored.claims
-        if any(not readings.isdisjoint(number.readings) for number in each.numbers)
-    )
-    return bool(best) and near * 3 < len(terms & best[0].terms)
-
-
-def _misnamed(said: Claim, stored: _Stored) -> str | None:
-    for name in said.names:
+    for name in own.names:
         if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
 
 
-def _best(said: Claim, stored: _Stored) -> list[Claim]:
+def _fitting(said: Claim, stored: _Stored) -> list[Claim]:
     """The sentences of a passage that a sentence fits best: more than one if they fit alike."""
-    terms = said.terms
-    shared = [len(terms & each.terms) for each in stored.claims]
+    shared = [len(said.terms & each.terms) for each in stored.claims]
     most = max(shared, default=0)
     return [each for each, count in zip(stored.claims, shared, strict=True) if count == most > 0]
 
@@ -174,9 +140,9 @@ def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
     """The one to three sentences of a passage that together have most of a sentence's words."""
     left = set(said.terms)
     chosen: list[Claim] = []
-    while len(chosen) < 3 and left:
-        best = max(stored.claims, key=lambda each: len(left & each.terms), default=None)
-        if best is None or not left & best.terms:
+    while len(chosen) < 3 and stored.claims:
+        best = max(stored.claims, key=lambda each: len(left & each.terms))
+        if not left & best.terms:
             break
         chosen.append(best)
         left -= best.terms
@@ -193,79 +159,86 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     return None
 
 
-def _turned(said: Claim, stored: _Stored) -> str | None:
+def _turned(said: Claim, own: Claim, stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
     evidence = _evidence(said, stored)
     if not evidence:
         return None
     best = evidence[0]
     softly = any(each.softly - said.forms for each in evidence)
-    flipped = _affixed(said, best) | _affixed(best, said)
     affirmed = set().union(*(each.plain for each in evidence))
     denied = set().union(*(each.denied for each in evidence))
-    for head in () if softly or flipped else said.heads:
-        if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head):
-            return "has a negation that is not there"
-    if said.negations < best.negations and not flipped and not said.softly - best.forms:
+    ever = set().union(*(each.denied for each in stored.claims))
+    for head in () if softly else own.heads:
+        alike = said.denied if affirmed.isdisjoint(head) else head
+        if denied.isdisjoint(alike) and ever.isdisjoint(head):
+            return _NEGATION_MORE
+    if said.negations < best.negations and not said.softly - best.forms:
         for small, term, *_ in best.heads:
             for word in (small, term):
                 if word in said.plain - said.denied and word not in best.plain:
-                    return "lacks a negation that is there"
-    if said.negations == best.negations and flipped:
-        return f"says the opposite of {min(flipped)}"
+                    return _NEGATION_LESS
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
-            here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
+            here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
             if here and there and not here & there:
                 return f"says {min(here)}, where the passage says {min(there)}"
     return None
 
 
-def _affixed(one: Claim, other: Claim) -> set[str]:
-    """Words such as `unsafe` of one sentence that another has without `un` alone."""
-    found = ((form, _AFFIX.fullmatch(form)) for form in one.forms - other.forms)
-    return {form for form, match in found if match and match[1] in other.forms - one.forms}
-
-
-def _replaced(said: Claim, best: list[Claim]) -> str | None:
-    """One word in the place of another, in a sentence that is otherwise the passage's."""
-    counts = {word for number in said.numbers for word in number.said.split()}
-    for at, word in enumerate(said.words):
-        terms = terms_of(word)
-        if not terms or word in _COMMON or word in counts:
-            continue
-        for each in best:
-            if word in each.forms or not each.terms.isdisjoint(terms):
+def _altered(said: Claim, best: list[Claim]) -> str | None:
+    """One word in the place of another, or a negation, in a sentence that is else the passage's."""
+    ours = said.words[:_LONGEST]
+    counts = {number.said: number.readings for number in said.numbers}
+    spelled = {word for number in counts for word in number.split()}
+    for each in best:
+        theirs = each.words[:_LONGEST]
+        their_counts = {number.said: number.readings for number in each.numbers}
+        alike = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+        for before, after in itertools.pairwise([Match(0, 0, 0), *alike]):
+            # That a sentence begins or ends there is as good as a word that is the same.
+            begins = not before.a or not before.b
+            ends = after.a + after.size == len(ours) or after.b + after.size == len(theirs)
+            if min(before.size + begins, _AROUND) + min(after.size + ends, _AROUND) < _AROUND:
                 continue
-            for place, other in enumerate(each.words):
-                if other in said.forms or not terms_of(other) or other in _COMMON:
-                    continue
-                before = _alike(said.words, at, each.words, place, -1)
-                after = _alike(said.words, at, each.words, place, 1)
-                if not before or not after or before + after < _AROUND:
-                    continue
-                if not _reworded(word, other, said.words[at + 1 : at + 2]):
-                    return f"says {word}, where the passage says {other}"
+            here = ours[before.a + before.size : after.a]
+            there = theirs[before.b + before.size : after.b]
+            if before.size and after.size and len(here) < 2 and len(there) < 2:
+                denied, denies = any(map(is_negation, here)), any(map(is_negation, there))
+                if denied != denies:
+                    return _NEGATION_MORE if denied else _NEGATION_LESS
+            there = there if before.size else there[-1:]
+            there = there if after.size else there[:1]
+            if len(here) != 1 or len(there) != 1:
+                continue
+            (word,), (other,) = here, there
+            if word in spelled and other in their_counts:
+                differs = set(counts.get(word, ())).isdisjoint(their_counts[other])
+            else:
+                differs = word not in spelled and not (
+                    _is_common(word)
+                    or _is_common(other)
+                    or _same(word, other)
+                    or _reworded(word, other, ours[after.a : after.a + 1])
+                )
+            if differs:
+                return f"says {word}, where the passage says {other}"
     return None
 
 
-def _alike(one: list[str], at: int, other: list[str], place: int, step: int) -> int:
-    """How many words are the same from two places on; that one list ends there counts as one."""
-    for count in range(_AROUND):
-        at, place = at + step, place + step
-        if not (0 <= at < len(one) and 0 <= place < len(other)):
-            return count + 1
-        if one[at] != other[place]:
-            return count
-    return _AROUND
+def _is_common(word: str) -> bool:
+    return not terms_of(word) or word in SOURCES
+
+
+def _same(word: str, other: str) -> bool:
+    """Whether two words have one stem, or name one thing with or without where it is."""
+    last = [re.split(r"\.|::|/", each.removesuffix("()"))[-1] for each in (word, other)]
+    return last[0] == last[1] or terms_of(word)[0] == terms_of(other)[0]
 
 
 def _reworded(word: str, other: str, following: list[str]) -> bool:
     """Whether two words look like verbs or adverbs, for which writers have many."""
     if word.endswith("ly") or other.endswith("ly"):
         return True
-    for ending in ("ed", "ing"):
-        if word.endswith(ending) and other.endswith(ending):
-            return True
-    third_person = word.endswith("s") and other.endswith("s")
-    return third_person and bool(_AFTER_VERBS.intersection(following))
+    endings = ("ed", "ing", "s") if _AFTER_VERBS.intersection(following) else ("ed", "ing")
+    return any(word.endswith(ending) and other.endswith(ending) for ending in endings)

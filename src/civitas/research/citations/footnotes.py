@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from civitas.research.citations.evidence import BETWEEN
-from civitas.research.citations.evidence import fault as fault
+from civitas.research.citations.evidence import BETWEEN, fault
 from civitas.research.findings import Citation, Passage
 from civitas.research.sentences import FOOTNOTE, sentences
 
@@ -24,14 +23,12 @@ class Checked:
     Attributes:
         markdown: the text; `[unsupported]` stands after a sentence that lost all its footnotes
         citations: one for each footnote that was kept, in order
-        supported: how many sentences have a footnote
         unsupported: the sentences that lost all theirs, each with why
         uncited: how many sentences had none
     """
 
     markdown: str
     citations: list[Citation] = field(default_factory=list)
-    supported: int = 0
     unsupported: list[tuple[str, str]] = field(default_factory=list)
     uncited: int = 0
 
@@ -66,7 +63,7 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
-    supported = uncited = 0
+    uncited = 0
 
     text = _LIST.sub("", _DEFINITION.sub("", _unmarked(markdown)))
     made: list[str] = []
@@ -76,44 +73,37 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
         # Nothing outside a sentence, such as code, can cite.
         made.append(_NOTE.sub("", text[at:start]))
         at = end
-        cited = dict.fromkeys(
-            number for note in _NOTE.finditer(sentence) for number in _numbers(note)
-        )
-        if not _NOTE.search(sentence):
+        notes = [*_NOTE.finditer(sentence)]
+        if not notes:
             line = text[text.rfind("\n", 0, start) + 1 : start]
             uncited += not line.lstrip(" >").startswith("#")
             made.append(sentence)
             continue
-        bare = " ".join(re.sub(r"\n[ \t]*>", " ", _NOTE.sub("", sentence)).split())
+        bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
+        cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         kept, why = _borne_out(bare, {n: passages[n] for n in cited if n in passages})
         citations.extend(Citation(number, bare, passages[number]) for number in kept)
         left = _with_notes(sentence, {number: number for number in kept})
-        if kept:
-            supported += 1
-        else:
+        if not kept:
             unsupported.append((bare, why))
             row = left.rstrip(" |") if left.endswith("|") else left
             left = f"{row} {UNSUPPORTED}{left[len(row) :]}"
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
-    return Checked("".join(made), citations, supported, unsupported, uncited)
+    return Checked("".join(made), citations, unsupported, uncited)
 
 
-def renumbered(checked: Checked) -> Checked:
+def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
     """The same with its footnotes numbered from 1 as they come; one passage has one number."""
-    passages = {each.number: each.passage for each in checked.citations}
+    passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
-    for number in (n for note in _NOTE.finditer(checked.markdown) for n in _numbers(note)):
+    for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
         if number in passages:
             key = (passages[number].url, passages[number].text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
-    citations = [replace(each, number=new[each.number]) for each in checked.citations]
-    return replace(
-        checked,
-        markdown=_with_notes(checked.markdown, new),
-        citations=list(dict.fromkeys(citations)),
-    )
+    again = [replace(each, number=new[each.number]) for each in citations]
+    return _with_notes(markdown, new), list(dict.fromkeys(again))
 
 
 def _unmarked(markdown: str) -> str:
@@ -147,18 +137,13 @@ def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str
         titles = "\n".join(cited[number].title for number in numbers)
         return fault(sentence, texts, titles)
 
-    why = None
-    alone = []
-    for number in cited:
-        found = fault_of([number])
-        why = why or found
-        if found is None:
-            alone.append(number)
+    faults = {number: fault_of([number]) for number in cited}
+    alone = [number for number, why in faults.items() if why is None]
     if alone or not cited:
         return alone, "cites what is no source"
     needed = list(cited)[:_TOGETHER]
-    if len(needed) == 1 or (why := fault_of(needed)):
-        return [], why or ""
+    if why := faults[needed[0]] if len(needed) == 1 else fault_of(needed):
+        return [], why
     for number in list(needed):
         fewer = [each for each in needed if each != number]
         if fault_of(fewer) is None:

@@ -16,8 +16,7 @@ from civitas.errors import CivitasError, FileError, FileTooLarge, MissingExtra
 from civitas.research.reading.documents import Document, kind_of, read_document
 from civitas.text import error_text, one_line
 
-MAX_BYTES: Final = 20 * 2**20
-"""Larger files are left out."""
+MAX_BYTES: Final = 20 * 2**20  # larger files are left out
 
 _SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
 _DEPTH: Final = 60
@@ -41,45 +40,36 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
     No link is followed, so there is no way out and no loop; what a link points to inside is found
     where it is. A folder that a link replaces meanwhile adds names, which are refused on opening.
     """
-    todo = [("", 0)]
-    while todo:
-        folder, depth = todo.pop()
-        try:
-            with os.scandir(os.path.join(root, folder)) as entries:
-                names = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            left_out["in folders that cannot be read"] += 1
-            continue
-        below = []
-        for entry in names:
-            path = os.path.join(folder, entry.name)
+
+    def unreadable(error: OSError) -> None:
+        left_out["in folders that cannot be read"] += 1
+
+    for folder, below, names in os.walk(root, onerror=unreadable):
+        inside = os.path.relpath(folder, root)
+        below[:] = sorted(filter(_is_looked_at, below))
+        names = sorted([*filter(_is_looked_at, names), *below])
+        if inside.count(os.sep) >= _DEPTH - 1 and below:
+            left_out[f"more than {_DEPTH} folders deep"] += len(below)
+            below.clear()
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
             try:
-                if entry.name.startswith(".") or entry.name in _SKIPPED:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    below.append((path, depth + 1))
-                    continue
-                status = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
-                    yield path, status
-                elif stat.S_ISLNK(status.st_mode):
-                    left_out["links, which are not followed"] += 1
+                status = os.lstat(os.path.join(root, path))
             except OSError:
                 left_out["gone meanwhile"] += 1
-        if depth < _DEPTH:
-            todo += reversed(below)
-        elif below:
-            left_out[f"more than {_DEPTH} folders deep"] += len(below)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
+            elif stat.S_ISLNK(status.st_mode):
+                left_out["links, which are not followed"] += 1
+
+
+def _is_looked_at(name: str) -> bool:
+    return not name.startswith(".") and name not in _SKIPPED
 
 
 def read_file(folder: Folder, path: str, known: bytes | None) -> FileRead | None:
-    """Read a file below a folder; None if it is gone.
-
-    Args:
-        folder: the folder
-        path: where the file is in it
-        known: the hash of the bytes of which the document is known already; it is not made again
-    """
+    """Read a file below a folder, but not again the bytes of a `known` hash; None if it is gone."""
     read_ns = time.time_ns()
     status = digest = document = fault = None
     try:

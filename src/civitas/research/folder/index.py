@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from civitas.agents.folder import Folder
 from civitas.errors import FolderIndexError
 from civitas.models import weights
+from civitas.research.findings import Resource, Section
 from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from civitas.research.folder.ranking import ranked
 from civitas.research.passages import pieces
@@ -28,18 +30,15 @@ logger = logging.getLogger("civitas.research")
 
 APPLICATION: Final = 0x63766631
 """What the file's header says it is (`cvf1`), so that no other program's database is changed."""
-MAX_FILES: Final = 100_000
-"""Files beyond so many are left out."""
-PER_FILE: Final = 3
-"""So many passages of one file are given at most."""
+MAX_FILES: Final = 100_000  # files beyond so many are left out
+PER_FILE: Final = 3  # so many passages of one file are given at most
 
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
-_FEW: Final = 500
-"""A folder with no more entries is looked at before each search; a larger one now and then."""
+_FEW: Final = 500  # a folder with no more entries is looked at before each search
+# The clocks of file systems are so coarse: a file that was read within so many nanoseconds of its
+# time may have changed after that. It is read again at each search, until its time is older.
 _RECENT_NS: Final = 2_000_000_000
-"""The clocks of file systems are so coarse: a file that was read within so many nanoseconds of its
-time may have changed after that. It is read again at each search, until its time is older."""
 
 # Append only, as memory's. A change of what documents.py or passages.py make of a file, or of what
 # `indexed` gives, needs a migration that empties the tables, from which they are filled anew.
@@ -72,16 +71,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
     ),
 )
-
-
-class Found(NamedTuple):
-    """A file that was found, and its passages, best first."""
-
-    path: str
-    title: str
-    read_ns: int
-    passages: list[tuple[str, str, str]]
-    """The anchor, the section's title and the text of each."""
+_PASSAGE: Final = (
+    "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
+    "FROM passages JOIN files ON files.number = file WHERE passages.number = ?"
+)
 
 
 class _Stored(NamedTuple):
@@ -97,13 +90,7 @@ class _Stored(NamedTuple):
 
 
 class FolderIndex:
-    """Finds passages in the files of a folder. Plain functions that block: call them in a thread.
-
-    Args:
-        folder: the folder
-        index: the file of the index; one in the user's cache folder if left out
-        pattern: which files, as `*.md` or `docs/*`; all if left out
-    """
+    """Finds passages in the files of a folder. It blocks: call it in a thread."""
 
     def __init__(self, folder: str | os.PathLike[str], index: str | None, pattern: str | None):
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
@@ -119,17 +106,8 @@ class FolderIndex:
         except FolderIndexError as error:
             self._pool = self._anew(error)
 
-    def search(self, query: str, results: int) -> list[Found]:
-        """The files that have the best passages for a query, best first.
-
-        Args:
-            query: a question, or words
-            results: how many passages are given at most
-
-        Raises:
-            FileError: the folder is gone
-            FolderIndexError: the index cannot be read or written
-        """
+    def search(self, query: str, results: int) -> list[Resource]:
+        """The files that have the best passages for a query, best first, each with these alone."""
         try:
             return self._search(query, results)
         except FolderIndexError as error:
@@ -137,29 +115,29 @@ class FolderIndex:
             self._next = 0.0
             return self._search(query, results)
 
-    def _search(self, query: str, results: int) -> list[Found]:
+    def _search(self, query: str, results: int) -> list[Resource]:
         self._refresh()
-        files: dict[int, Found] = {}
+        found: dict[bytes, Resource] = {}
         left = results
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
-                row = db.execute(
-                    "SELECT file, anchor, title, text FROM passages WHERE number = ?", (number,)
-                ).fetchone()
+                row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
                     raise self._pool.damaged(f"passage {number} is found, but is not there")
-                file, *passage = row
-                if file not in files:
-                    path, title, read_ns = db.execute(
-                        "SELECT path, title, read_ns FROM files WHERE number = ?", (file,)
-                    ).fetchone()
-                    files[file] = Found(os.fsdecode(path), title, read_ns, [])
-                if len(files[file].passages) < PER_FILE:
-                    files[file].passages.append(tuple(passage))
+                path, title, read_ns, anchor, section, text = row
+                if path not in found:
+                    url = Path(self.root, os.fsdecode(path)).as_uri()
+                    read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
+                    found[path] = Resource(url, title, True, "", [], read)
+                resource = found[path]
+                if len(resource.sections) < PER_FILE:
+                    before = f"{resource.content}\n\n" if resource.content else ""
+                    resource.sections.append(Section(len(before), anchor, section))
+                    resource.content = before + text
                     left -= 1
                     if not left:
                         break
-        return list(files.values())
+        return list(found.values())
 
     # -- the file ----------------------------------------------------------------------------------
 
@@ -180,10 +158,9 @@ class FolderIndex:
         with pool.reading() as db:
             theirs = db.execute(select).fetchone()
         if theirs is None:
+            insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
             with pool.writing() as db:
-                db.execute(
-                    "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)", mine
-                )
+                db.execute(insert, mine)
                 theirs = db.execute(select).fetchone()
         if theirs != mine:
             raise file.error(
@@ -222,27 +199,26 @@ class FolderIndex:
                 entries += 1
                 if kind_of(path) is None or not self._is_wanted(path):
                     continue
-                if len(seen) >= MAX_FILES:
+                if len(seen) < MAX_FILES:
+                    seen[path] = status
+                else:
                     faults[f"beyond the first {MAX_FILES:,}"] += 1
-                    continue
-                seen[path] = status
             seconds = time.monotonic() - start
-            self._remove([each.number for path, each in stored.items() if path not in seen])
-            todo = [
-                path
-                for path, status in seen.items()
-                if path not in stored or not stored[path].is_current(status)
-            ]
-            self._bring_in(todo, stored)
+            if gone := stored.keys() - seen.keys():
+                with self._pool.writing() as db:
+                    for path in gone:
+                        _remove(db, stored[path].number)
+            old = {
+                path for path, at in seen.items() if path in stored and stored[path].is_current(at)
+            }
+            self._bring_in([path for path in seen if path not in old], stored)
             if entries > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
     def _is_wanted(self, path: str) -> bool:
-        pattern = self._pattern
-        if pattern is None:
-            return True
-        return fnmatchcase(path, pattern) or fnmatchcase(os.path.basename(path), pattern)
+        names = (path, os.path.basename(path))
+        return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
 
     def _bring_in(self, paths: list[str], stored: dict[str, _Stored]) -> None:
         """Read files, and write them in batches, each a transaction."""
@@ -250,10 +226,9 @@ class FolderIndex:
         chars = 0
         for path in paths:
             read = read_file(self._folder, path, stored[path].sha256 if path in stored else None)
-            if read is None:
-                continue
-            batch.append(read)
-            chars += len(read.document.text) if read.document else 0
+            if read is not None:
+                batch.append(read)
+                chars += len(read.document.text) if read.document else 0
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES:
                 self._write(batch)
                 batch, chars = [], 0
@@ -266,38 +241,26 @@ class FolderIndex:
             number = (last or 0) + 1
             for read in batch:
                 # Asked here, not before: another process may have brought it in meanwhile.
-                row = db.execute(
-                    "SELECT number, sha256 FROM files WHERE path = ?", (os.fsencode(read.path),)
-                ).fetchone()
+                select = "SELECT number, sha256 FROM files WHERE path = ?"
+                row = db.execute(select, (os.fsencode(read.path),)).fetchone()
                 if row and row[1] and row[1] == read.sha256:
-                    status = read.status
-                    db.execute(
-                        "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?",
-                        (status.st_size, status.st_mtime_ns, read.read_ns, row[0]),
-                    )
+                    update = "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?"
+                    at = read.status
+                    db.execute(update, (at.st_size, at.st_mtime_ns, read.read_ns, row[0]))
                 elif read.document or read.fault:
                     if row:
                         _remove(db, row[0])
                     number = _insert(db, read, number)
 
-    def _remove(self, numbers: list[int]) -> None:
-        for start in range(0, len(numbers), _BATCH_FILES):
-            with self._pool.writing() as db:
-                for number in numbers[start : start + _BATCH_FILES]:
-                    _remove(db, number)
-
     def _report(self, faults: Counter[str]) -> None:
         """Log what is left out, once for each state."""
+        select = "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
         with self._pool.reading() as db:
-            rows = db.execute(
-                "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
-            )
-            faults.update(dict(rows.fetchall()))
+            faults.update(dict(db.execute(select).fetchall()))
         if faults and faults != self._faults:
             some = "; ".join(f"{count} × {fault}" for fault, count in faults.most_common(5))
-            logger.warning(
-                "folder %s: %d files are left out: %s", escaped(self.root), faults.total(), some
-            )
+            where, count = escaped(self.root), faults.total()
+            logger.warning("folder %s: %d files are left out: %s", where, count, some)
         self._faults = faults
 
 
@@ -317,14 +280,10 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; gives the number of the next passage."""
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or _shown(read.path)
+    at = read.status
+    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, read.sha256
     file = db.execute(
-        "INSERT INTO files (path, size, mtime_ns, read_ns, sha256, title, fault) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            os.fsencode(read.path),
-            *(read.status.st_size, read.status.st_mtime_ns, read.read_ns, read.sha256),
-            *(title, read.fault),
-        ),
+        "INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", (*row, title, read.fault)
     ).lastrowid
     passages = [
         (place, file, section.anchor, section.title, text)

@@ -15,10 +15,8 @@ _QUERY_CHARS: Final = 10_000
 
 _TITLE_WEIGHT: Final = 1.5
 """Headings are in the text as well, and titles in every passage of their file."""
-_PAIR_WEIGHT: Final = 0.4
-"""What two words that stand side by side add, as in the question."""
-_SCORED: Final = 4_000
-"""So many passages are scored at once: about 3 ms."""
+_PAIR_WEIGHT: Final = 0.4  # what two words that stand side by side add, as in the question
+_SCORED: Final = 4_000  # so many passages are scored at once: about 3 ms
 _COMMON: Final = 20_000
 """A word in so many passages says as little as a stop word, and takes 10 ms or more to score."""
 
@@ -56,23 +54,18 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
     """Where each word is in many passages: some of those that have most of them, rarest first."""
-    match = ""
+    match, count = "", _SCORED
     for word in words:
         narrower = f'{match} AND "{word}"' if match else f'"{word}"'
-        count = _count(db, narrower, _SCORED)
-        if not count:
+        if count < _SCORED or not (count := _count(db, narrower, _SCORED)):
             break
         match = narrower
-        if count < _SCORED:
-            break
     return _scored(db, match) if match else []
 
 
 def _count(db: Connection, match: str, most: int) -> int:
-    row = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (match, most)
-    ).fetchone()
-    return int(row[0])
+    select = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    return int(db.execute(select, (match, most)).fetchone()[0])
 
 
 def _scored(db: Connection, match: str) -> list[tuple[int, float]]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
-from pathlib import Path
 
 from civitas.action import Action
-from civitas.errors import DefinitionError
-from civitas.research.findings import Resource, Section
-from civitas.research.folder.index import FolderIndex, Found
+from civitas.research.findings import Resource, positive
+from civitas.research.folder.index import FolderIndex
 
 
 def search_folder(
@@ -40,8 +37,7 @@ def search_folder(
         FileError: the folder is not there, or is no folder
         FolderIndexError: the index cannot be used, or is of another folder or program
     """
-    if isinstance(results, bool) or not isinstance(results, int) or results < 1:
-        raise DefinitionError(f"search_folder: results must be a positive number, got {results!r}")
+    positive(results, "search_folder: results")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     def search(query: str) -> list[Resource]:
@@ -50,23 +46,6 @@ def search_folder(
         Args:
             query: The question, or words to look for
         """
-        return [_resource(files.root, found) for found in files.search(query, results)]
+        return files.search(query, results)
 
     return Action("search_folder", search, idempotent=True)
-
-
-def _resource(root: str, found: Found) -> Resource:
-    sections, content = [], ""
-    for anchor, title, text in found.passages:
-        content += "\n\n" if content else ""
-        sections.append(Section(len(content), anchor, title))
-        content += text
-    read = datetime.fromtimestamp(found.read_ns / 1e9, UTC)
-    return Resource(
-        Path(root, found.path).as_uri(),
-        found.title,
-        visited=True,
-        content=content,
-        sections=sections,
-        fetched_at=read.isoformat(timespec="seconds"),
-    )

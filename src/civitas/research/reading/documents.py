@@ -5,15 +5,18 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
 from civitas.research.reading.html import decoded, plain, read_html
-from civitas.research.reading.pdf import read_pdf_bytes
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -30,17 +33,13 @@ _KINDS: Final = {
 }
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
-_LOOKED_AT: Final = 8192
-"""A file with a NUL among its first so many bytes is binary."""
-_TITLE: Final = 300
-"""So many characters of a heading are kept."""
+_LOOKED_AT: Final = 8192  # a file with a NUL among its first so many bytes is binary
+_TITLE: Final = 300  # so many characters of a heading are kept
 _LINES: Final = 40
 _ROWS: Final = 10
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
-_LONG: Final = 500
-"""Where lines are longer on average, no person has written them."""
-_NAME: Final = 80
-"""So many characters of a column's name are repeated in each row."""
+_LONG: Final = 500  # where lines are longer on average, no person has written them
+_NAME: Final = 80  # so many characters of a column's name are repeated in each row
 
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
@@ -84,16 +83,9 @@ def kind_of(name: str) -> str | None:
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
-    """What a file says; None if it is binary although its kind is text, or minified.
+    """What a file says, of a kind that `kind_of` gave; None if it is binary or minified.
 
-    Args:
-        kind: what `kind_of` says
-        name: its name
-        data: its bytes
-        url: where it is, for links
-
-    Raises:
-        Exception: whatever a parser finds wrong
+    Whatever a parser finds wrong is raised.
     """
     if kind == "pdf":
         return Document(*read_pdf_bytes(data))
@@ -102,8 +94,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        page = read_html(data, None, url)
-        return Document(page.title, page.text, page.sections)
+        return Document(*read_html(data, None, url)[:3])
     text = plain(_decoded(data))
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
@@ -111,9 +102,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return _rest(text)
     if kind == "table":
         return _table(text, "\t" if name.lower().endswith(".tsv") else None)
-    if kind == "python":
-        return _python(text)
-    return Document("", text, _by_lines(text) if kind == "source" else [])
+    sections_of = {"python": _python, "source": _by_lines}.get(kind)
+    return Document("", text, sections_of(text) if sections_of else [])
 
 
 def _decoded(data: bytes) -> str:
@@ -193,21 +183,19 @@ def _rest(text: str) -> Document:
     return _by_headings(text, headings, anchors)
 
 
-def _python(text: str) -> Document:
+def _python(text: str) -> list[Section]:
     sections, line, at = [Section(0, "L1")], 1, 0
     for found in _PYTHON.finditer(text):
         line, at = line + text.count("\n", at, found.start()), found.start()
         sections.append(Section(at, f"L{line}", found[1]))
-    return Document("", text, sections)
+    return sections
 
 
 def _by_lines(text: str) -> list[Section]:
     """A section for every so many lines."""
-    sections = []
-    for line, found in enumerate(re.finditer(r"^", text, re.MULTILINE)):
-        if line % _LINES == 0:
-            sections.append(Section(found.start(), f"L{line + 1}", f"line {line + 1}"))
-    return sections
+    starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
+    numbered = [*enumerate(starts, 1)][::_LINES]
+    return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
 
 def _table(text: str, delimiter: str | None) -> Document:
@@ -222,15 +210,58 @@ def _table(text: str, delimiter: str | None) -> Document:
     for number, row in enumerate(rows):
         if number % _ROWS == 0:
             sections.append(Section(size, f"row-{number + 1}", f"row {number + 1}"))
-        shown = []
-        for place, value in enumerate(row):
-            value = " ".join(value.split())
-            name = names[place] if place < len(names) else ""
-            if value:
-                shown.append(f"{name}: {value}" if name else value)
-        piece = "; ".join(shown) + "\n\n"
-        pieces.append(piece)
-        size += len(piece)
+        cells = zip_longest(names, (" ".join(value.split()) for value in row))
+        shown = (f"{name}: {value}" if name else value for name, value in cells if value)
+        pieces.append("; ".join(shown) + "\n\n")
+        size += len(pieces[-1])
         if size > room:  # long names of columns, next to nothing in the rows
             return Document("", text, _by_lines(text))
     return Document("", "".join(pieces) or text, sections)
+
+
+# What is longer, or takes longer, is not read.
+PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
+
+
+def read_pdf_bytes(data: bytes) -> tuple[str, str, list[Section]]:
+    """The title, text and pages of a PDF, a section for each that has text. It may take long."""
+    try:
+        import pypdf
+    except ImportError as error:
+        raise MissingExtra("reading PDF", "research") from error
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it mends
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadableDocument("the PDF is encrypted: a password is needed")
+        if len(reader.pages) > PAGES:
+            raise UnreadableDocument(
+                f"the PDF has {len(reader.pages)} pages, {PAGES} are read at most"
+            )
+        title = plain(str((reader.metadata and reader.metadata.title) or "")).strip()
+        text, sections = _pages(reader)
+    except UnreadableDocument:
+        raise
+    except Exception as error:  # whatever a file made of malice makes the parser raise
+        raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
+    if not text:
+        raise UnreadableDocument("the PDF has no text: its pages may be pictures")
+    return title, text, sections
+
+
+def _pages(reader: Any) -> tuple[str, list[Section]]:
+    until = time.monotonic() + SECONDS
+    written: list[str] = []
+    sections: list[Section] = []
+    length = 0
+    for number, page in enumerate(reader.pages, 1):
+        text = plain(page.extract_text()).strip()
+        if text:
+            sections.append(Section(length, f"page={number}", f"page {number}"))
+            written.append(text)
+            length += len(text) + 2
+        if length > CHARACTERS:
+            raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
+        if time.monotonic() > until:
+            raise UnreadableDocument(f"the PDF took longer than {SECONDS:g} s, at page {number}")
+    return "\n\n".join(written), sections

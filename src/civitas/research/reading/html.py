@@ -5,15 +5,15 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, TypeAlias
 from urllib.parse import urldefrag, urljoin
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
 from civitas.text import error_text, shorten
 
-LINKS = 300
-"""So many links of a page are taken at most; those of its main part come first."""
+LINKS = 300  # so many links of a page are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
 _MOST, _MANY = 100_000, 5000
 """Pages of more elements are not read; or not in a second way, whose time grows by the square."""
@@ -31,47 +31,19 @@ _CONTROL = re.compile(
 )
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What browsers take these names for.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 # Slow, or for something else than pages.
-_NOT_OF_PAGES = frozenset(
-    ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
-)
+_NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
-class Html(NamedTuple):
-    """What there is in a page.
-
-    Attributes:
-        title: of the page; empty if it has none
-        text: its main part, as paragraphs with an empty line between them
-        sections: where its headings begin in the text
-        links: absolute http and https URLs with their text, each once
-    """
-
-    title: str
-    text: str
-    sections: list[Section]
-    links: list[tuple[str, str]]
+Html: TypeAlias = tuple[str, str, list[Section], list[tuple[str, str]]]
+"""The title of a page, the text of its main part, its sections, and absolute links, each once."""
 
 
 def read_html(data: bytes, charset: str | None, url: str) -> Html:
-    """The text, sections and links of a page.
-
-    Args:
-        data: the page
-        charset: what the server says of its characters
-        url: where the page is
-
-    Raises:
-        MissingExtra: trafilatura is not installed
-        UnreadableDocument: it is not HTML, or too twisted to be read
-    """
+    """The text, sections and links of a page; `charset` is what the server says of it."""
     try:
         import lxml.html
         import trafilatura  # noqa: F401 - to say now if it is missing
@@ -92,35 +64,24 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         links = _links(tree, main, url)
         _tidy(tree, main)
         body = _extracted(tree, main is not None or elements > _MANY)
-        written = _Text(anchors)
-        if body is not None:
-            written.take(body)
+        text, sections = ("", []) if body is None else _Text(anchors).of(body)
     except Exception as error:  # whatever a page made of malice makes the parsers raise
         raise UnreadableDocument(
             f"{url} is not HTML that can be read: {error_text(error)}"
         ) from error
-    return Html(title, *written.done(), links)
+    return title, text, sections, links
 
 
 def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """The characters of a text, whatever is said of them: what fits them is taken.
-
-    Args:
-        data: the text
-        charset: what the server says
-        markup: whether the text may say it itself, as HTML does
-    """
-    for mark, name in _BOMS:
-        if data.startswith(mark):
-            return data.decode(name, "replace")
+    """The characters of a text, by what it or the server says if that fits; else as UTF-8."""
+    if data.startswith(_BOMS):
+        return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
     said = _CHARSET.search(data[:4096].lower()) if markup else None
     named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
     known = [found for each in named if each and (found := _codec(each))]
     for each in known:
-        try:
+        with suppress(UnicodeError):
             return data.decode(each)
-        except UnicodeError:
-            continue
     return data.decode(known[0], "replace")
 
 
@@ -175,17 +136,15 @@ def _unmarked(heading: str) -> str:
 
 def _main(tree: Any) -> Any:
     """The part of a page that its author marked as the main one, if there is one such part."""
-    for path in ("//*[@role='main']", "//article", "//main"):
-        found = tree.xpath(path)
-        if len(found) == 1:
-            return found[0]
-    return None
+    parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
+    return next((found[0] for found in parts if len(found) == 1), None)
 
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
-    told = (each.get("content") for each in tree.iter("meta") if _is_for_robots(each))
-    if re.search("nofollow|none", " ".join(filter(None, told)), re.IGNORECASE):
-        return []
+    for meta in tree.iter("meta"):
+        told = (meta.get("content") or "").lower()
+        if (meta.get("name") or "").lower() == "robots" and ("nofollow" in told or "none" in told):
+            return []
     base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
     found: dict[str, str] = {}
     here = urldefrag(url).url
@@ -201,13 +160,7 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             if of_http and to != here and len(to) <= _LONGEST_URL:
                 text = _line(element) or element.get("title") or ""
                 found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
-                if len(found) == LINKS:
-                    return list(found.items())
-    return list(found.items())
-
-
-def _is_for_robots(meta: Any) -> bool:
-    return (meta.get("name") or "").lower() == "robots"
+    return list(found.items())[:LINKS]
 
 
 def _tidy(tree: Any, main: Any) -> None:
@@ -263,18 +216,15 @@ class _Text:
     def __init__(self, anchors: list[tuple[str, str, int]]) -> None:
         self.sections: list[Section] = []
         self._anchors = anchors
-        self._places: dict[str, list[int]] = {}  # of each heading, the last first
-        for place in reversed(range(len(anchors))):
-            self._places.setdefault(anchors[place][0], []).append(place)
-        self._place = -1  # of the heading that was last
+        self._place = 0  # of the next heading
         self._text: list[str] = []
         self._length = 0
         self._gap = self._prefix = ""  # what goes before the next text
         self._begun: Section | None = None  # begins with the next text
         self._path: list[tuple[int, str]] = []
 
-    def take(self, body: Any) -> None:
-        """Add the text of an element and of all in it."""
+    def of(self, body: Any) -> tuple[str, list[Section]]:
+        """The text of an element and of all in it, and its sections."""
         from lxml.etree import iterwalk
 
         codes = cells = items = 0  # so many are open
@@ -282,16 +232,16 @@ class _Text:
             tag, rend = element.tag, element.get("rend") or ""
             code = tag == "code" and "\n" in "".join(element.itertext()).strip()
             item = tag == "item" and not rend.startswith("d")
-            step = 1 if event == "start" else -1
-            if event == "end":
+            starts = event == "start"
+            if not starts:
                 cells -= tag == "cell"
                 items -= item
             gap = "\n\n" if code or tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
             if gap and (cells or items):
                 gap = " " if cells else "\n"
             self._gap = max(self._gap, gap, key=_GAPS.index)
-            codes += code * step
-            if event == "start":
+            codes += code if starts else -code
+            if starts:
                 if tag == "head" or rend.startswith("dt"):
                     self._head(_unmarked(_line(element)), rend)
                 elif tag == "cell" and element.getprevious() is not None:
@@ -304,20 +254,16 @@ class _Text:
                 self._write(element.text or "", codes > 0)
             elif element is not body:
                 self._write(element.tail or "", codes > 0)
-
-    def done(self) -> tuple[str, list[Section]]:
-        """The text and its sections."""
         return "".join(self._text).rstrip(), self.sections
 
     def _head(self, heading: str, rend: str) -> None:
         """Note that a section begins."""
-        places = self._places.get(heading, [])
-        while places and places[-1] <= self._place:
-            places.pop()
         anchor, level = "", int(rend[1:]) if re.fullmatch(r"h\d", rend) else 2
-        if places:
-            self._place = places.pop()
-            _, anchor, level = self._anchors[self._place]
+        places = range(self._place, len(self._anchors))
+        place = next((each for each in places if self._anchors[each][0] == heading), None)
+        if place is not None:
+            _, anchor, level = self._anchors[place]
+            self._place = place + 1
         elif rend.startswith("dt") or not heading:
             return
         anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")

@@ -1,7 +1,6 @@
 """Addresses that pages may be read from: those of the public Internet, and of allowed hosts.
 
-The check is for the address that a connection is opened to. So it does not matter how a URL spells
-it, what a name resolves to, or whether it resolves to something else the next time.
+The check is for the address that a connection is opened to, however a URL spells or names it.
 """
 
 from __future__ import annotations
@@ -20,23 +19,14 @@ _METADATA = (
     *("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
     *("fd00:ec2::254", "fd20:ce::254"),
 )
-_SHARED = ipaddress.ip_network("100.64.0.0/10")
-_PROTOCOL = ipaddress.ip_network("192.0.0.0/24")
 _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
 _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
 
 def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], None]:
-    """What `http.Client` is given as `check_address=`.
+    """What `http.Client` is given: it raises `AddressRefused` unless the host is allowed.
 
-    It raises `AddressRefused` for an address that is not public, unless the host is allowed.
-
-    Args:
-        allow_hosts: hosts that may have any address, as URLs name them: `localhost`, `::1`; with a
-            port, such as `localhost:8080`, on that port only
-
-    Raises:
-        ConfigError: it is not a list of such names
+    A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
     if isinstance(allow_hosts, str):
         raise ConfigError(f"allow_hosts must be a list of hosts, got {allow_hosts!r}")
@@ -57,29 +47,21 @@ def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], 
 def kind_of(address: str) -> str | None:
     """What an address is that is not public, in words; None for a public one."""
     given = ipaddress.ip_address(address.partition("%")[0])
-    embedded = _embedded(given)
-    for each in (given, *embedded):
-        # One that leads to another address is what that one is.
-        kind = _kind(each) if each is not given or not embedded else None
-        if kind is not None:
+    # One that leads to another address is what that one is.
+    for each in _embedded(given) or [given]:
+        if kind := _kind(each):
             return kind if each is given else f"which stands for {each}, {kind}"
     return None
 
 
 def _kind(address: _Address) -> str | None:
-    for is_it, kind in (
-        (str(address) in _METADATA, "a metadata service of a cloud"),
-        (address.is_unspecified, "the unspecified address"),
-        (address.is_loopback, "a loopback address"),
-        (address.is_link_local, "a link-local address"),
-        (address.is_multicast, "a multicast address"),
-        (address in _SHARED, "a shared address of a provider's network"),
-        (address.is_reserved, "a reserved address"),
-        (address.is_private or address in _PROTOCOL, "a private address"),
-        (address.version == 6 and address not in _GLOBAL_IPV6, "a reserved address"),
-    ):
-        if is_it:
-            return kind
+    if str(address) in _METADATA:
+        return "a metadata service of a cloud"
+    for kind in ("unspecified", "loopback", "link_local", "multicast", "reserved", "private"):
+        if getattr(address, f"is_{kind}"):
+            return f"a{'n' * (kind[0] == 'u')} {kind.replace('_', '-')} address"
+    if not address.is_global or (address.version == 6 and address not in _GLOBAL_IPV6):
+        return "an address for something else than the public Internet"
     return None
 
 

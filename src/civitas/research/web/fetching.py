@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from http import HTTPStatus
-from typing import NamedTuple, TypeAlias
+from http.client import responses
+from typing import NamedTuple
 from urllib.parse import SplitResult, urldefrag, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from civitas.http import Client, HTTPError, Response
 from civitas.research.web.addresses import address_check
 from civitas.text import excerpt, one_line
 
+USER_AGENT = "civitas (an agent that researches)"
 REDIRECTS = 10
 _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
@@ -31,15 +33,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.
 
 
 class Fetched(NamedTuple):
-    """What a server gave.
-
-    Attributes:
-        url: where it came from, after redirects
-        data: the body
-        type: such as `text/html`; empty if the server does not say
-        charset: what the server says of the characters
-        fetched_at: when, as ISO 8601
-    """
+    """What a server gave, after redirects; the type is empty if it does not say one."""
 
     url: str
     data: bytes
@@ -67,11 +61,6 @@ class _Host:
         await asyncio.sleep(begin - now)
 
 
-_Hosts: TypeAlias = (
-    "WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]]"
-)
-
-
 class Fetcher:
     """Fetches pages; see `visit_page` for its arguments."""
 
@@ -79,51 +68,41 @@ class Fetcher:
         self,
         name: str,
         allow_hosts: Iterable[str],
-        user_agent: str,
         timeout_s: float,
         max_bytes: int,
-        *,
+        user_agent: str = USER_AGENT,
         per_host: int = 4,
         delay_s: float = 0.0,
-        cache: bool = True,
     ) -> None:
         if isinstance(per_host, bool) or not isinstance(per_host, int) or per_host < 1:
             raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
         if not isinstance(user_agent, str) or not user_agent.partition("/")[0].strip():
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r}")
-        make = partial(
-            Client,
-            name,
-            timeout_s=timeout_s,
-            check_address=address_check(allow_hosts),
-            extra="research",
-        )
+        check = address_check(allow_hosts)
+        make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
         self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
         self._per_host = per_host
         self._delay_s = delay_s
-        self._cache = cache
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
-        self._hosts: _Hosts = WeakKeyDictionary()
+        self._hosts: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]
+        ] = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
-        """What is at a URL. Each redirect is checked as the first URL is.
-
-        Raises:
-            PageError: it cannot be read, or must not be; the text says why
-            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
-        """
+        """What is at a URL; each redirect is checked as the first URL is."""
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
-            kept = self._kept_of(url)
+            with self._lock:
+                kept = self._kept.get(url)
             response = await self._get(url, kept[0] if kept else {})
             now = datetime.now(UTC).isoformat(timespec="seconds")
             if kept and response.status == 304:
@@ -136,7 +115,7 @@ class Fetcher:
                 raise PageError(f"{url} answered {status_text(response.status)}")
             kind, charset = _content_type(response.headers.get("content-type", ""))
             fetched = Fetched(url, response.content, kind, charset, now)
-            self._keep(fetched, _validators(response.headers))
+            self._keep(fetched, response.headers)
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
 
@@ -152,8 +131,8 @@ class Fetcher:
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:
-                text = str(error)
-                raise PageError(text if url[:80] in text else f"{url}: {text}") from None
+                named = "" if url[:80] in str(error) else f"{url}: "
+                raise PageError(f"{named}{error}") from None
 
     def _host(self, parts: SplitResult) -> _Host:
         with self._lock:
@@ -172,8 +151,7 @@ class Fetcher:
         async with host.lock:
             if host.until_s < loop.time():
                 await self._ask(f"{parts.scheme}://{parts.netloc}/robots.txt", host)
-                lasts_s = _NO_ROBOTS_S if host.refusal else _ROBOTS_S
-                host.until_s = loop.time() + lasts_s
+                host.until_s = loop.time() + (_NO_ROBOTS_S if host.refusal else _ROBOTS_S)
         if host.refusal is not None:
             raise PageError(f"{url} is not read: {host.refusal}; try again in a minute")
         if host.robots is None:
@@ -202,17 +180,14 @@ class Fetcher:
 
     # -- validators --------------------------------------------------------------------------------
 
-    def _kept_of(self, url: str) -> tuple[dict[str, str], Fetched] | None:
-        with self._lock:
-            if url in self._kept:
-                self._kept.move_to_end(url)
-            return self._kept.get(url)
-
-    def _keep(self, fetched: Fetched, validators: dict[str, str]) -> None:
-        if not self._cache or not validators:
+    def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
+        known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
+        validators = {name: value for name, of in known.items() if (value := headers.get(of))}
+        if not validators:
             return
         with self._lock:
             self._kept[fetched.url] = validators, fetched
+            self._kept.move_to_end(fetched.url)
             while sum(len(each.data) for _, each in self._kept.values()) > _KEPT_BYTES:
                 self._kept.popitem(last=False)
 
@@ -234,25 +209,12 @@ def checked(url: str, base: str = "") -> str:
     return parts.geturl()
 
 
-def _validators(headers: Mapping[str, str]) -> dict[str, str]:
-    """What is sent with a request so that only a page that changed is sent again."""
-    sent = {"If-None-Match": headers.get("etag"), "If-Modified-Since": headers.get("last-modified")}
-    return {name: value for name, value in sent.items() if value}
-
-
 def status_text(status: int) -> str:
     """A status in words."""
-    try:
-        return f"{status} ({HTTPStatus(status).phrase})"
-    except ValueError:
-        return str(status)
+    return f"{status} ({responses[status]})" if status in responses else str(status)
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
     kind, _, rest = header.partition(";")
-    charset = None
-    for each in rest.split(";"):
-        name, _, value = each.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip("\"' ")
-    return one_line(kind.strip().lower(), 80), charset
+    charset = re.search(r"(?:^|;)\s*charset\s*=\s*([^;]*)", rest, re.IGNORECASE)
+    return one_line(kind.strip().lower(), 80), charset and charset[1].strip("\"' ")

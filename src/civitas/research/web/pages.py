@@ -1,29 +1,19 @@
-"""The tools that read the web: pages, and PDF documents from there and from a folder."""
+"""The tools that read the web: pages and PDF documents."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TypeVar
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from collections.abc import Iterable
 
 from civitas.action import Action
-from civitas.agents.folder import Folder
-from civitas.errors import FileTooLarge, OutsideFolder, PageError, UnreadableDocument
-from civitas.research.findings import Resource, Section
+from civitas.errors import PageError, UnreadableDocument
+from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool
-from civitas.research.reading.html import decoded, plain, read_html
-from civitas.research.reading.pdf import read_pdf_bytes
-from civitas.research.web.fetching import Fetched, Fetcher
+from civitas.research.reading.documents import read_pdf_bytes
+from civitas.research.reading.html import Html, decoded, plain, read_html
+from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher
 from civitas.threads import WORKERS
 
-T = TypeVar("T")
-
-USER_AGENT = "civitas (an agent that researches)"
 MAX_BYTES = 20 * 2**20
 _READ_S = 150.0
 
@@ -42,7 +32,6 @@ def visit_page(
     delay_s: float = 0.0,
     timeout_s: float = 30.0,
     max_bytes: int = MAX_BYTES,
-    cache: bool = True,
 ) -> Action:
     """A tool that reads a page of the web: its text, its sections and its links.
 
@@ -58,21 +47,13 @@ def visit_page(
         delay_s: seconds from one request to a host to the next
         timeout_s: seconds that an answer may take, to its end
         max_bytes: how large a page may be, unpacked
-        cache: whether pages are kept for that
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
         MissingExtra: aiohttp is not installed
     """
     fetcher = Fetcher(
-        "visit_page",
-        allow_hosts,
-        user_agent,
-        timeout_s,
-        max_bytes,
-        per_host=per_host,
-        delay_s=delay_s,
-        cache=cache,
+        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s
     )
 
     async def read_page(url: str, pool: ResourcePool) -> Resource:
@@ -86,40 +67,20 @@ def visit_page(
     return Action("visit_page", read_page, idempotent=True)
 
 
-def read_pdf(
-    *,
-    root: str | os.PathLike[str] | None = None,
-    allow_hosts: Iterable[str] = (),
-    user_agent: str = USER_AGENT,
-    timeout_s: float = 60.0,
-    max_bytes: int = 2 * MAX_BYTES,
-) -> Action:
-    """A tool that reads a PDF document, of the web or of a folder: its text, page by page.
+def read_pdf(*, allow_hosts: Iterable[str] = ()) -> Action:
+    """A tool that reads a PDF document of the web, of 40 MiB at most: its text, page by page.
 
-    Args:
-        root: the folder; without one, no file of this machine is read
-        allow_hosts: this and what follows as in `visit_page`
-
-    Raises:
-        ConfigError: `allow_hosts` is not a list of hosts
-        FileError: the folder is not there
-        MissingExtra: aiohttp is not installed
+    Its argument and errors are those of `visit_page`.
     """
-    folder = None if root is None else Folder(root, max_bytes=max_bytes)
-    fetcher = Fetcher("read_pdf", allow_hosts, user_agent, timeout_s, max_bytes, cache=False)
+    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES)
 
     async def read_document(url: str, pool: ResourcePool) -> Resource:
         """Read a PDF document.
 
         Args:
-            url: its URL, of http or https, or the name of a file in the folder
+            url: its URL, of http or https
         """
-        scheme = urlsplit(url).scheme
-        if scheme in ("http", "https"):
-            return await _visited(fetcher, url, pool, pdf=True)
-        if folder is None or (scheme and scheme != "file"):
-            raise PageError(f"only http and https are read, got {url:.200}")
-        return await _in_thread(url, lambda: _of_folder(folder, url))
+        return await _visited(fetcher, url, pool, pdf=True)
 
     return Action("read_pdf", read_document, idempotent=True)
 
@@ -132,7 +93,7 @@ async def _visited(
     kind = _kind(page)
     if pdf and kind != _PDF:
         raise PageError(f"{page.url} is no PDF but {kind}: read it with visit_page")
-    title, text, sections, links = await _in_thread(page.url, lambda: _read(page, kind))
+    title, text, sections, links = await _in_thread(page, kind)
     if not text.strip():
         raise PageError(f"{page.url} has no text that can be read")
     for to, description in links:
@@ -163,47 +124,23 @@ def _kind(page: Fetched) -> str:
     return kind
 
 
-def _read(page: Fetched, kind: str) -> tuple[str, str, list[Section], list[tuple[str, str]]]:
+def _read(page: Fetched, kind: str) -> Html:
     if kind == _PDF:
-        return *_pdf(page.url, page.data), []
+        try:
+            return *read_pdf_bytes(page.data), []
+        except UnreadableDocument as error:
+            raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
     return "", plain(decoded(page.data, page.charset)).strip(), [], []
 
 
-def _pdf(url: str, data: bytes) -> tuple[str, str, list[Section]]:
-    try:
-        return read_pdf_bytes(data)
-    except UnreadableDocument as error:
-        raise UnreadableDocument(f"{url}: {error}") from error
-
-
-async def _in_thread(url: str, read: Callable[[], T]) -> T:
-    """What a function gives in a thread; one that takes too long is left behind."""
+async def _in_thread(page: Fetched, kind: str) -> Html:
+    """What a page says, read in a thread; one that takes too long is left behind."""
     try:
         async with asyncio.timeout(_READ_S):
-            return await WORKERS.run(asyncio.get_running_loop(), read)
+            return await WORKERS.run(asyncio.get_running_loop(), lambda: _read(page, kind))
     except TimeoutError:
         raise UnreadableDocument(
-            f"{url}: reading its text took longer than {_READ_S:g} s"
+            f"{page.url}: reading its text took longer than {_READ_S:g} s"
         ) from None
-
-
-def _of_folder(folder: Folder, url: str) -> Resource:
-    """A PDF of a folder, by its path in there, its whole path, or its URL."""
-    path = url
-    if urlsplit(url).scheme == "file":
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost"):
-            raise OutsideFolder(f"{url} is on another machine")
-        path = url2pathname(parts.path)
-    if os.path.isabs(path):
-        path = os.path.relpath(path, folder.root)
-    with folder.reading(path) as handle, os.fdopen(handle, "rb", closefd=False) as file:
-        data = file.read(folder.max_bytes + 1)
-    if len(data) > folder.max_bytes:
-        raise FileTooLarge(f"{url} has more than {folder.max_bytes} bytes")
-    title, text, sections = _pdf(url, data)
-    found = Path(folder.root, path).as_uri()
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Resource(found, title or Path(path).name, True, text, sections, now)

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -14,7 +15,7 @@ from civitas.action import Action
 from civitas.errors import DefinitionError, MissingExtra, PageError, SearchError
 from civitas.http import Client, HTTPError
 from civitas.network import check_allowed
-from civitas.research.findings import Resource
+from civitas.research.findings import Resource, positive
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.html import plain
 from civitas.research.web.addresses import address_check
@@ -51,8 +52,7 @@ def search_web(
         DefinitionError: `results` is not a positive number, or `searxng` is not an address
         MissingExtra: aiohttp is not installed, or ddgs where it is needed
     """
-    if isinstance(results, bool) or not isinstance(results, int) or results < 1:
-        raise DefinitionError(f"search_web: results must be a positive number, got {results!r}")
+    positive(results, "search_web: results")
     address_check(allow_hosts)
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s)
@@ -143,10 +143,8 @@ def _resources(listed: list[Any]) -> list[Resource]:
     """What can be visited of what a search engine says."""
     found: dict[str, Resource] = {}
     for to, *texts in listed:
-        try:
+        with suppress(PageError):
             url = checked(str(to or ""))
-        except PageError:
-            continue
-        said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
-        found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None, False))
+            said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
     return list(found.values())

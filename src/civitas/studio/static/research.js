@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace, toast } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, replace } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -18,7 +18,7 @@ const TASK = { ended: "good", failed: "bad", running: "busy" };
 const OUTCOME = { running: "busy", done: "good", error: "bad", in_doubt: "bad", unreadable: "bad" };
 
 export function mount(root) {
-  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => show(choose.value, true) });
+  const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
   const objectives = h("ul", { class: "s-plain", "aria-label": "Objectives" });
@@ -62,14 +62,10 @@ export function mount(root) {
     if (run !== null) choose.value = run;
   }
 
-  function show(id, byPerson) {
-    if (byPerson) {
-      isChosen = true;
-      sessionStorage.setItem(KEPT, id);
-    }
-    run = id;
-    choose.value = id;
-    return attempt(look)();
+  function pick(id) {
+    [run, isChosen] = [id, true];
+    sessionStorage.setItem(KEPT, id);
+    attempt(look)();
   }
 
   // The next run that begins is the one that this page has started.
@@ -105,7 +101,7 @@ export function mount(root) {
     isDue = true;
     clock ??= setTimeout(() => {
       clock = null;
-      look().catch((error) => toast(error.message));
+      attempt(look)();
     }, Math.max(0, asked + PAUSE - performance.now()));
   }
 
@@ -130,10 +126,9 @@ export function mount(root) {
       Object.assign(listed, state.run);
       drawList();
     }
-    const words = { running: "running", stopped: "stopped" }[state.run.state];
     badge.className = `s-badge ${OUTCOME[state.run.state] || "warn"}`;
     if (["max_iterations", "no_progress"].includes(over?.reason)) badge.className = "s-badge good";
-    badge.textContent = words || (over ? `ended: ${over.words}` : state.run.state);
+    badge.textContent = isRunning ? state.here || "running" : over ? `ended: ${over.words}` : state.run.state;
     drawTools(state, isRunning);
     drawObjectives(state.objectives);
     part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
@@ -153,12 +148,13 @@ export function mount(root) {
     drawn.tools = shown;
     const query = `?run=${encodeURIComponent(run)}`;
     replace(tools,
-      isRunning && state.here ? button("Stop", () => call("research/stop", { run })) : null,
+      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("research/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? [["md", "Markdown"], ["html", "Page"]].map(([kind, title]) => h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+      state.narrative ? [["md", "Markdown"], ["html", "Page"]].map(([kind, title]) => 
+        h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
   }
 
   function further(names, { order, done }) {
@@ -190,7 +186,7 @@ export function mount(root) {
   function drawReport(state, isRunning) {
     const { narrative } = state;
     const scheme = document.body.classList.contains("dark") ? "dark" : "light";
-    const version = narrative && `${narrative.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
+    const version = `${narrative?.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
     if (drawn.report === version) return;
     drawn.report = version;
     if (!narrative) {
@@ -202,10 +198,13 @@ export function mount(root) {
     // Shown once it is there: the one before stands meanwhile. No script runs in it, whatever it holds.
     const before = [...report.children];
     const frame = h("iframe", {
-      class: "s-page", title: "Report", sandbox: "allow-popups allow-popups-to-escape-sandbox",
+      class: "s-page", sandbox: "allow-popups allow-popups-to-escape-sandbox",
       src: `/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`,
     });
-    frame.addEventListener("load", () => before.forEach((each) => each.remove()), { once: true });
+    frame.addEventListener("load", () => {
+      before.forEach((each) => each.remove());
+      frame.title = "Report";
+    }, { once: true });
     report.append(frame);
   }
 
@@ -214,10 +213,10 @@ export function mount(root) {
   on("job", (batch) => batch.some((each) => each.run === run) && soon());
   on("run", (batch) => {
     const ours = batch.filter((each) => each.kind === "Researcher");
-    if (ours.some((each) => !runs.some((known) => known.id === each.id))) list().catch((error) => toast(error.message));
+    if (ours.some((each) => !runs.some((known) => known.id === each.id))) attempt(list)();
     else if (ours.some((each) => each.id === run)) soon();
   });
-  onReset(() => list().catch((error) => toast(error.message)));
+  onReset(attempt(list));
 }
 
 // -- the parts -------------------------------------------------------------------------------------

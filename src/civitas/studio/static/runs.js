@@ -10,6 +10,7 @@ const OVER = ["done", "terminal", "terminated"];
 const BADGES = { running: "busy", error: "bad", unreadable: "bad", done: "good", terminal: "good", terminated: "good" };
 
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state.replaceAll("_", " "));
+const short = (at) => new Date(at * 1000).toLocaleString([], Date.now() / 1000 - at < 43200 ? { timeStyle: "short" } : { dateStyle: "short" });
 const number = (n) => n.toLocaleString("en");
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
@@ -52,11 +53,13 @@ export function mount(root) {
   let chosen = sessionStorage.getItem("civitas-run");
   let run = null; // the chosen one, as it is shown
   let due = 0;
+  let cards = new Map(); // the runs of what waits for a person
+  const waits = (id) => [...cards.values()].includes(id);
 
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
-    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(each.state)),
+    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(waits(each.id) ? "waits_for_you" : each.state)),
     h("span", { class: "s-one" }, each.task || "(no task)"),
-    h("span", { class: "s-soft s-one" }, `${day(each.began)} · ${each.kind} · ${entries(each.entries)}`)));
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(each.began) }, short(each.began)))));
 
   function list() {
     due = 0;
@@ -78,7 +81,7 @@ export function mount(root) {
     sessionStorage.setItem("civitas-run", id);
     for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
     view.scrollTop = 0;
-    run = shownRun(view, id, choose);
+    run = shownRun(view, id, choose, waits);
     return run.load();
   }
 
@@ -89,10 +92,18 @@ export function mount(root) {
     due ||= setTimeout(list, 100);
   });
   on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
+  const asked = (change) => (batch) => {
+    for (const each of batch) change(each);
+    list();
+    run?.top();
+  };
+  on("card", asked((card) => cards.set(card.number, card.run)));
+  on("card_gone", asked((card) => cards.delete(card.number)));
   on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onReset(async () => {
     try {
       runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
+      cards = new Map((await call("cards")).map((each) => [each.number, each.run]));
       fault = "";
     } catch (error) {
       fault = error.message;
@@ -104,14 +115,14 @@ export function mount(root) {
 }
 
 // One run, in its place of the page; it begins anew when another one is chosen.
-function shownRun(view, id, choose) {
+function shownRun(view, id, choose, waits) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
   let about = null;
   let last = 0; // the number of the last entry that is shown
   let most = ROWS;
   let loading = null;
-  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div")];
+  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div", { class: "s-more" })];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
   replace(view, head, fault, doubts, given, tree, more);
@@ -168,6 +179,7 @@ function shownRun(view, id, choose) {
   // -- what stands above the tree ------------------------------------------------------------------
 
   function top() {
+    if (!about) return;
     const t = about.totals;
     const is = about.state === "running";
     const figures = [
@@ -176,7 +188,7 @@ function shownRun(view, id, choose) {
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)],
     ];
     replace(head,
-      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(about.state), h("span", { class: "s-spacer" }),
+      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(waits(id) ? "waits_for_you" : about.state), h("span", { class: "s-spacer" }),
         !is && button("Replay", replay), button("Fork", fork), !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
       h("p", { class: "s-text" }, about.task || "(no task)"),
       h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`,
@@ -277,7 +289,7 @@ function shownRun(view, id, choose) {
     const made = { entries: [entry], type, line: h("span", { class: "s-one" }, brief(entry)), figures: [0, 1, 2].map(() => h("span", { class: "number" })), state: h("span") };
     if (kind === "started") made.state.append(h("span", { class: "s-badge busy" }, "under way"));
     made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made) },
-      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), made.line, made.figures, made.state);
+      h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), h("span", { class: "s-said-in" }, made.line, made.state), made.figures);
     made.node = h("div", { class: `s-entry ${type}${isNew ? " new" : ""}` }, made.button);
     where.body.append(made.node);
     return made;
@@ -285,8 +297,10 @@ function shownRun(view, id, choose) {
 
   // What happened, without the words that the columns say.
   function brief(entry) {
+    const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
-    const name = entry.kind === "ended" && `${entry.data.about?.action}: `;
+    if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
 
@@ -337,5 +351,5 @@ function shownRun(view, id, choose) {
     }
   }
 
-  return { load, add, become, fail };
+  return { load, add, become, fail, top };
 }

@@ -1,0 +1,81 @@
+"""Research runs whose documents, ids and orders are hostile: what the tab gives of them."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from attacks.studio.conftest import KNOWN, Answer, Port
+from civitas import Researcher
+from civitas.research import Passage
+from research.small_web import tools
+
+RUN = 'x"; filename=a.exe; /../..\\ß%0d%0a'
+SCRIPT = "<script>alert(1)</script><img src=http://evil.test/a onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def run(port: Port) -> str:
+    """The run of a researcher whose narrative and sources are hostile."""
+
+    class Hostile(Researcher):
+        async def forward(self) -> None:
+            """One iteration, at whose end a narrative is there that no model would dare."""
+            self.number_of(Passage.of("javascript:alert(1)", SCRIPT, "2026", SCRIPT))
+            self.progress.citations = [(1, "x")]
+            self.progress.narrative = f"{SCRIPT} [^1^] [a](javascript:alert(1))"
+            self.progress.stop = "no_progress"
+            self.progress.iteration = 1
+            if self._record is not None:
+                self._record.save(self.progress)
+
+    journal = port.studio.journal
+    Hostile("r", None, [SCRIPT], tools(), journal=journal).report_sync(RUN)
+    return quote(RUN, safe="")
+
+
+def got(port: Port, path: str) -> Answer:
+    """What a page is given."""
+    return port.send(f"/studio/research/{path}", KNOWN)
+
+
+@pytest.mark.parametrize("path", ("page", "report.html"))
+def test_a_report_runs_no_script(port: Port, run: str, path: str) -> None:
+    """Its page is in a sandbox, by its own headers too."""
+    told = got(port, f"{path}?run={run}")
+    assert told.status == 200
+    assert "&lt;script&gt;alert(1)" in told.text
+    assert re.search(r"<(script|img)", told.text) is None
+    assert 'href="javascript' not in told.text
+    if path == "page":
+        policy = told.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "sandbox allow-popups" in policy
+        assert not re.search("allow-(scripts|same-origin|forms|top)", policy)
+
+
+@pytest.mark.parametrize("ending", ("md", "html"))
+def test_a_download_is_a_file_of_a_safe_name(port: Port, run: str, ending: str) -> None:
+    """Whatever the run is called."""
+    told = got(port, f"report.{ending}?run={run}")
+    disposition = told.headers["content-disposition"]
+    assert re.fullmatch(rf'attachment; filename="research-[\w-]+\.{ending}"', disposition, re.ASCII)
+    assert told.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ("state", "page", "report.md"))
+def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> None:
+    """With what is there, and without a page."""
+    told = got(port, f"{path}?run=%3Cb%3E")
+    assert told.status == 404
+    assert "json" in told.headers["content-type"]
+
+
+@pytest.mark.parametrize("more", ({"folder": 1}, {"iterations": -1}, {"iterations": 1e400}))
+def test_a_run_goes_on_with_limits_alone(port: Port, run: str, more: dict[str, float]) -> None:
+    """Not with another folder, nor with what is no limit."""
+    told = port.post("/studio/research/resume", {"run": RUN, "more": more})
+    assert told.status in (400, 422)
+    assert port.studio.jobs.running() == []
