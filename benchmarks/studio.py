@@ -4,7 +4,8 @@
 
 From a start to a page that can be written in, cold and warm; 100 messages a second, each timed from
 its sending to its row; the page with 10,000 messages: filter, and one more; memory of the process.
-Gradio's `Chatbot` gets the same messages in a page of its own.
+Gradio's `Chatbot` gets the same messages in a page of its own. The map of a town of 10,000 at
+eight in the morning: how often it is drawn while the town plays, and while a person zooms.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import emit
 from civitas import Agent, NativeSpace
+from civitas.orders.simulate import SimulateOrder
 from civitas.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
 MANY, PER_SECOND, SECONDS = 10_000, 100, 10
 UPDATES = 300
+TOWN = 10_000
 TOKEN = "t" * 20
 
 
@@ -50,6 +53,7 @@ def main() -> int:
         emit("studio: a page to write in", "cold, with the program's start", cold, "s", target=6)
         with tempfile.TemporaryDirectory() as folder:
             _ours(browser, Path(folder), many, seconds)
+            _map(browser, Path(folder), 1_000 if options.quick else TOWN)
         _gradio(browser, many)
         browser.close()
     return 0
@@ -162,6 +166,45 @@ _FILTER = """async (text) => {
   field.dispatchEvent(new Event('input'));
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   return performance.now() - began;
+}"""
+
+
+def _map(browser: Browser, folder: Path, citizens: int) -> None:
+    with NativeSpace() as space, Studio() as studio:
+        url = studio.launch(
+            0, journal=folder / "town.db", token=TOKEN, prevent_thread_lock=True, quiet=True
+        )
+        space.add(studio.user)
+        studio.society.set_up(SimulateOrder(citizens))
+        page = _open(browser, url)
+        page.set_default_timeout(120_000)
+        page.get_by_role("tab", name="Society", exact=True).click()
+        page.get_by_text("step 1 of 96 · paused").wait_for()
+        page.get_by_label("Speed").select_option("as fast as it can")
+        page.get_by_role("button", name="Play").click()
+        for variant, key in ("playing", None), ("zooming", "+-"):
+            drawn = page.evaluate(_DRAWN, key)
+            variant = f"{citizens:,} citizens, {variant}"
+            emit("studio: the map", variant, drawn, "frames/s", target=10)
+        page.context.close()
+
+
+_DRAWN = """async (keys) => {
+  const canvas = document.querySelector('.s-map canvas');
+  const context = canvas.getContext('2d');
+  const clock = document.querySelector('.s-control progress');
+  const frame = () => new Promise(requestAnimationFrame);
+  while (clock.value < 32) await frame();
+  let drawn = 0;
+  const clear = context.clearRect.bind(context);
+  context.clearRect = (...box) => { drawn++; clear(...box); };
+  const began = performance.now();
+  for (let at = 0; performance.now() - began < 5000; at++) {
+    if (keys) canvas.dispatchEvent(new KeyboardEvent('keydown', { key: keys[at % 2] }));
+    await frame();
+  }
+  delete context.clearRect;
+  return drawn / 5;
 }"""
 
 

@@ -72,7 +72,7 @@ def main() -> None:
         demo.jobs.start(Order(search, folder, "local", max_iterations=1))
         questions = ["When does the last ferry leave?", "When is the museum closed?"]
         demo.jobs.start(ResearchOrder(questions, folder=folder))
-        demo.society.set_up(SimulateOrder(citizens=300, days=1.0, seed=7, step="15min"))
+        demo.society.set_up(SimulateOrder(citizens=300, days=7.0, seed=7, step="15min"))
         demo.wait()
 
 

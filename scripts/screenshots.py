@@ -70,12 +70,16 @@ def research(page: Page) -> None:
 
 
 def society(page: Page) -> None:
-    """The town has lived for some hours."""
+    """The town plays for a while."""
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_timeout(8_000)
+    page.get_by_role("button", name="Pause", exact=True).click()
 
 
 def runs(page: Page) -> None:
     """A run is chosen."""
-    page.get_by_role("list").first.wait_for()
+    page.get_by_role("list", name="Runs").get_by_role("button").last.click()
+    page.get_by_role("group", name="Steps").get_by_text("search").first.wait_for()
 
 
 TABS = {

@@ -10,15 +10,12 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from civitas.studio import login
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from civitas.studio.answers import Receive, Scope, Send, answer, refuse, with_headers
 
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
@@ -42,18 +39,6 @@ _GRADIO: Final = {
     ),
     "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
 }
-_CSP: Final = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
-    "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-)
-_HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"SAMEORIGIN"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
 
 
 class Guard:
@@ -91,11 +76,11 @@ class Guard:
         headers = _single(scope["headers"])
         fault = "a header is there twice" if headers is None else self._foreign(scope, headers)
         if headers is None or fault:
-            await _refuse(scope, send, 403, fault)
+            await refuse(scope, send, 403, fault)
             return
         length = headers.get(b"content-length", "0")
         if not (length.isdecimal() and len(length) < 10 and int(length) <= MOST_BYTES):
-            await _refuse(scope, send, 413, _LONG)
+            await refuse(scope, send, 413, _LONG)
             return
         path, is_socket = scope["path"], scope["type"] == "websocket"
         known = self._is_known(scope, headers)
@@ -103,15 +88,15 @@ class Guard:
         if not is_socket and (enters or not known):
             await self._enter(scope, headers, receive, send, known)
         elif not known:
-            await _refuse(scope, send, 401, "no token")
+            await refuse(scope, send, 401, "no token")
         elif not _is_open(scope.get("method", ""), path, is_socket):
-            await _refuse(scope, send, 404, "there is no such page")
+            await refuse(scope, send, 404, "there is no such page")
         elif is_socket:
             await self.app(scope, receive, send)
         else:
             body = await _body(scope, receive, send)
             if body is not None:
-                await self.app(scope, _again(body, receive), _with_headers(send, path))
+                await self.app(scope, _again(body, receive), with_headers(send, path))
 
     # -- where it comes from -----------------------------------------------------------------------
 
@@ -197,15 +182,15 @@ class Guard:
             cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
             # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
             told = [(b"set-cookie", cookie.encode())] if right else []
-            await _answer(send, 200, login.opens(), told)
+            await answer(send, 200, login.opens(), told)
             return
         if "text/html" in headers.get(b"accept", ""):
             wrong = "" if given is None else f"This is not the {self._name}."
             if self._is_tried_out(scope):
                 wrong = "Too many wrong attempts: wait a minute."
-            await _answer(send, 401, login.asks(self._name, wrong))
+            await answer(send, 401, login.asks(self._name, wrong))
         else:
-            await _refuse(scope, send, 401, f"the {self._name} is missing or wrong")
+            await refuse(scope, send, 401, f"the {self._name} is missing or wrong")
 
 
 def _is_open(method: str, path: str, is_socket: bool) -> bool:
@@ -253,11 +238,11 @@ async def _body(scope: Scope, receive: Receive, send: Send) -> bytes | None:
                     return None
                 body += message.get("body", b"")
                 if len(body) > MOST_BYTES:
-                    await _refuse(scope, send, 413, _LONG)
+                    await refuse(scope, send, 413, _LONG)
                     return None
                 more = message.get("more_body", False)
     except TimeoutError:
-        await _refuse(scope, send, 408, f"a request must be sent within {_BODY_S:.0f} seconds")
+        await refuse(scope, send, 408, f"a request must be sent within {_BODY_S:.0f} seconds")
         return None
     return bytes(body)
 
@@ -270,42 +255,3 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return receiving
-
-
-def _with_headers(send: Send, path: str) -> Send:
-    cached = path.startswith(("/assets/", "/static/", "/svelte/"))
-
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            headers = message["headers"] = [*message.get("headers", []), *_HEADERS]
-            names = {name for name, _ in headers}
-            if b"content-security-policy" not in names:
-                headers.append((b"content-security-policy", _CSP.encode()))
-            if not cached and b"cache-control" not in names:
-                headers.append((b"cache-control", b"no-store"))
-        await send(message)
-
-    return sending
-
-
-async def _refuse(scope: Scope, send: Send, status: int, why: str) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": why[:100]})
-        return
-    await _answer(send, status, why + "\n", kind=b"text/plain; charset=utf-8")
-
-
-async def _answer(
-    send: Send,
-    status: int,
-    text: str,
-    headers: list[tuple[bytes, bytes]] | None = None,
-    kind: bytes = b"text/html; charset=utf-8",
-) -> None:
-    start = {
-        "type": "http.response.start",
-        "status": status,
-        "headers": [(b"content-type", kind), *(headers or [])],
-    }
-    await _with_headers(send, "")(start)
-    await send({"type": "http.response.body", "body": text.encode()})

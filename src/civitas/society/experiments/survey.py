@@ -254,7 +254,8 @@ def in_words(respondent: Respondent) -> str:
     said = [f"I am {respondent.name or respondent.id}"]
     profile = status.get("profile")
     if isinstance(profile, dict) and profile:
-        said.append(", ".join(f"{key}: {value}" for key, value in profile.items()))
+        words = {k: ", ".join(v) if isinstance(v, dict) else v for k, v in profile.items()}
+        said.append(", ".join(f"{key}: {value}" for key, value in words.items()))
     moving = status.get("moving")
     if perceived.place is not None:
         said.append(f"I am at {perceived.place}")

@@ -37,7 +37,7 @@ def form(
             step = gradio.Dropdown(_STEPS, value="15min", label="Length of a step", min_width=110)
             seed = gradio.Number(0, label="Seed", precision=0, min_width=90)
             model = gradio.Textbox(label="Model", placeholder="none: by rules", min_width=170)
-            calls = gradio.Number(1000, label="Calls of it", precision=0, min_width=90)
+            calls = gradio.Number(1000, label="Calls of it at most", precision=0, min_width=90)
             begin = gradio.Button("Set up", variant="primary", min_width=90)
         with gradio.Row():
             run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)

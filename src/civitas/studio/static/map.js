@@ -205,7 +205,7 @@ export function makeMap(onPick) {
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(base, 0, 0);
-    if (!to) return;
+    if (!to) return void (root.dataset.drawn = "");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const inside = place(now);
     if (inside > MOST) density();

@@ -269,6 +269,8 @@ export function mount(root) {
     if (isNew) {
       [rows, citizen, seen] = [[], "", -1];
       number.value = "";
+      map.show(null);
+      replace(curves);
     }
     rows = rows.concat(now.rows || []).slice(-ROWS);
     nothing.hidden = now.state !== "none";

@@ -1,0 +1,65 @@
+"""What the studio answers itself, and the headers of every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CSP: Final = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
+    "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"SAMEORIGIN"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+def with_headers(send: Send, path: str) -> Send:
+    """`send`, with the headers that every answer has."""
+    cached = path.startswith(("/assets/", "/static/", "/svelte/"))
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"] = [*message.get("headers", []), *_HEADERS]
+            names = {name for name, _ in headers}
+            if b"content-security-policy" not in names:
+                headers.append((b"content-security-policy", _CSP.encode()))
+            if not cached and b"cache-control" not in names:
+                headers.append((b"cache-control", b"no-store"))
+        await send(message)
+
+    return sending
+
+
+async def refuse(scope: Scope, send: Send, status: int, why: str) -> None:
+    """Answer a request, or the opening of a socket, by why it is refused."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": why[:100]})
+        return
+    await answer(send, status, why + "\n", kind=b"text/plain; charset=utf-8")
+
+
+async def answer(
+    send: Send,
+    status: int,
+    text: str,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    kind: bytes = b"text/html; charset=utf-8",
+) -> None:
+    """Answer a request by a text."""
+    start = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [(b"content-type", kind), *(headers or [])],
+    }
+    await with_headers(send, "")(start)
+    await send({"type": "http.response.body", "body": text.encode()})
