@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from civitas import Person
 from civitas.errors import StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
 from civitas.studio.decisions import decide
+from civitas.studio.person import PageDesk
 from cli.journal_programs import at_terminal
 from models.openai_server import Answer, OpenAIServer, text
 
@@ -84,6 +86,22 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
         assert len(server.requests) == 2
     with pytest.raises(StateError, match="is over"):
         studio.jobs.resume(run)
+
+
+def test_a_question_with_a_schema_is_asked_until_its_answer_follows(
+    told: Told, studio: Studio
+) -> None:
+    """The person is told what was wrong."""
+    person = Person("you", desk=PageDesk(studio.cards, ""))
+    with ThreadPoolExecutor(1) as thread:
+        reply = thread.submit(person.reply_sync, "How many?", schema=int)
+        card = told.until("card", kind="question")
+        assert '"integer"' in card["text"]
+        decide(studio.cards, card["number"], {"text": "many"})
+        card = told.until("card", kind="question")
+        assert "Your answer is not JSON" in card["text"]
+        decide(studio.cards, card["number"], {"text": "3"})
+        assert reply.result(30).value == 3
 
 
 def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folder: Path) -> None:
