@@ -41,6 +41,7 @@ NAMES = (
     "BrokerError",
     "Budget",
     "BudgetExceeded",
+    "CardGone",
     "BudgetedModel",
     "Call",
     "CallEnded",

@@ -29,7 +29,7 @@ context: Context
 dispatch: AgentToolbox BlockDispatcher Dispatch
 environment: Environment
 errors: ActionError ActionNotFound AddressRefused AgentNotFound AgentStopped AskAgain
-    BrokerError BudgetExceeded CivitasError CommandError CommandTimeout ConfigError
+    BrokerError BudgetExceeded CardGone CivitasError CommandError CommandTimeout ConfigError
     ContextOverflow DeadlineExceeded DefinitionError DuplicateAgent FileError FileTooLarge
     FolderIndexError HookError HopLimitExceeded InDoubt InboxError InvalidArguments InvalidId
     InvalidMessage JournalError MailboxFull MemoryFileError MissingExtra ModelError NoSuchFile

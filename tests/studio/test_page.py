@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from civitas import Agent, NativeSpace
 from civitas.studio import Studio
 
-TABS = ("Space",)
+TABS = ("Space", "Act and review", "Research", "Society", "Runs")
 PROGRAM = """
 import sys
 from civitas import Agent, NativeSpace

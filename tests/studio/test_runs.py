@@ -202,6 +202,8 @@ def test_the_run_of_a_killed_process(
     expect(view.get_by_text("skip it")).to_be_visible()
     expect(doubt).to_have_count(0)
     choose(page, RUN)
+    doubt.get_by_role("button", name="Done with this result").click()
+    expect(page.get_by_text("write the result of the call first")).to_be_visible()
     doubt.get_by_role("textbox", name="Result of transfer(coins=3)").fill("moved 3")
     doubt.get_by_role("button", name="Done with this result").click()
     expect(view.get_by_text("it took effect, result")).to_be_visible()

@@ -64,6 +64,7 @@ class SpaceTab:
         self._neighbours = Neighbours(self.user)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
+        self._seen_so_far = itertools.count(1)
         self._known: dict[str, Help] = {}
 
     # -- the space ---------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class SpaceTab:
         ids = (message.get("id"), args.get("original_message_id"))
         if _HELP in ids or Neighbours.question in ids:
             return
-        shown = {"at": time.time(), **message}
+        shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
         shown["action"] = {**message["action"], "args": _short(args)}
         self._messages.append(shown)
         self._studio.feed.publish("message", shown)

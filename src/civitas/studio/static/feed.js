@@ -3,6 +3,9 @@
 
 const handlers = new Map();
 const states = new Set();
+const loads = [];
+const held = []; // frames that came while something was loaded
+let busy = 0;
 let epoch = "";
 let last = 0;
 let wait = 250;
@@ -19,10 +22,23 @@ export function onState(tell) {
   tell(state);
 }
 
-// Load what is shown, now and whenever events were missed.
+// Load what is shown: once the stream is open, and whenever events were missed. What happens while it
+// is loaded is told afterwards, and may be in what was loaded already.
 export function onReset(load) {
-  on("reset", load);
-  return load();
+  loads.push(load);
+  if (epoch !== "") loading(load);
+}
+
+async function loading(load) {
+  busy += 1;
+  try {
+    await load();
+  } catch (error) {
+    console.error(error);
+  } finally {
+    busy -= 1;
+    while (!busy && held.length) deliver(held.shift());
+  }
 }
 
 function become(now) {
@@ -40,6 +56,15 @@ function emit(topic, batch) {
   }
 }
 
+function deliver(frame) {
+  const topics = new Map();
+  for (const [, topic, data] of frame.events) {
+    if (!topics.has(topic)) topics.set(topic, []);
+    topics.get(topic).push(data);
+  }
+  for (const [topic, batch] of topics) emit(topic, batch);
+}
+
 export function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(`${scheme}//${location.host}/studio/events?epoch=${epoch}&after=${last}`);
@@ -49,16 +74,11 @@ export function connect() {
   };
   socket.onmessage = (told) => {
     const frame = JSON.parse(told.data);
-    const missed = frame.reset && epoch !== "";
     epoch = frame.epoch;
     last = frame.last;
-    if (missed) emit("reset");
-    const topics = new Map();
-    for (const [, topic, data] of frame.events) {
-      if (!topics.has(topic)) topics.set(topic, []);
-      topics.get(topic).push(data);
-    }
-    for (const [topic, batch] of topics) emit(topic, batch);
+    if (frame.reset) for (const load of loads) loading(load);
+    if (busy) held.push(frame);
+    else deliver(frame);
   };
   socket.onclose = () => {
     become("lost");

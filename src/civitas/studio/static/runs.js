@@ -208,6 +208,7 @@ function shownRun(view, id, choose, waits) {
       await fill();
     };
     const done = () => {
+      if (!result.value.trim()) throw new Error("write the result of the call first: null, if it has none");
       try { return { done: JSON.parse(result.value) }; } catch { return { done: result.value }; }
     };
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)),

@@ -74,7 +74,6 @@ export function mount(root) {
       }
     }
     if (asked.size > MOST) asked.delete(asked.keys().next().value);
-    message.number = (all.length ? all[all.length - 1].number : 0) + 1;
     all.push(message);
   }
 
@@ -136,7 +135,9 @@ export function mount(root) {
     scroll.scrollTop = scroll.scrollHeight - before;
   }
 
-  function add(batch) {
+  function add(told) {
+    const newest = all.length ? all[all.length - 1].number : 0;
+    const batch = told.filter((message) => message.number > newest); // others were loaded already
     const follows = nearEnd();
     for (const message of batch) note(message);
     if (all.length > MOST) all = all.slice(-MOST);
@@ -312,10 +313,11 @@ export function mount(root) {
   });
 
   onReset(async () => {
+    const found = await call("space/messages");
     all = [];
     asked.clear();
     said.clear();
-    for (const message of await call("space/messages")) note(message);
+    found.forEach(note);
     restart();
     looking = false;
     await look();
