@@ -19,6 +19,7 @@ def page(open_page: Callable[..., Page]) -> Page:
     expect(page.get_by_text("No town is set up.")).to_be_visible()
     set_up(page, 60)
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    expect(page.get_by_label("Citizens", exact=True)).to_be_hidden()  # the form is answered
     return page
 
 

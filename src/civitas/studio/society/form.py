@@ -54,7 +54,7 @@ def form(
 
     async def go_on(run: str | None) -> Any:
         if not run:
-            raise gradio.Error("choose a recorded town first")
+            raise gradio.Error("choose a recorded town first", print_exception=False)
         await asyncio.to_thread(_said, lambda: load(run))
         return gradio.Accordion(open=False)
 
@@ -62,7 +62,7 @@ def form(
         try:
             work()
         except CivitasError as error:
-            raise gradio.Error(str(error).replace("--", "")) from error
+            raise gradio.Error(str(error).replace("--", ""), print_exception=False) from error
 
     begin.click(begin_one, [citizens, days, step, seed, model, calls], form, **quiet)
     resume.click(go_on, run, form, **quiet)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError
+from civitas.errors import CivitasError, ConfigError
 from civitas.text import error_text
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Town:
                 self._over.wait()
         except Exception as error:  # a page shows it
             if not self._closed:
-                self.fault = error_text(error)
+                self.fault = str(error) if isinstance(error, CivitasError) else error_text(error)
             self._ended = True
             self.tell()
 

@@ -150,7 +150,7 @@ export function mount(root) {
     map.pick(Number(id) - 1);
     pane("Citizen");
     showCitizen();
-    showLog();
+    attempt(showLog)();
   }
 
   let reading = false;
