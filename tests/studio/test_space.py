@@ -122,12 +122,10 @@ def test_a_card_that_comes_while_a_page_loads_stays(space: NativeSpace, page: Pa
     page.route("**/studio/cards", lambda route: held.append((route, route.fetch())))
     page.reload()
     write(page, '/Clerk.delete path:"notes"')
-    card = page.get_by_role("article", name="approval")
-    expect(card).to_be_visible()
     ((route, response),) = held
     with page.expect_response("**/studio/cards"):
         route.fulfill(response=response)
-    page.evaluate("() => new Promise(requestAnimationFrame)")
+    card = page.get_by_role("article", name="approval")
     expect(card).to_be_visible(timeout=1)
 
 

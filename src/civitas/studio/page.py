@@ -40,8 +40,10 @@ def look() -> dict[str, Any]:
     ).set(
         button_primary_background_fill="#0f766e",
         button_primary_background_fill_hover="#115e59",
-        button_primary_background_fill_dark="#0f766e",
+        button_primary_background_fill_dark="#2dd4bf",
+        button_primary_background_fill_hover_dark="#5eead4",
         button_primary_text_color="#ffffff",
+        button_primary_text_color_dark="#042f2c",
         block_label_text_color="#334155",
         block_label_text_color_dark="#cbd5e1",
         block_title_text_color="#334155",

@@ -7,6 +7,7 @@ import itertools
 import json
 import time
 from collections import deque
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.agents.you import You
@@ -178,7 +179,10 @@ class SpaceTab:
             sent = self.send(line)
             to = BROADCAST if sent is None else sent["to"]
             knows = self._shared or to in (BROADCAST, str(self.user.id), *self._others())
-            return {"sent": sent, "stranger": None if knows else to}
+            if knows:
+                return {"sent": sent, "stranger": None, "near": []}
+            near = get_close_matches(to, self._others(), 2)
+            return {"sent": sent, "stranger": to, "near": near}
 
     def form(self) -> None:
         """Nothing of Gradio's: a chat of 10,000 messages is beyond its own."""

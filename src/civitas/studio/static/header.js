@@ -23,7 +23,7 @@ export function mount(root) {
     state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];
   });
 
-  const cards = new Map(), gone = new Set();
+  const cards = new Map();
   const draw = () => {
     tray.hidden = cards.size === 0;
     document.title = cards.size ? `(${cards.size}) civitas studio` : "civitas studio";
@@ -36,17 +36,13 @@ export function mount(root) {
     draw();
   });
   on("card_gone", (batch) => {
-    for (const { number } of batch) {
-      cards.delete(number);
-      gone.add(number);
-    }
+    for (const { number } of batch) cards.delete(number);
     draw();
   });
   onReset(async () => {
+    const found = await call("cards");
     cards.clear();
-    gone.clear();
-    for (const card of await call("cards")) // others may have come or gone meanwhile
-      if (!gone.has(card.number)) cards.set(card.number, card);
+    for (const card of found) cards.set(card.number, card);
     draw();
   });
 }
@@ -71,7 +67,8 @@ const other = (card) => [h("p", {}, json(card))];
 cardKind("approval", (card, decide) => [
   h("p", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
     h("b", {}, json(`${card.agent}.${card.action}`)), h("time", {}, clock(card.asked))),
-  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value)))])),
+  card.task ? h("p", { class: "s-soft" }, `for “${json(card.task)}” in ${json(card.folder)}`) : null,
+  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
   Object.keys(card.args).length ? null : empty("without arguments"),
   h("div", { class: "s-row" },
     button("Permit", () => decide({ permit: true, fingerprint: card.fingerprint }), "primary"),

@@ -8,9 +8,10 @@ const WINDOW = 300; // rows in the page at once: more are shown by scrolling up
 
 export function mount(root) {
   const agents = h("ul", { class: "s-agents", "aria-label": "Agents" });
+  const you = h("p", { class: "s-soft" });
   const rows = h("div", { class: "s-messages", role: "log", "aria-label": "Messages", tabindex: 0 });
   const older = h("button", { type: "button", class: "s-button quiet", onclick: () => widen() }, "Show earlier messages");
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: agent, action or text", "aria-label": "Filter messages", oninput: () => restart() });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: any text, or from:Agent", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
   const line = h("textarea", {
     class: "s-input s-line", rows: 1, "aria-label": "Message or slash line", autocomplete: "off", spellcheck: false,
@@ -19,7 +20,7 @@ export function mount(root) {
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const choices = h("ul", { class: "s-choices", role: "listbox", "aria-label": "Completions", hidden: true });
   replace(root,
-    h("aside", { class: "s-side" }, h("h2", {}, "Agents"), agents),
+    h("aside", { class: "s-side" }, h("h2", {}, "Agents"), agents, you),
     h("section", { class: "s-chat" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows),
@@ -37,6 +38,12 @@ export function mount(root) {
   const asked = new Map(); // an unanswered message by its id, or by sender and receiver
   const said = new Map(); // the last `say` by sender and receiver
   let me = "User";
+
+  const strangers = new Set(); // the ids of lines that nobody gets
+  function lost(message) {
+    message.outcome = "nobody got this";
+    if (message.row) mark(message);
+  }
 
   function answered(request, message) {
     message.answers = request;
@@ -74,10 +81,16 @@ export function mount(root) {
       }
     }
     if (asked.size > MOST) asked.delete(asked.keys().next().value);
+    if (strangers.has(message.id)) lost(message);
     all.push(message);
   }
 
   const passes = (message) => {
+    const [, part, name] = /^(from|to|action):\s*(.*?)\s*$/i.exec(filter.value) || [];
+    if (name) {
+      const value = { from: message.from, to: message.to, action: message.action.name }[part.toLowerCase()];
+      return value.toLowerCase().startsWith(name.toLowerCase());
+    }
     const wanted = filter.value.trim().toLowerCase();
     if (!wanted) return true;
     message.words ??= `${message.from} ${message.to} ${message.action.name} ${JSON.stringify(message.action.args)}`.toLowerCase();
@@ -88,7 +101,7 @@ export function mount(root) {
     const badge = message.row.querySelector(".s-outcome");
     const all = message.to === "*" ? ` by ${message.outcomes}` : "";
     badge.textContent = message.outcome + all;
-    badge.className = `s-outcome ${message.outcome}`;
+    badge.className = `s-outcome ${message.outcome === "answered" ? "answered" : "failed"}`;
   }
 
   function row(message) {
@@ -109,6 +122,9 @@ export function mount(root) {
     return message.row;
   }
 
+  let ends = true; // the end is looked at, and stays so when cards take room above
+  scroll.addEventListener("scroll", () => (ends = nearEnd()));
+  new ResizeObserver(() => { if (ends) scroll.scrollTop = scroll.scrollHeight; }).observe(scroll);
   const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
 
   function tell() {
@@ -170,6 +186,7 @@ export function mount(root) {
     setTimeout(() => (looking = false), 1000);
     const found = await call("space/agents");
     me = found.me;
+    you.textContent = found.space ? `You are ${json(me)}.` : "";
     const open = new Set([...agents.querySelectorAll("details[open]")].map((each) => each.dataset.id));
     const known = new Map([...agents.children].map((each) => [each.dataset.id, each]));
     if (!found.agents.length) {
@@ -183,6 +200,7 @@ export function mount(root) {
       const item = known.get(agent.id) || entry(agent.id, open);
       const dot = item.querySelector(".s-dot");
       dot.className = `s-dot ${busy ? "busy" : ""}`;
+      item.querySelector(".s-doing").textContent = busy ? (agent.handling?.join(", ") || "waits") + " …" : "";
       dot.title = busy ? `busy: ${[...(agent.handling || []), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
       return item;
     }));
@@ -198,14 +216,15 @@ export function mount(root) {
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
         h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), id), actions);
+    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), actions);
     return h("li", { "data-id": id }, details);
   }
 
   const quoted = (id) => (/^[^\s".:\\]+$/.test(id) ? id : JSON.stringify(id));
 
   function insert(id, name, told) {
-    const args = told && typeof told.args === "object" ? Object.entries(told.args) : [];
+    const all = told && typeof told.args === "object" ? Object.entries(told.args) : [];
+    const args = all.filter(([, kind]) => kind?.default === undefined); // the others may be left out
     line.value = `/${quoted(id)}.${name} ` + args.map(([key, kind]) => `${key}:${kind?.type === "string" ? '""' : ""}`).join(" ");
     line.focus();
     const at = line.value.search(/:"?/);
@@ -252,6 +271,7 @@ export function mount(root) {
   let found = [];
   let picked = 0;
   let length = 0;
+  let made = null; // what stood before the cursor when they were found
 
   function hide() {
     choices.hidden = true;
@@ -264,7 +284,7 @@ export function mount(root) {
     if (!before.trimStart().startsWith("/")) return hide();
     const told = await call(`space/complete?text=${encodeURIComponent(before)}`);
     if (before !== line.value.slice(0, line.selectionStart)) return;
-    [found, length, picked] = [told.found, told.length, 0];
+    [found, length, picked, made] = [told.found, told.length, 0, before];
     choices.hidden = !found.length;
     replace(choices, found.map((each, at) => h("li", { role: "option", id: `choice-${at}`, onmousedown: (event) => { event.preventDefault(); picked = at; take(); } }, each)));
     pick(0);
@@ -278,18 +298,21 @@ export function mount(root) {
     line.setAttribute("aria-activedescendant", `choice-${picked}`);
   }
 
-  function take() {
+  async function take() {
+    if (made !== line.value.slice(0, line.selectionStart)) await complete(); // typed on since
+    if (!found.length) return;
     const at = line.selectionStart;
     line.setRangeText(found[picked], at - length, at, "end");
     hide();
     grow();
-    complete();
+    complete().catch(hide);
   }
 
   line.addEventListener("input", () => {
     grow();
     fault.hidden = true;
     line.removeAttribute("aria-invalid");
+    hide();
     complete().catch(hide);
   });
   line.addEventListener("keydown", (event) => {
@@ -298,9 +321,9 @@ export function mount(root) {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send();
-    } else if (event.key === "Tab" && listed && !event.shiftKey) {
+    } else if (event.key === "Tab" && !event.shiftKey && (listed || (made !== line.value && line.value.startsWith("/")))) {
       event.preventDefault();
-      take();
+      take().catch(hide);
     } else if (event.key === "Escape") hide();
     else if (event.key === "ArrowDown" && listed) { event.preventDefault(); pick(1); }
     else if (event.key === "ArrowUp" && listed) { event.preventDefault(); pick(-1); }

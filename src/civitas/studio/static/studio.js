@@ -31,7 +31,31 @@ async function fill(place) {
 function look() {
   for (const place of document.querySelectorAll(".studio-live"))
     if (!place.querySelector(":scope > .s-root")) fill(place);
+  come();
 }
+
+// The tab stands in the address, so that a reload comes back to it; arrow keys go from tab to tab.
+const tabs = () => [...document.querySelectorAll("#studio-tabs [role=tab]")];
+let wanted = location.hash.slice(1);
+
+function come() {
+  if (!wanted || !tabs().length) return;
+  tabs().find((tab) => tab.dataset.tabId === wanted)?.click();
+  wanted = "";
+}
+
+document.addEventListener("click", (event) => {
+  const tab = event.target.closest?.("#studio-tabs [role=tab]");
+  if (tab) history.replaceState(null, "", `#${tab.dataset.tabId}`);
+});
+document.addEventListener("keydown", (event) => {
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const at = tabs().indexOf(event.target);
+  if (!by || at < 0) return;
+  const next = tabs()[(at + by + tabs().length) % tabs().length];
+  next.focus();
+  next.click();
+});
 
 document.documentElement.lang = "en";
 connect();
