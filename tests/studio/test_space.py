@@ -126,7 +126,7 @@ def test_a_card_that_comes_while_a_page_loads_stays(space: NativeSpace, page: Pa
     with page.expect_response("**/studio/cards"):
         route.fulfill(response=response)
     card = page.get_by_role("article", name="approval")
-    expect(card).to_be_visible(timeout=1)
+    expect(card).to_be_visible()
 
 
 def test_reloading_loses_nothing(space: NativeSpace, page: Page) -> None:
