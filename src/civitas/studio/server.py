@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
+# Cookies that other programs of this machine have set come along, as with every other request.
+os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(1 << 20))
 
 import gradio
 from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
