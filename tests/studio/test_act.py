@@ -52,7 +52,7 @@ def start(page: Page, folder: Path, server: OpenAIServer, review: str = "") -> N
     page.get_by_label("Folder that it works on").fill(str(folder))
     choose(page, "Model", f"{server.url}#m")
     if review:
-        choose(page, "Reviewer: H", review)
+        choose(page, "Reviewer", review)
     page.get_by_role("button", name="Start", exact=True).click()
 
 
@@ -110,7 +110,7 @@ def test_a_person_at_the_page_reviews(
     card.get_by_role("button", name="Redirect").click()
     expect(card).to_contain_text("round 2")
     card.get_by_role("button", name="Accept").click()
-    expect(steps(page)).to_contain_text("terminated")
+    expect(steps(page)).to_contain_text("accepted by the reviewer")
     expect(steps(page)).to_contain_text("nobody here reads English")
     expect(steps(page)).to_contain_text("accepted")
 

@@ -128,21 +128,25 @@ class ActTab:
                         review = gradio.Dropdown(
                             [("nobody", ""), ("me", "me"), *models],
                             value="",
-                            label="Reviewer: H",
+                            label="Reviewer",
                             allow_custom_value=True,
                             min_width=140,
                         )
             with gradio.Row(equal_height=True):
                 read = gradio.Checkbox(True, label="May read without asking", min_width=200)
                 limits = [
-                    gradio.Number(0, label=f"Most {what}", precision=digits, min_width=120)
-                    for what, digits in (("answers", 0), ("tokens", 0), ("seconds", 1))
+                    gradio.Number(0, label=what, precision=digits, min_width=120)
+                    for what, digits in (
+                        ("Most answers (0: as usual)", 0),
+                        ("Most tokens (0: no limit)", 0),
+                        ("Most seconds (0: no limit)", 1),
+                    )
                 ]
                 button = gradio.Button("Start", variant="primary", scale=0, min_width=140)
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
-                f"A limit of 0 is none; of answers, it is {ITERATIONS}, and 1 for the small model."
+                f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
         button.click(
             start,

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -59,9 +60,16 @@ class Cards:
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    def of_run(self, task: str, folder: str) -> CardsOfRun:
+        """The approver of a run, whose cards say what it is for."""
+        return CardsOfRun(self, {"task": task, "folder": folder})
+
+    async def approve(
+        self, request: ApprovalRequest, more: Mapping[str, Any] | None = None
+    ) -> bool:
         """Ask whether an action is permitted. With nobody looking on, it waits."""
         about = {
+            **(more or {}),
             "agent": request.agent,
             "action": request.action,
             "args": request.args,
@@ -137,3 +145,16 @@ class Cards:
 def _set(answer: asyncio.Future[Any], value: Any) -> None:
     if not answer.done():
         answer.set_result(value)
+
+
+class CardsOfRun:
+    """`Cards`, whose approvals say which run they are for."""
+
+    def __init__(self, cards: Cards, about: dict[str, Any]) -> None:
+        self._about = about
+        self._cards = cards
+        self.answer = cards.answer
+
+    async def approve(self, request: ApprovalRequest) -> bool:
+        """Ask whether an action is permitted."""
+        return await self._cards.approve(request, self._about)

@@ -212,16 +212,17 @@ class Jobs:
             agent.approver = cards
             return agent
         apart(order, journal.path)
+        approver = cards.of_run(order.task, order.root)
         key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
         if order.review != "me":
-            return act_agent(order, key=key, own_key=own_key, approver=cards, journal=journal)
+            return act_agent(order, key=key, own_key=own_key, approver=approver, journal=journal)
         from civitas.agents.person import Person
         from civitas.studio.person import PageDesk
 
         desk = PageDesk(cards, order.task)
         person = Person("you", desk=desk)
         agent = act_agent(
-            order, key=key, own_key=own_key, approver=cards, reviewer=person, journal=journal
+            order, key=key, own_key=own_key, approver=approver, reviewer=person, journal=journal
         )
         agent.watch(desk.saw)
         return agent

@@ -105,7 +105,7 @@ class Run {
 // -- how it is shown --------------------------------------------------------------------------------
 
 const BADGES = { done: "good", terminated: "good", terminal: "good", running: "busy", runs: "busy", paused: "warn", stopping: "warn", stopped: "warn", cancelled: "warn", "asked for": "warn", permitted: "busy", failed: "bad", error: "bad" };
-const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
+const badge = (state, word = state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, word);
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
 const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
 
@@ -153,7 +153,8 @@ function showItem(view, item) {
   return (item.node = fresh);
 }
 
-const showEnd = (over) => (over ? [h("p", { class: "s-end" }, badge(over.reason), " ", h("span", { class: "s-soft" }, text(over.detail)))] : []);
+const ENDS = { terminated: "accepted by the reviewer", terminal: "finished by its action", done: "finished", max_loops: "out of rounds", max_iterations: "out of answers" };
+const showEnd = (over) => (over ? [h("p", { class: "s-end" }, badge(over.reason, ENDS[over.reason]), " ", h("span", { class: "s-soft" }, text(over.detail)))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over))];
 
@@ -176,13 +177,13 @@ function showRound(view, number) {
   if (view.shown[number]) return view.shown[number];
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
-  const right = [h("h2", {}, `H, round ${number}`)];
+  const right = [h("h2", {}, `Reviewer (H), round ${number}`)];
   if (conclusion) right.push(h("h3", {}, "Evidence: what was really called"), showEvidence(conclusion.evidence || []));
   right.push(...human.flatMap((lane) => showLane(view, lane)));
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
-  const left = [h("h2", {}, `R, round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
+  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
   const made = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right));
   if (decision) view.shown[number] = made; // nothing more happens in it
@@ -297,7 +298,12 @@ export function mount(root) {
   }));
   on("job", attempt(async (batch) => {
     for (const { run, command, state, reason, text: fault } of batch.filter((each) => each.command === "act")) {
-      if (!runs.has(run)) { await show(run); continue; }
+      if (!runs.get(run)?.job && state !== "ended") { // it begins, perhaps told of as a run before
+        await list();
+        await show(run);
+        continue;
+      }
+      if (!runs.has(run)) continue;
       tell(state === "ended" ? { id: run, job: null, state: reason, fault: reason === "error" ? fault : "" } : { id: run, job: state, fault: "" });
       if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
@@ -317,12 +323,13 @@ cardKind("decision", (card, decide) => {
   const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
   const found = card.conclusion;
   return [
-    h("p", { class: "s-card-title" }, h("b", {}, "You decide as H"), card.round ? `: R has concluded round ${card.round}` : ": R has done nothing yet", h("time", {}, clock(card.asked))),
+    h("p", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
     quote("Task", card.task),
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Said meanwhile", each)),
     h("div", { class: "s-answer" }, instruction, why,
-      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"))),
+      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect")),
+      h("p", { class: "s-soft" }, "Accept ends the run with this conclusion. Continue: the worker goes on from it. Redirect: the worker does something else.")),
   ].filter(Boolean);
 });
