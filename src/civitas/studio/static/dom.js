@@ -61,8 +61,29 @@ export const attempt = (work) => async (event) => {
   }
 };
 
-export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
-export const day = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hourCycle: "h23" });
+export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
+export const day = (at) => `${date(at)} ${clock(at)}`;
+
+// The state of a run, of its reason to end or of a part of it: the one word for it, and the kind of its badge.
+const STATES = {
+  running: ["running", "busy"], waiting: ["waiting for you", "warn"], paused: ["paused", "warn"], stopping: ["stopping", "warn"],
+  ...Object.fromEntries(["done", "terminal", "terminated", "ended"].map((each) => [each, ["finished", "good"]])),
+  ...Object.fromEntries(["error", "failed", "unreadable"].map((each) => [each, ["failed", "bad"]])),
+  ...Object.fromEntries(["stopped", "cancelled"].map((each) => [each, ["stopped", "warn"]])),
+  ...Object.fromEntries(["budget", "deadline", "max_iterations", "max_loops"].map((each) => [each, ["at its limit", "warn"]])),
+  in_doubt: ["in doubt", "bad"],
+};
+// `now` says how one that is under way stands: `waiting` (its card is open), `paused` or `stopping`.
+export function runState(state, now) {
+  const [word, kind] = STATES[(state === "running" && now) || state] || [state.replaceAll("_", " "), "warn"];
+  return { word, kind };
+}
+export function stateBadge(state, now) {
+  const { word, kind } = runState(state, now);
+  return h("span", { class: `s-badge ${kind}` }, word);
+}
+
 // What would turn a line around, or is not seen at all, is shown by its number: what a person permits is what they read.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u2028-\u202e\u2060-\u2069\ufeff]/g;
 export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
