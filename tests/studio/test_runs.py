@@ -162,7 +162,7 @@ def test_a_run_under_way_is_told_to_both_pages(
         run.join()
     for view in views:
         expect(view.get_by_role("button", name="tool wait()")).to_contain_text('→ "waited"')
-        expect(view.get_by_role("button", name="end over, done")).to_contain_text("It is over.")
+        expect(view.get_by_role("button", name="end finished")).to_contain_text("It is over.")
         expect(view.locator("dl")).to_contain_text("model calls2")
         expect(view.page.get_by_role("list", name="Runs")).to_contain_text("finished")
 
@@ -250,7 +250,7 @@ def test_a_killed_run_is_resumed(open_page: Callable[..., Page], tmp_path: Path)
         expect(view.get_by_role("button", name=f"set up {server.url}#m in {folder}")).to_be_visible()
         expect(view.get_by_role("button", name="model").last).to_contain_text("cut off")
         view.get_by_role("button", name="Resume", exact=True).click()
-        expect(view.get_by_role("button", name="end over, done")).to_contain_text("notes.md")
+        expect(view.get_by_role("button", name="end finished")).to_contain_text("notes.md")
         expect(view.locator("dl")).to_contain_text("model calls2")
         assert len(server.requests) == 3
 

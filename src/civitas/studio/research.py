@@ -210,7 +210,7 @@ class ResearchTab:
             except CivitasError as error:
                 said = str(error).replace("give --", "fill in --")
                 for option, label in _FIELDS.items():
-                    said = re.sub(rf"(?<!\S){option}(?!\S|-)", f"“{label}”", said)
+                    said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
                 raise gradio.Error(escape(said), print_exception=False) from error
             return gradio.update(open=False)
 

@@ -187,18 +187,18 @@ function shownRun(view, id, choose, now) {
     const rest = t.seconds - t.where.you - t.where.tools - t.where.models;
     const where = [["models", t.where.models], ["tools", t.where.tools], ["waiting for a person", t.where.you], ["rest", rest]];
     const figures = [
-      ["time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
+      [about.forked_from ? "time since it was copied" : "time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
       ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
       ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
     ];
     const goesOn = !is && !isOver(about.state);
     replace(head,
-      h("div", { class: "s-row" }, stateBadge(about.state, now(id)), h("code", {}, about.id), h("span", { class: "s-spacer" }),
-        !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
-      h("h3", { class: "s-text" }, about.task || "(no task)"),
-      h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · ${about.forked_from ? "copied" : "began"} ${day(about.forked_from ? t.began : about.began)} · ${entries(about.entries)}`,
-        about.forked_from && [" · a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)]),
+      h("div", { class: "s-row" }, stateBadge(about.state, now(id)),
+        h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · ${about.forked_from ? "copied" : "began"} ${day(about.forked_from ? t.began : about.began)} · ${entries(about.entries)}`),
+        about.forked_from && h("span", { class: "s-soft" }, "a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)),
+        h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
+      h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("p", { class: "s-soft" }, about.forked_from ? "This copy is for going on from here with a changed program or another decision; the run that it is of stays as it is. "
         : "A copy is for going on from here with a changed program or another decision; this run stays as it is. ",
         goesOn && !about.order && `It was begun by a program, which goes on with it by run_id="${about.id}".`,
@@ -254,6 +254,9 @@ function shownRun(view, id, choose, now) {
 
   // -- the tree ------------------------------------------------------------------------------------
 
+  // The entries of a copy are written at once, so how long their steps took is not known.
+  const lasted = (from, to) => (about.forked_from && to === about.totals.began ? "" : duration(to - from));
+
   // The part of a path; one that nobody announced stands below the run's own.
   function part(path, announced) {
     if (parts.has(path)) return parts.get(path);
@@ -278,7 +281,7 @@ function shownRun(view, id, choose, now) {
       where.begun = data;
       replace(where.state, stateBadge("running"));
     }
-    if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, duration(entry.at - where.began)));
+    if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, lasted(where.began, entry.at)));
     const open = where.steps.get(data.key);
     const isEnd = kind === "ended" || kind === "failed";
     if (isEnd && open) {
@@ -317,6 +320,7 @@ function shownRun(view, id, choose, now) {
     const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    if (kind === "over") return line.replace(/^over, [a-z ]+/, runState(data.reason).word);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
@@ -331,7 +335,7 @@ function shownRun(view, id, choose, now) {
     if (first !== entry) {
       made.entries.push(entry);
       made.line.append(" → ", brief(entry).replace(/^step \S+ ended(: )?/, ""));
-      if (!about.forked_from || entry.at > about.totals.began) time.textContent = duration(entry.at - first.at); // a copy's entries are written at once
+      time.textContent = lasted(first.at, entry.at);
     }
     if (spent?.tokens) {
       tokens.textContent = `${number(spent.tokens)} tok`;
@@ -363,7 +367,8 @@ function shownRun(view, id, choose, now) {
       if (began?.data.args !== undefined) shown.push(value("Input", began.data.args));
       else if (began && made.type === "model") {
         const messages = await call(`runs/messages?${at}&sequence=${began.sequence}&path=${encodeURIComponent(began.path)}`);
-        shown.push(h("p", {}, "The prompt is not recorded as the model was sent it. Recorded are the messages of the agent until then, of which its memory may have left out some, and the answer."),
+        shown.push(h("p", {}, "The prompt is not recorded as the model was sent it. Recorded ",
+          messages.length ? "are the messages of the agent until then, of which its memory may have left out some, and the answer." : "is the answer alone."),
           ...program(began.path), messages.length > 0 && value("Input: the messages recorded until then", messages));
       }
       if (ended) shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), value("Output", ended.data.result ?? ended.data.error ?? ended.data));
