@@ -129,7 +129,7 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         (
             "heard",
             {"at_step": 2, "when": None, "pay": [], "news": ["Rain"]},
-            "intervention at step 2: news: Rain",
+            'intervention at step 2: news ["Rain"]',
         ),
         (
             "state",

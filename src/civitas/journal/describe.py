@@ -161,12 +161,9 @@ def _heard(data: Any) -> str:
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
     if "at_step" in (data if isinstance(data, dict) else ()):
         when = data.get("when") or f"step {data['at_step']}"
-        given = [
-            f"{name}: {', '.join(map(_text, each)) if isinstance(each, list) else _text(each)}"
-            for name, each in data.items()
-            if name not in ("at_step", "when") and each not in (None, [], {})
-        ]
-        return f"intervention at {when}: {'; '.join(given)}"
+        given = {name: each for name, each in data.items() if each not in (None, [], {})}
+        said = [f"{name} {_text(given[name])}" for name in given.keys() - {"at_step", "when"}]
+        return f"intervention at {when}: {'; '.join(sorted(said))}"
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 

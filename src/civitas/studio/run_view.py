@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -75,7 +74,7 @@ class Totals:
         self._began = self._ended = 0.0
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._spent_s = dict.fromkeys(_WHERE, 0.0)
-        self._open: dict[tuple[str, str], str] = {}  # what is under way, and of `_WHERE` which it is
+        self._open: dict[str, set[tuple[str, str]]] = {each: set() for each in _WHERE}
         self._reviews = False  # whether H is a person
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
@@ -112,24 +111,23 @@ class Totals:
 
     def _time(self, entry: Entry) -> None:
         """Count the time since the entry before: what was under way then, or who was waited for."""
-        data, about, key = entry.data, _about(entry), (entry.path, str(entry.data.get("key")))
-        seconds = max(entry.at - self._ended, 0.0) if self._ended else 0.0
+        about, key = _about(entry), (entry.path, str(entry.data.get("key")))
+        where = next((each for each, keys in self._open.items() if keys), None)
         if entry.kind in ("permitted", "decided") or _is_refused(entry):
-            self._spent_s["you"] += seconds
-        elif entry.kind != "started" or key not in self._open:  # else its process had ended
-            where = next((each for each in _WHERE if each in self._open.values()), None)
-            if where is not None:
-                self._spent_s[where] += seconds
+            where = "you"
+        elif entry.kind == "started" and any(key in keys for keys in self._open.values()):
+            where = None  # its process had ended
+        if where is not None:
+            self._spent_s[where] += max(entry.at - self._ended, 0.0)
         if isinstance(order := order_in(entry), Order):
             self._reviews = order.review == "me"
-        if entry.kind in ("ended", "failed"):
-            self._open.pop(key, None)
-        elif entry.kind == "over" and not entry.path:
-            self._open.clear()
-        elif entry.kind == "started" and ("action" in about or "model" in about):
-            self._open[key] = "tools" if "action" in about else "models"
-        elif entry.kind == "started" and self._reviews and re.fullmatch(r"H\d+", str(data["key"])):
-            self._open[key] = "you"
+        if entry.kind == "started" and ("action" in about or "model" in about):
+            self._open["tools" if "action" in about else "models"].add(key)
+        elif entry.kind == "started" and self._reviews and not entry.path and key[1][0] == "H":
+            self._open["you"].add(key)
+        elif entry.kind in ("ended", "failed", "over"):
+            for keys in self._open.values():
+                keys.discard(key) if entry.kind != "over" else keys.clear()
 
 
 def messages_before(entries: Iterable[Entry], path: str, sequence: int) -> list[Any]:

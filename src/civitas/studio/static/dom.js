@@ -65,18 +65,16 @@ export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hour
 export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
 export const day = (at) => `${date(at)} ${clock(at)}`;
 
-// The state of a run, of its reason to end or of a part of it: the one word for it, and the kind of its badge.
-const STATES = {
-  running: ["running", "busy"], waiting: ["waiting for you", "warn"], paused: ["paused", "warn"], stopping: ["stopping", "warn"],
-  ...Object.fromEntries(["done", "terminal", "terminated", "ended"].map((each) => [each, ["finished", "good"]])),
-  ...Object.fromEntries(["error", "failed", "unreadable"].map((each) => [each, ["failed", "bad"]])),
-  ...Object.fromEntries(["stopped", "cancelled"].map((each) => [each, ["stopped", "warn"]])),
-  ...Object.fromEntries(["budget", "deadline", "max_iterations", "max_loops"].map((each) => [each, ["at its limit", "warn"]])),
-  in_doubt: ["in doubt", "bad"],
-};
+// The state of a run, of its reason to end or of a part of it: the word for it, the kind of its badge, and what it stands for.
+const STATES = [
+  ["running", "busy", "running"], ["waiting for you", "warn", "waiting"], ["finished", "good", "done terminal terminated ended"],
+  ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["in doubt", "bad", "in_doubt"],
+  ["at its limit", "warn", "budget deadline max_iterations max_loops"],
+];
 // `now` says how one that is under way stands: `waiting` (its card is open), `paused` or `stopping`.
 export function runState(state, now) {
-  const [word, kind] = STATES[(state === "running" && now) || state] || [state.replaceAll("_", " "), "warn"];
+  const is = (state === "running" && now) || state;
+  const [word, kind] = STATES.find(([, , all]) => all.split(" ").includes(is)) || [is.replaceAll("_", " "), "warn"];
   return { word, kind };
 }
 export function stateBadge(state, now) {

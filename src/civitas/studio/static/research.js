@@ -29,7 +29,7 @@ export function mount(root) {
     report);
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
-  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-row s-soft" }, "Run", choose), badge, tools);
+  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
   replace(root, head, body, nothing);
   fillWindow(body, 420);
 

@@ -64,7 +64,7 @@ export function mount(root) {
   function list() {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
-    const words = (each) => (`${each.id} ${each.kind} ${each.agent} ${each.task} ${runState(each.state, now(each.id)).word}`.toLowerCase());
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.task} ${runState(each.state, now(each.id)).word}`.toLowerCase();
     const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
     total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
@@ -196,10 +196,10 @@ function shownRun(view, id, choose, now) {
     replace(head,
       h("div", { class: "s-row" }, stateBadge(about.state, now(id)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · ${about.forked_from ? "copied" : "began"} ${day(about.forked_from ? t.began : about.began)} · ${entries(about.entries)}`),
-        about.forked_from && h("span", { class: "s-soft" }, "a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)),
         h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
-      h("p", { class: "s-soft" }, about.forked_from ? "This copy is for going on from here with a changed program or another decision; the run that it is of stays as it is. "
+      h("p", { class: "s-soft" }, about.forked_from
+        ? ["This is a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is, for going on from here with a changed program or another decision. "]
         : "A copy is for going on from here with a changed program or another decision; this run stays as it is. ",
         goesOn && !about.order && `It was begun by a program, which goes on with it by run_id="${about.id}".`,
         about.forked_from && isOver(about.state) && "It is of a finished run, so nothing is left to go on with."),
@@ -274,13 +274,9 @@ function shownRun(view, id, choose, now) {
     last = entry.sequence;
     if (entry.part) return void part(entry.part, entry);
     const { kind, data } = entry;
-    const isOrder = kind === "state" && entry.line.startsWith("set up: ");
-    const where = part(isOrder ? "" : entry.path);
+    const where = part(entry.line.startsWith("set up: ") ? "" : entry.path);
     where.began ??= entry.at;
-    if (kind === "begun") {
-      where.begun = data;
-      replace(where.state, stateBadge("running"));
-    }
+    if (kind === "begun") replace(Object.assign(where, { begun: data }).state, stateBadge("running"));
     if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, lasted(where.began, entry.at)));
     const open = where.steps.get(data.key);
     const isEnd = kind === "ended" || kind === "failed";
