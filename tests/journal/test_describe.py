@@ -103,6 +103,21 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             {"key": "3/anna/1", "about": {"model": "m"}, "result": {"failed": "too late"}},
             "model call 3/anna/1 failed: too late",
         ),
+        (
+            "ended",
+            {"key": "3/bo/1", "about": {"model": "m"}, "result": {"failed": "CancelledError:"}},
+            "model call 3/bo/1 failed: cancelled",
+        ),
+        (
+            "ended",
+            {
+                "key": "1.0",
+                "about": {"action": "pay"},
+                "result": {"args": {"to": "bo"}, "result": {"error": '"pay" not permitted'}},
+            },
+            'tool call refused: pay(to="bo")',
+        ),
+        ("failed", {"key": "get", "error": "ValueError: "}, "step get failed: ValueError"),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
         (
@@ -114,7 +129,7 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         (
             "heard",
             {"at_step": 2, "when": None, "pay": [], "news": ["Rain"]},
-            'intervention: {"at_step": 2, "news": ["Rain"]}',
+            'intervention at step 2: news ["Rain"]',
         ),
         (
             "state",

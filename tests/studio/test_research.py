@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def start(page: Page, folder: Path, *objectives: str) -> None:
+def start(page: Page, folder: Path | str, *objectives: str) -> None:
     """Fill in the form as a person does."""
     page.get_by_label("Objectives, one a line").fill("\n".join(objectives))
     page.get_by_label("Folder to search").fill(str(folder))
@@ -61,7 +61,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     expect(other.get_by_text("No research yet.")).to_be_visible()
     start(page, folder, "Which port does alpha use?", "Which protocol replaced beta?")
     for each in (page, other):
-        expect(state(each)).to_contain_text("ended")
+        expect(state(each)).to_contain_text("finished")
         expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")
     bar = other.get_by_role("meter", name="Expertise: Which port does alpha use?")
     assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
@@ -79,7 +79,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     expect(passage).to_be_in_viewport()
     expect(passage).to_contain_text("# <script>alert(1)</script>")
     expect(passage).to_contain_text("It is <b>said</b> here.")
-    for name, ending in (("Markdown", "md"), ("Page", "html")):
+    for name, ending in (("Markdown", "md"), ("HTML", "html")):
         with page.expect_download() as started:
             page.get_by_role("link", name=f"Download {name}").click()
         assert started.value.suggested_filename.endswith(f".{ending}")
@@ -112,14 +112,14 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         )
         expect(page.get_by_role("list", name="Tasks of iteration 1")).to_contain_text("1 read")
         page.get_by_role("button", name="Stop").click()
-        expect(state(page)).to_have_text("ended: it was interrupted")
+        expect(state(page)).to_have_text("stopped: it was interrupted")
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
         expect(page.get_by_text("says 1999, which is not there")).to_be_visible()
         expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
         judged.set()
-        expect(state(page)).to_have_text("ended: the targets were reached")
-        expect(page.get_by_text("0.95", exact=True)).to_be_visible()
+        expect(state(page)).to_have_text("finished: the targets were reached")
+        expect(page.get_by_text("expertise 0.95", exact=True)).to_be_visible()
         expect(page.get_by_text("Fine.")).to_be_visible()
         expect(report(page).get_by_text("It ended after 1 iteration")).to_be_visible()
 
@@ -134,10 +134,11 @@ def test_a_run_of_another_process_is_shown(
     journal = ("--journal", studio.journal.path)
     program = [sys.executable, "-m", "civitas", "research", *order, *journal]
     subprocess.run([*map(str, program)], check=True, capture_output=True, timeout=WAIT_S)
-    expect(state(page)).to_have_text("ended: the iterations were used up")
+    expect(state(page)).to_have_text("finished: the iterations were used up")
+    expect(page.get_by_label("Folder to search")).to_be_hidden()
     page.get_by_label("Iterations in all").fill("3")
     page.get_by_role("button", name="Go on").click()
-    expect(state(page)).to_have_text("ended: nothing new was left to find")
+    expect(state(page)).to_have_text("finished: nothing new was left to find")
 
 
 def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
@@ -153,7 +154,7 @@ def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) 
         address = next(lines).split()[-1]
         page = browser.new_page()
         page.goto(address)
-        expect(state(page)).to_contain_text("ended")
+        expect(state(page)).to_contain_text("finished")
         expect(report(page).get_by_text("uses port 4711").first).to_be_visible()
         page.close()
         assert any("until Ctrl-C" in line for line in lines)
@@ -169,6 +170,12 @@ def test_what_does_not_go_together_is_said(folder: Path, open_page: Callable[...
     page = open_page("Research")
     start(page, folder)
     expect(page.get_by_text("there is no objective")).to_be_visible()
+    start(page, "", "alpha")
+    expect(page.get_by_text("fill in “Folder to search”, “Search the web”")).to_be_visible()
+    expect(page.get_by_text("there is no objective")).to_have_count(0)
     start(page, folder / "<b>none</b>", "alpha")
     expect(page.get_by_text("<b>none</b>").last).to_be_visible()
     expect(page.get_by_text("No research yet.")).to_be_visible()
+    start(page, folder, "alpha")
+    expect(state(page)).to_contain_text("finished")
+    expect(page.get_by_text("<b>none</b>")).to_have_count(0)

@@ -58,8 +58,13 @@ def choose(page: Page, run: str) -> Locator:
     listed = page.get_by_role("list", name="Runs")
     listed.get_by_role("button", name=re.compile(rf"^{re.escape(run)} ")).click()
     view = page.get_by_role("region", name="Run", exact=True)
-    expect(view.get_by_role("heading", name=run, exact=True)).to_be_visible()
+    shows(view, run)
     return view
+
+
+def shows(view: Locator, run: str) -> None:
+    """Wait until a run is shown."""
+    expect(view.locator("code").first).to_have_text(run)
 
 
 def dual(journal: Journal) -> DualActAgent:
@@ -97,22 +102,28 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, open_page: Callable[
     expect(view.locator("summary")).to_contain_text(["H1 · boss", "R1 · worker", "H2 · boss"])
     look = view.get_by_role("button", name="tool look")
     expect(look).to_contain_text("there is no <b>notes</b>")
-    expect(look).to_contain_text("error")
+    expect(look).to_contain_text("failed")
     look.click()
     expect(view.get_by_role("region", name="Input")).to_have_text('{\n "path": "<b>notes</b>"\n}')
     expect(view.get_by_role("region", name="Output")).to_contain_text("there is no <b>notes</b>")
     look.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(view.get_by_role("region", name="Input: the messages")).to_contain_text("Look.")
+    expect(view.get_by_text("The prompt is not recorded")).to_be_visible()
+    expect(view.get_by_text("Tools: only its hash is recorded: sha256:")).to_be_visible()
     view.get_by_role("button", name="Replay").click()
-    expect(view.get_by_role("region", name="Replay")).to_contain_text("There is nothing.")
-    view.get_by_role("button", name="Fork").click()
-    expect(view.get_by_role("heading", name="pair-1.1", exact=True)).to_be_visible()
+    replay = view.get_by_role("region", name="Replay")
+    expect(replay).to_contain_text("no model was asked, nothing was executed. It equals what was")
+    expect(replay).to_contain_text("There is nothing.")
+    view.get_by_role("button", name="Copy", exact=True).click()
+    shows(view, "pair-1.1")
+    expect(page.get_by_role("list", name="Runs")).to_contain_text("copy of pair-1: Find the notes.")
+    expect(view).to_contain_text("It is of a finished run, so nothing is left to go on with.")
     view.get_by_role("button", name="pair-1", exact=True).click()
-    expect(view.get_by_role("heading", name="pair-1", exact=True)).to_be_visible()
+    shows(view, "pair-1")
     page.reload()
     page.get_by_role("tab", name="Runs").click()
-    expect(view.get_by_role("heading", name="pair-1", exact=True)).to_be_visible()
+    shows(view, "pair-1")
 
 
 @pytest.fixture
@@ -151,9 +162,9 @@ def test_a_run_under_way_is_told_to_both_pages(
         run.join()
     for view in views:
         expect(view.get_by_role("button", name="tool wait()")).to_contain_text('→ "waited"')
-        expect(view.get_by_role("button", name="end over, done")).to_contain_text("It is over.")
+        expect(view.get_by_role("button", name="end finished")).to_contain_text("It is over.")
         expect(view.locator("dl")).to_contain_text("model calls2")
-        expect(view.page.get_by_role("list", name="Runs")).to_contain_text("done")
+        expect(view.page.get_by_role("list", name="Runs")).to_contain_text("finished")
 
 
 def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> None:
@@ -164,7 +175,8 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
         """Delete a file."""
         return f"{path} is gone"
 
-    script = [ModelReply("", (Call("1", "delete", {"path": "a"}),)), "Done."]
+    calls = [Call(path, "delete", {"path": path}) for path in ("a", "b")]
+    script = [*(ModelReply("", (each,)) for each in calls), "Done."]
     agent = ReActAgent(
         "cleans",
         ScriptedModel(script),
@@ -176,11 +188,15 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
         done = pool.submit(agent.reply_sync, "Clean.", run_id="c")
         page.get_by_role("tab", name="Runs").click()
         view = choose(page, "c")
-        expect(page.get_by_text("waits for you")).to_have_count(2)
+        expect(page.get_by_text("waiting for you")).to_have_count(2)
         page.get_by_role("button", name="Permit").click()
         expect(view.get_by_role("button", name="permitted")).to_be_visible()
-        expect(page.get_by_text("waits for you")).to_have_count(0)
+        page.get_by_role("button", name="Refuse").click()
         done.result()
+        expect(view.get_by_role("button", name="tool delete").last).to_contain_text("refused")
+        expect(page.get_by_text("waiting for you")).to_have_count(0)
+        expect(view.locator("dl")).to_contain_text(re.compile("waiting for a person .* ms"))
+        expect(view.locator("dl")).to_contain_text("tool calls21 refusederrors0")
 
 
 def test_the_run_of_a_killed_process(
@@ -196,8 +212,8 @@ def test_the_run_of_a_killed_process(
     expect(page.get_by_text("has not ended")).to_be_visible()
     doubt = view.get_by_role("article", name="Call in doubt 1")
     expect(doubt).to_contain_text("transfer(coins=3)")
-    view.get_by_role("button", name="Fork").click()
-    expect(view.get_by_role("heading", name=f"{RUN}.1", exact=True)).to_be_visible()
+    view.get_by_role("button", name="Copy", exact=True).click()
+    shows(view, f"{RUN}.1")
     doubt.get_by_role("button", name="Skip").click()
     expect(view.get_by_text("skip it")).to_be_visible()
     expect(doubt).to_have_count(0)
@@ -231,9 +247,10 @@ def test_a_killed_run_is_resumed(open_page: Callable[..., Page], tmp_path: Path)
             killed.kill()
         server.answers = [text("There is notes.md.")]
         view = choose(open_page("Runs"), "a")
+        expect(view.get_by_role("button", name="set up")).to_contain_text(f"m in {folder}")
         expect(view.get_by_role("button", name="model").last).to_contain_text("cut off")
-        view.get_by_role("button", name="Resume").click()
-        expect(view.get_by_role("button", name="end over, done")).to_contain_text("notes.md")
+        view.get_by_role("button", name="Resume", exact=True).click()
+        expect(view.get_by_role("button", name="end finished")).to_contain_text("notes.md")
         expect(view.locator("dl")).to_contain_text("model calls2")
         assert len(server.requests) == 3
 

@@ -40,6 +40,20 @@ def call_line(name: str, args: Any) -> str:
     return f"{name}({', '.join(f'{k}={escaped_json(v)}' for k, v in args.items())})"
 
 
+def is_refused(action: Any, result: Any) -> bool:
+    """Whether what is recorded of a call of an action is that it was not permitted."""
+    outcome = result.get("result") if isinstance(result, dict) else None
+    return isinstance(outcome, dict) and outcome.get("error") == f'"{action}" not permitted'
+
+
+def fault_line(error: Any) -> str:
+    """What went wrong, as `KIND: text`; the kind alone where there is no text."""
+    kind, colon, said = _text(error).partition(":")
+    if colon and not said.strip():
+        return "cancelled" if kind == "CancelledError" else kind
+    return kind + colon + said
+
+
 def _begun(data: dict[str, Any]) -> str:
     return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
 
@@ -91,6 +105,8 @@ def _researched(key: str, result: dict[str, Any]) -> str:
 def _tool_result(action: str, result: Any) -> str:
     if isinstance(result, dict) and isinstance(result.get("result"), dict):
         outcome = result["result"]
+        if is_refused(action, result):
+            return f"tool call refused: {call_line(action, result.get('args'))}"
         if outcome.get("error") is not None:
             return f"tool error: {action}: {_text(outcome['error'])}"
         result = outcome.get("result")
@@ -103,7 +119,7 @@ def _tool_result(action: str, result: Any) -> str:
 
 def _answer(key: str, answer: Any) -> str:
     if answer.keys() == {"failed"}:  # in a society, which goes on without it
-        return f"model call {key} failed: {_text(answer['failed'])}"
+        return f"model call {key} failed: {fault_line(answer['failed'])}"
     if answer.keys() == {"answer"}:
         answer = answer["answer"]
     said = [_text(answer["text"])] if answer.get("text") else []
@@ -121,7 +137,8 @@ def _failed(data: dict[str, Any]) -> str:
         what = f"model call {data['key']}"
     elif "action" in about:
         what = f"tool call {about['action']}"
-    line = f"{what} was cancelled" if data.get("cancelled") else f"{what} failed: {data['error']}"
+    cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
+    line = f"{what} was cancelled" if cancelled else f"{what} failed: {fault_line(data['error'])}"
     if charged := data.get("charged"):
         line += f"; charged {_counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
     return line
@@ -143,8 +160,10 @@ def _decided(data: dict[str, Any]) -> str:
 def _heard(data: Any) -> str:
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
     if "at_step" in (data if isinstance(data, dict) else ()):
+        when = data.get("when") or f"step {data['at_step']}"
         given = {name: each for name, each in data.items() if each not in (None, [], {})}
-        return f"intervention: {escaped_json(given)}"
+        said = [f"{name} {_text(given[name])}" for name in given.keys() - {"at_step", "when"}]
+        return f"intervention at {when}: {'; '.join(sorted(said))}"
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 

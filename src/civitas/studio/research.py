@@ -34,6 +34,17 @@ _MORE: Final[dict[str, Callable[[float], float]]] = {
     "max_tokens": int,
     "max_seconds": float,
 }
+_FIELDS: Final = {
+    "--folder DIR": "Folder to search",
+    "--search-web": "Search the web",
+    "--searxng URL": "Search engine",
+    "--site": "Of the web, only this site",
+    "--role": "Role of the model",
+    "--max-usd": "US dollars",
+    "--max-tokens": "Tokens",
+    "--model": "Model",
+}
+"""What the form calls the options of the command."""
 # What a report holds is shown and not obeyed; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -197,7 +208,10 @@ class ResearchTab:
             try:
                 self.start(*given)
             except CivitasError as error:
-                raise gradio.Error(escape(str(error)), print_exception=False) from error
+                said = str(error).replace("give --", "fill in --")
+                for option, label in _FIELDS.items():
+                    said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
+                raise gradio.Error(escape(said), print_exception=False) from error
             return gradio.update(open=False)
 
         line: dict[str, Any] = {"max_lines": 1, "min_width": 140}

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from civitas.errors import UnknownPrice
-from civitas.journal.describe import entry_line
+from civitas.approval import escaped
+from civitas.errors import StateError, UnknownPrice
+from civitas.journal.describe import entry_line, fault_line, is_refused
 from civitas.journal.entry import Entry
 from civitas.journal.run import below
 from civitas.models.wrappers.prices import Prices
+from civitas.orders.order import Order, of_entry
 from civitas.text import shorten
 
 _TEXT: Final = 2_000
@@ -20,6 +22,8 @@ _WHOLE: Final = 20_000
 _DEPTH: Final = 40
 _LINE: Final = 400
 _PRICES: Final = Prices()
+_WHERE: Final = ("you", "tools", "models")
+"""Where time goes; what is under way at the same time counts once, as the first of them."""
 _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
@@ -27,10 +31,13 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     """An entry as pages are sent it: `cut` says that its data is not whole.
 
     Beside what the entry has: `line`, what happened in words; `spent`, what a call of a model took;
-    `fault`, what went wrong; `part`, the path of the part that begins with it.
+    `fault`, what went wrong; `refused`, that it was not permitted; `part`, the path of the part
+    that begins with it.
     """
     told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    told["line"] = shorten(entry_line(entry), _LINE)
+    order = order_in(entry)
+    line = entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
+    told["line"] = shorten(line, _LINE)
     if not whole:
         cut = _Cut()
         told["data"] = cut.value(entry.data)
@@ -40,13 +47,23 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
         told["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
     if fault := _fault(entry):
         told["fault"] = shorten(fault, _LINE)
+    if _is_refused(entry):
+        told["refused"] = True
     if entry.kind == "started" and isinstance(entry.data.get("part"), str):
         told["part"] = below(entry.path, entry.data["part"])
     return told
 
 
+def order_in(entry: Entry) -> Any:
+    """The order that an entry holds; None if it holds none that this civitas can read."""
+    try:
+        return of_entry(entry)
+    except StateError:
+        return None
+
+
 class Totals:
-    """What a run came to, entry by entry: the one count of tokens, cost, calls and errors.
+    """What a run came to, entry by entry: the one count of tokens, cost, calls, errors and time.
 
     Attributes:
         sequence: the number of the last entry that is counted
@@ -55,7 +72,10 @@ class Totals:
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence = 0
         self._began = self._ended = 0.0
-        self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors"), 0)
+        self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
+        self._spent_s = dict.fromkeys(_WHERE, 0.0)
+        self._open: dict[str, set[tuple[str, str]]] = {each: set() for each in _WHERE}
+        self._reviews = False  # whether H is a person
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
         for entry in entries:
@@ -65,8 +85,10 @@ class Totals:
         """Count an entry."""
         self.sequence = entry.sequence
         self._began = self._began or entry.at
+        self._time(entry)
         self._ended = entry.at
         self._count["errors"] += bool(_fault(entry))
+        self._count["refused"] += _is_refused(entry)
         if "action" in _about(entry):  # a call that goes on after a crash begins twice
             self._tools.add((entry.path, str(entry.data.get("key"))))
         if spent := _spent(entry):
@@ -80,11 +102,32 @@ class Totals:
     def to_json(self) -> dict[str, Any]:
         """The totals.
 
-        `seconds` are from the first entry to the last; `usd` is the cost of what has a known price,
-        and `unpriced` the tokens of the rest.
+        `seconds` are from the first entry, written at `began`, to the last, and `where` they went;
+        `usd` is the cost of what has a known price, and `unpriced` the tokens of the rest.
         """
-        seconds, tools = self._ended - self._began, len(self._tools)
-        return {"seconds": seconds, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
+        told = {"began": self._began, "seconds": self._ended - self._began, "where": self._spent_s}
+        tools = len(self._tools)
+        return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
+
+    def _time(self, entry: Entry) -> None:
+        """Count the time since the entry before: what was under way then, or who was waited for."""
+        about, key = _about(entry), (entry.path, str(entry.data.get("key")))
+        where = next((each for each, keys in self._open.items() if keys), None)
+        if entry.kind in ("permitted", "decided") or _is_refused(entry):
+            where = "you"
+        elif entry.kind == "started" and any(key in keys for keys in self._open.values()):
+            where = None  # its process had ended
+        if where is not None:
+            self._spent_s[where] += max(entry.at - self._ended, 0.0)
+        if isinstance(order := order_in(entry), Order):
+            self._reviews = order.review == "me"
+        if entry.kind == "started" and ("action" in about or "model" in about):
+            self._open["tools" if "action" in about else "models"].add(key)
+        elif entry.kind == "started" and self._reviews and not entry.path and key[1][0] == "H":
+            self._open["you"].add(key)
+        elif entry.kind in ("ended", "failed", "over"):
+            for keys in self._open.values():
+                keys.discard(key) if entry.kind != "over" else keys.clear()
 
 
 def messages_before(entries: Iterable[Entry], path: str, sequence: int) -> list[Any]:
@@ -135,11 +178,18 @@ def _spent(entry: Entry) -> dict[str, Any] | None:
     return {"input": input, "output": output, "tokens": tokens, "model_calls": calls, "usd": usd}
 
 
+def _is_refused(entry: Entry) -> bool:
+    """Whether a call was not permitted."""
+    return is_refused(_about(entry).get("action"), entry.data.get("result"))
+
+
 def _fault(entry: Entry) -> str:
-    """What went wrong in a step; empty if nothing."""
+    """What went wrong in a step; empty if nothing, or if it was refused."""
     data, about = entry.data, _about(entry)
     if entry.kind == "failed":
-        return "" if data.get("cancelled") else str(data.get("error"))
+        return "" if data.get("cancelled") else fault_line(str(data.get("error")))
+    if _is_refused(entry):
+        return ""
     result = data.get("result") if entry.kind == "ended" else None
     if "action" in about and isinstance(result, dict):
         result = result.get("result")
@@ -147,7 +197,7 @@ def _fault(entry: Entry) -> str:
         return ""
     # In a society, an answer that did not come is a result.
     fault = result.get("error") if "action" in about else result.get("failed")
-    return "" if fault is None or not about else str(fault)
+    return "" if fault is None or not about else fault_line(str(fault))
 
 
 class _Cut:

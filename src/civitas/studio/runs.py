@@ -13,7 +13,7 @@ from civitas.journal.doubt import Decision, Done, in_doubt
 from civitas.reasoning.state import deep_json
 from civitas.studio.feed import as_json
 from civitas.studio.following import Following
-from civitas.studio.run_view import Totals, messages_before, shown
+from civitas.studio.run_view import Totals, messages_before, order_in, shown
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -53,8 +53,9 @@ class RunsTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
-        """The outline of each run, the oldest first."""
-        return [asdict(each) for each in self._following.look()]
+        """The outline of each run, the oldest first; `job` is how one stands that runs here."""
+        jobs = {each["run"]: each["state"] for each in self._studio.jobs.running()}
+        return [{**asdict(each), "job": jobs.get(each.id)} for each in self._following.look()]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
@@ -72,12 +73,13 @@ class RunsTab:
         return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
-        """The outline of a run, with its totals and the calls in doubt."""
+        """The outline of a run, its totals, the calls in doubt, and whether it has an `order`."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
         doubts = [] if outline.state == "running" else in_doubt(entries)
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),
+            "order": any(order_in(each) is not None for each in entries),
             "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
         }
 
@@ -86,8 +88,13 @@ class RunsTab:
         return messages_before(self._journal.entries(run), path, sequence)
 
     def replay(self, run: str) -> Any:
-        """What a run gave, as JSON data."""
-        return deep_json(self._journal.replay(run))
+        """What a run gave, as JSON data, and whether that is `equal` to how its end is recorded."""
+        told = deep_json(self._journal.replay(run))
+        ends = [each.data for each in self._journal.entries(run) if not each.path]
+        over = {**deep_json(ends[-1]), "stop_reason": ends[-1].get("reason")}
+        given = {**(told.get("over") or {"reason": told.get("stop_reason")}), **told}
+        both = given.keys() & over.keys() & {"stop_reason", "reason", "text", "detail"}
+        return {"told": told, "equal": all(given[name] == over[name] for name in both)}
 
     def decide(self, run: str, decisions: dict[str, Any]) -> dict[str, Any]:
         """Decide about calls in doubt: by number `repeat`, `skip` or `{"done": result}`."""

@@ -61,8 +61,27 @@ export const attempt = (work) => async (event) => {
   }
 };
 
-export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
-export const day = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hourCycle: "h23" });
+export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
+export const day = (at) => `${date(at)} ${clock(at)}`;
+
+// The state of a run, of its reason to end or of a part of it: the word for it, the kind of its badge, and what it stands for.
+const STATES = [
+  ["running", "busy", "running"], ["waiting for you", "warn", "waiting"], ["finished", "good", "done terminal terminated ended"],
+  ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["in doubt", "bad", "in_doubt"],
+  ["at its limit", "warn", "budget deadline max_iterations max_loops"],
+];
+// `now` says how one that is under way stands: `waiting` (its card is open), `paused` or `stopping`.
+export function runState(state, now) {
+  const is = (state === "running" && now) || state;
+  const [word, kind] = STATES.find(([, , all]) => all.split(" ").includes(is)) || [is.replaceAll("_", " "), "warn"];
+  return { word, kind };
+}
+export function stateBadge(state, now) {
+  const { word, kind } = runState(state, now);
+  return h("span", { class: `s-badge ${kind}` }, word);
+}
+
 // What would turn a line around, or is not seen at all, is shown by its number: what a person permits is what they read.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u2028-\u202e\u2060-\u2069\ufeff]/g;
 export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);

@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -14,8 +14,7 @@ const GOES_ON = new Set(["cancelled", "error"]);
 // What a run needs more of that ended so, as its order names it.
 const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
 const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds in all" };
-const TASK = { ended: "good", failed: "bad", running: "busy" };
-const OUTCOME = { running: "busy", done: "good", error: "bad", in_doubt: "bad", unreadable: "bad" };
+const taskState = (state) => (["waiting", "not done"].includes(state) ? { word: state, kind: "" } : runState(state));
 
 export function mount(root) {
   const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
@@ -30,7 +29,7 @@ export function mount(root) {
     report);
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
-  const head = h("div", { class: "s-row s-choose" }, choose, badge, tools);
+  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
   replace(root, head, body, nothing);
   fillWindow(body, 420);
 
@@ -49,6 +48,8 @@ export function mount(root) {
     runs = await call("research/list");
     const kept = sessionStorage.getItem(KEPT);
     if (run === null && runs.some((each) => each.id === kept)) [run, isChosen] = [kept, true];
+    const form = document.querySelector("#research-new");
+    if (run === null && runs.length && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
     if (!isChosen && runs.length) run = runs[0].id;
     drawList();
     await look();
@@ -73,6 +74,7 @@ export function mount(root) {
     if (!event.target.closest?.("#research-start")) return;
     isChosen = false;
     sessionStorage.removeItem(KEPT);
+    for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click(); // of the try before
   }, true);
 
   // -- how far it is -------------------------------------------------------------------------------
@@ -126,9 +128,9 @@ export function mount(root) {
       Object.assign(listed, state.run);
       drawList();
     }
-    badge.className = `s-badge ${OUTCOME[state.run.state] || "warn"}`;
-    if (["max_iterations", "no_progress"].includes(over?.reason)) badge.className = "s-badge good";
-    badge.textContent = isRunning ? state.here || "running" : over ? `ended: ${over.words}` : state.run.state;
+    const { word, kind } = runState(state.run.state, state.here);
+    badge.className = `s-badge ${kind}`;
+    badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
     drawObjectives(state.objectives);
     part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
@@ -153,7 +155,7 @@ export function mount(root) {
       goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
-      state.narrative ? [["md", "Markdown"], ["html", "Page"]].map(([kind, title]) => 
+      state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
         h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
   }
 
@@ -177,7 +179,8 @@ export function mount(root) {
         h("span", {}, topic), h("span", { class: "s-number" }),
         h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": `Expertise: ${topic}` }, h("div"))));
       const [, number, bar] = row.children;
-      number.textContent = reached.length ? reached.map((each) => each.toFixed(2)).join(" → ") : "0.00";
+      const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
+      number.textContent = `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`;
       bar.setAttribute("aria-valuenow", expertise);
       bar.firstChild.style.width = `${100 * expertise}%`;
     }
@@ -253,7 +256,7 @@ function plan(tasks) {
   return iterations.map((n) => [
     h("h2", {}, iterations.length > 1 ? `Plan of iteration ${n}` : "Plan"),
     h("ul", { class: "s-plain s-tasks", "aria-label": `Tasks of iteration ${n}` }, tasks.filter((each) => each.iteration === n).map((each) => h("li", {},
-      h("span", { class: `s-badge ${TASK[each.state] || ""}` }, each.state),
+      h("span", { class: `s-badge ${taskState(each.state).kind}` }, taskState(each.state).word),
       h("code", {}, `${each.tool}(${Object.entries(each.args).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")})`),
       h("span", { class: "s-soft" }, each.error || (counts(each) || (each.state === "ended" ? "nothing found" : each.why)))))),
   ]);

@@ -1,16 +1,15 @@
 // The tab Runs: the runs of the journal, and the chosen one as a tree of parts and steps.
 
-import { button, call, count, day, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { button, call, clock, count, date, day, empty, fillWindow, h, json, replace, runState, stateBadge, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const LISTED = 200; // runs in the list at once
 const ROWS = 2000; // entries of a run at once
 const CHARS = 100000; // of a text at once
-const OVER = ["done", "terminal", "terminated"];
-const BADGES = { running: "busy", error: "bad", unreadable: "bad", done: "good", terminal: "good", terminated: "good" };
 
-const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state.replaceAll("_", " "));
-const short = (at) => new Date(at * 1000).toLocaleString([], Date.now() / 1000 - at < 43200 ? { timeStyle: "short" } : { dateStyle: "short" });
+const isOver = (state) => runState(state).word === "finished";
+const short = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
+const made = (each) => (each.forked_from ? each.changed : each.began); // a copy has the times of its own entries
 const number = (n) => n.toLocaleString("en");
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
@@ -26,7 +25,7 @@ function value(label, given) {
   const text = json(given);
   const shown = h("pre", { tabindex: 0, role: "region", "aria-label": label }, text.slice(0, CHARS));
   const more = text.length > CHARS && button(`Show all ${number(text.length)} characters`, () => { shown.textContent = text; more.remove(); }, "quiet");
-  const copy = button("Copy", async () => { await navigator.clipboard.writeText(text); toast(`${label}: copied`, false); }, "quiet");
+  const copy = button("Copy text", async () => { await navigator.clipboard.writeText(text); toast(`${label}: copied`, false); }, "quiet");
   return h("div", { class: "s-value" }, h("div", { class: "s-row" }, h("h2", {}, label), copy), shown, more);
 }
 
@@ -54,17 +53,18 @@ export function mount(root) {
   let run = null; // the chosen one, as it is shown
   let due = 0;
   let cards = new Map(); // the runs of what waits for a person
-  const waits = (id) => [...cards.values()].includes(id);
+  let jobs = new Map(); // how the runs stand that are under way in this process
+  const now = (id) => ([...cards.values()].includes(id) ? "waiting" : jobs.get(id));
 
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
-    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), badge(waits(each.id) ? "waits_for_you" : each.state)),
-    h("span", { class: "s-one" }, each.task || "(no task)"),
-    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(each.began) }, short(each.began)))));
+    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), stateBadge(each.state, now(each.id))),
+    h("span", { class: "s-one" }, each.forked_from && h("span", { class: "s-soft" }, `copy of ${each.forked_from}: `), each.task || "(no task)"),
+    h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(made(each)) }, short(made(each))))));
 
   function list() {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
-    const words = (each) => (each.words ??= `${each.id} ${each.kind} ${each.agent} ${each.task} ${each.state.replaceAll("_", " ")}`.toLowerCase());
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.task} ${runState(each.state, now(each.id)).word}`.toLowerCase();
     const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
     total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
@@ -81,7 +81,7 @@ export function mount(root) {
     sessionStorage.setItem("civitas-run", id);
     for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
     view.scrollTop = 0;
-    run = shownRun(view, id, choose, waits);
+    run = shownRun(view, id, choose, now);
     return run.load();
   }
 
@@ -99,10 +99,12 @@ export function mount(root) {
   };
   on("card", asked((card) => cards.set(card.number, card.run)));
   on("card_gone", asked((card) => cards.delete(card.number)));
+  on("job", asked((job) => jobs.set(job.run, job.state === "ended" ? null : job.state)));
   on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onReset(async () => {
     try {
       runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
+      jobs = new Map([...runs.values()].map((each) => [each.id, each.job]));
       cards = new Map((await call("cards")).map((each) => [each.number, each.run]));
       fault = "";
     } catch (error) {
@@ -115,7 +117,7 @@ export function mount(root) {
 }
 
 // One run, in its place of the page; it begins anew when another one is chosen.
-function shownRun(view, id, choose, waits) {
+function shownRun(view, id, choose, now) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
   let about = null;
@@ -182,17 +184,25 @@ function shownRun(view, id, choose, waits) {
     if (!about) return;
     const t = about.totals;
     const is = about.state === "running";
+    const rest = t.seconds - t.where.you - t.where.tools - t.where.models;
+    const where = [["models", t.where.models], ["tools", t.where.tools], ["waiting for a person", t.where.you], ["rest", rest]];
     const figures = [
-      ["time", duration(t.seconds)], ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
+      [about.forked_from ? "time since it was copied" : "time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
+      ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
       ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
-      ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls)], ["errors", number(t.errors)],
+      ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
     ];
+    const goesOn = !is && !isOver(about.state);
     replace(head,
-      h("div", { class: "s-row" }, h("h3", {}, h("code", {}, about.id)), badge(waits(id) ? "waits_for_you" : about.state), h("span", { class: "s-spacer" }),
-        !is && button("Replay", replay), button("Fork", fork), !is && !OVER.includes(about.state) && button("Resume", resume, "primary")),
-      h("p", { class: "s-text" }, about.task || "(no task)"),
-      h("p", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`,
-        about.forked_from && [" · a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from)]),
+      h("div", { class: "s-row" }, stateBadge(about.state, now(id)),
+        h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · ${about.forked_from ? "copied" : "began"} ${day(about.forked_from ? t.began : about.began)} · ${entries(about.entries)}`),
+        h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
+      h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
+      h("p", { class: "s-soft" }, about.forked_from
+        ? ["This is a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is, for going on from here with a changed program or another decision. "]
+        : "A copy is for going on from here with a changed program or another decision; this run stays as it is. ",
+        goesOn && !about.order && `It was begun by a program, which goes on with it by run_id="${about.id}".`,
+        about.forked_from && isOver(about.state) && "It is of a finished run, so nothing is left to go on with."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     replace(doubts, !is && about.in_doubt.length > 0 && [
@@ -216,13 +226,15 @@ function shownRun(view, id, choose, waits) {
   }
 
   async function replay() {
-    const told = await call(`runs/replay?${at}`);
+    const { told, equal } = await call(`runs/replay?${at}`);
     const reason = told.stop_reason || told.over?.reason;
     const steps = (Array.isArray(told.steps) ? told.steps : []).map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
       h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))));
     replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
-      h("div", { class: "s-row" }, h("h2", {}, "What it gave, from its record alone"), reason && badge(reason),
+      h("div", { class: "s-row" }, h("h2", {}, "Replay"), reason && stateBadge(reason),
         h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
+      h("p", { class: equal ? null : "s-fault" }, "Told again from the record: no model was asked, nothing was executed. ",
+        equal ? "It equals what was recorded." : "It is not what was recorded."),
       typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
       told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),
       h("details", {}, h("summary", {}, "All of it"), value("Replay", told))));
@@ -242,6 +254,9 @@ function shownRun(view, id, choose, waits) {
 
   // -- the tree ------------------------------------------------------------------------------------
 
+  // The entries of a copy are written at once, so how long their steps took is not known.
+  const lasted = (from, to) => (about.forked_from && to === about.totals.began ? "" : duration(to - from));
+
   // The part of a path; one that nobody announced stands below the run's own.
   function part(path, announced) {
     if (parts.has(path)) return parts.get(path);
@@ -259,10 +274,10 @@ function shownRun(view, id, choose, waits) {
     last = entry.sequence;
     if (entry.part) return void part(entry.part, entry);
     const { kind, data } = entry;
-    const where = part(entry.path);
+    const where = part(entry.line.startsWith("set up: ") ? "" : entry.path);
     where.began ??= entry.at;
-    if (kind === "begun") replace(where.state, badge("running"));
-    if (kind === "over") replace(where.state, badge(data.reason), " ", h("span", { class: "s-soft" }, duration(entry.at - where.began)));
+    if (kind === "begun") replace(Object.assign(where, { begun: data }).state, stateBadge("running"));
+    if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, lasted(where.began, entry.at)));
     const open = where.steps.get(data.key);
     const isEnd = kind === "ended" || kind === "failed";
     if (isEnd && open) {
@@ -278,12 +293,12 @@ function shownRun(view, id, choose, waits) {
     }
   }
 
-  const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step" };
+  const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step", permitted: "person", decided: "person", heard: "told" };
 
   function row(where, entry) {
     const { data, kind } = entry;
     const about = data.about || {};
-    const type = "action" in about ? "tool" : "model" in about ? "model" : TYPES[kind] || kind;
+    const type = "action" in about ? "tool" : "model" in about ? "model" : entry.line.startsWith("set up: ") ? "set up" : TYPES[kind] || kind;
     const turn = kind === "state" ? null : about.iteration ?? /^(?:[a-z_]+\.)?(\d+)(?:[./]|$)/.exec(data.key || "")?.[1] ?? null;
     const isNew = turn !== null && String(turn) !== where.turn;
     if (isNew) where.turn = String(turn);
@@ -299,14 +314,15 @@ function shownRun(view, id, choose, waits) {
   // What happened, without the words that the columns say.
   function brief(entry) {
     const { kind, data } = entry;
-    const line = entry.line.replace(/^(tool (call|result|error)|model (call|answer) \S+|task): /, "").replaceAll("\\n", " ");
+    const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    if (kind === "over") return line.replace(/^over, [a-z ]+/, runState(data.reason).word);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }
 
   function cutOff(made) {
-    replace(made.state, badge(made.decided ? "decided" : made.entries[0].data.asks ? "in_doubt" : "cut_off"));
+    replace(made.state, stateBadge(made.decided ? "decided" : made.entries[0].data.asks ? "in_doubt" : "cut_off"));
   }
 
   function end(made, entry) {
@@ -315,15 +331,22 @@ function shownRun(view, id, choose, waits) {
     if (first !== entry) {
       made.entries.push(entry);
       made.line.append(" → ", brief(entry).replace(/^step \S+ ended(: )?/, ""));
-      time.textContent = duration(entry.at - first.at);
+      time.textContent = lasted(first.at, entry.at);
     }
     if (spent?.tokens) {
       tokens.textContent = `${number(spent.tokens)} tok`;
       tokens.title = `${number(spent.input)} in, ${number(spent.output)} out`;
       cost.textContent = spent.usd === null ? "no price" : dollars(spent.usd);
     }
-    replace(made.state, entry.data.cancelled ? badge("cancelled") : entry.fault && badge("error"));
+    replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"));
   }
+
+  // The system prompt and the tools of an agent, as far as what it began with says them: what is long is there by its hash alone.
+  const program = (path) => [["System prompt", "system prompt"], ["Tools", "actions"]].map(([label, name]) => {
+    const text = parts.get(path)?.begun?.fingerprint?.[name];
+    const is = !text ? "not recorded." : text.startsWith("sha256:") ? `only its hash is recorded: ${text}` : text === "null" || text === "[]" ? "none." : null;
+    return is ? h("p", { class: "s-soft" }, `${label}: ${is}`) : value(label, JSON.parse(text));
+  });
 
   // What a step was given and gave: the whole entries, as they are recorded.
   async function open(made) {
@@ -340,8 +363,9 @@ function shownRun(view, id, choose, waits) {
       if (began?.data.args !== undefined) shown.push(value("Input", began.data.args));
       else if (began && made.type === "model") {
         const messages = await call(`runs/messages?${at}&sequence=${began.sequence}&path=${encodeURIComponent(began.path)}`);
-        shown.push(value("Input: the messages recorded until then", messages),
-          h("p", { class: "s-soft" }, "The agent's memory and system prompt decide which of them the model was shown."));
+        shown.push(h("p", {}, "The prompt is not recorded as the model was sent it. Recorded ",
+          messages.length ? "are the messages of the agent until then, of which its memory may have left out some, and the answer." : "is the answer alone."),
+          ...program(began.path), messages.length > 0 && value("Input: the messages recorded until then", messages));
       }
       if (ended) shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), value("Output", ended.data.result ?? ended.data.error ?? ended.data));
       if (!began && !ended) shown.push(value("Recorded", found[0].data));
