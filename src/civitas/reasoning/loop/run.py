@@ -124,7 +124,7 @@ class Run(Asking):
                     self._hear()
             if reply is not None:
                 return reply
-        detail = f"no answer after {state.iteration} iterations"
+        detail = f"no answer after {state.iteration} iteration{'s' * (state.iteration != 1)}"
         if state.faults:
             detail += f"; the last could not be used: {state.faults}"
         return self.end("max_iterations", detail=detail)

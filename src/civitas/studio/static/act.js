@@ -1,6 +1,6 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, runState, stateBadge } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 
@@ -104,8 +104,9 @@ class Run {
 
 // -- how it is shown --------------------------------------------------------------------------------
 
-const BADGES = { done: "good", terminated: "good", terminal: "good", running: "busy", runs: "busy", paused: "warn", stopping: "warn", stopped: "warn", cancelled: "warn", "asked for": "warn", permitted: "busy", failed: "bad", error: "bad" };
-const badge = (state, word = state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, word);
+const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
+const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
+const stands = (run) => [run.job ? "running" : run.state, run.job === "running" ? null : run.job];
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
 const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
 
@@ -153,8 +154,8 @@ function showItem(view, item) {
   return (item.node = fresh);
 }
 
-const ENDS = { terminated: "accepted by the reviewer", terminal: "finished by its action", done: "finished", max_loops: "out of rounds", max_iterations: "out of answers" };
-const showEnd = (over) => (over ? [h("p", { class: "s-end" }, badge(over.reason, ENDS[over.reason]), " ", h("span", { class: "s-soft" }, text(over.detail)))] : []);
+const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers" };
+const showEnd = (over) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.detail].filter(Boolean).join(": "))))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over))];
 
@@ -219,7 +220,7 @@ export function mount(root) {
     const list = [...runs.values()].sort((a, b) => b.began - a.began);
     none.hidden = list.length > 0;
     head.hidden = body.hidden = !view;
-    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${run.job || run.state}   ${text(run.task.slice(0, 80))}`)));
+    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
     if (!view) return;
     pick.value = view.outline.id;
     const { state, job, task, totals, fault } = view.outline, order = view.order;
@@ -227,7 +228,7 @@ export function mount(root) {
     buttons.pause.hidden ||= job !== "running";
     buttons.go_on.hidden = job !== "paused";
     buttons.resume.hidden = Boolean(job) || ENDED.has(state) || state === "running";
-    replace(about, h("p", { class: "s-task" }, badge(job || state), " ", text(order?.task || task)),
+    replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
