@@ -69,6 +69,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "runs",
             "serve",
             "simulate",
+            "studio",
         ),
     ]
     assert options.split() == ["--model", "--max-iterations", "--max-seconds", "--max-tokens"]

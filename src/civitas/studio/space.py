@@ -180,7 +180,7 @@ class SpaceTab:
             to = BROADCAST if sent is None else sent["to"]
             knows = self._shared or to in (BROADCAST, str(self.user.id), *self._others())
             if knows:
-                return {"sent": sent, "stranger": None, "near": []}
+                return {"sent": sent, "stranger": None}
             near = get_close_matches(to, self._others(), 2)
             return {"sent": sent, "stranger": to, "near": near}
 
