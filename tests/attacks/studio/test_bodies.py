@@ -218,7 +218,16 @@ class Asker:
 def asker(port: Port) -> Iterator[Asker]:
     asker = Asker(port)
     yield asker
+    asyncio.run_coroutine_threadsafe(cancel_the_rest(), asker.loop).result(10)
     asker.close()
+
+
+async def cancel_the_rest() -> None:
+    """Ask no more."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def delete(path: Any) -> ApprovalRequest:
