@@ -206,8 +206,9 @@ async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() ->
     assert said.source == "rule"
     assert said == (
         "(by rule, not by a model: this is how it is) I am Ada. age: 30, skill: 88 %, "
-        "interests: art, food. I am at a. I have 2.50. My needs are met by: energy 70 %. "
-        "I remember: It rained. My plan: 09:00 to 17:30 work at office-1; 17:30 to 24:00 rest."
+        "interests: art, food. I am at a. I have 2.50. How far my needs are met: "
+        "energy 70 %. I remember: It rained. My plan: 09:00 to 17:30 work at office-1; "
+        "17:30 to 24:00 rest."
     )
 
 

@@ -79,7 +79,13 @@ def test_a_town_steps_plays_and_is_held(
 def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     """A card has needs and plan; an interview and a survey are answered, and say by what."""
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
-    page.get_by_role("application", name="Map of the town").press("Enter")
+    canvas = page.get_by_role("application", name="Map of the town")
+    turned = (
+        "(on, ctrlKey) => on.dispatchEvent(new WheelEvent('wheel', {ctrlKey, cancelable: true}))"
+    )
+    assert canvas.evaluate(turned, False)  # the page scrolls
+    assert not canvas.evaluate(turned, True)
+    canvas.press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
     show(page, "7")

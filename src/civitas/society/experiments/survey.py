@@ -266,7 +266,7 @@ def in_words(respondent: Respondent) -> str:
         said.append(f"I have {status['money'] / 100:,.2f}")
     if needs:
         met = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
-        said.append(f"My needs are met by: {met}")
+        said.append(f"How far my needs are met: {met}")
     if respondent.stream:
         last = respondent.stream[-1]
         said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from civitas.orders.simulate import SimulateOrder
     from civitas.society.experiments.intervention import Intervention
     from civitas.society.experiments.survey import Respondent
+    from civitas.society.society import Society
     from civitas.studio.studio import Studio
 
 _LISTED: Final = 200
@@ -146,31 +147,33 @@ class SocietyTab:
                     gradio.Number(1000, label="Calls of it at most", precision=0, min_width=90),
                 ]
                 begin = gradio.Button("Set up", variant="primary", min_width=90)
-            gradio.Markdown("The town that is shown ends; it is kept under Recorded towns.")
+            ends = gradio.Markdown(
+                "The town that is shown ends; it is kept under Recorded towns.", visible=False
+            )
             with gradio.Row():
                 run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
                 resume = gradio.Button("Go on", min_width=90, scale=1)
 
-        async def said(work: Callable[..., None], *given: Any) -> Any:
-            try:
-                await asyncio.to_thread(work, *given)
-            except CivitasError as error:
-                raise gradio.Error(str(error).replace("--", ""), print_exception=False) from error
-            return folded()
+        def answered(work: Callable[..., None]) -> Callable[..., Any]:
+            async def answer(*given: Any) -> Any:
+                try:
+                    await asyncio.to_thread(work, *given)
+                except CivitasError as error:
+                    text = str(error).replace("--", "")
+                    raise gradio.Error(text, print_exception=False) from error
+                return folded()
 
-        async def begin_one(*given: Any) -> Any:
-            return await said(lambda: self.set_up(_order(*given)))
-
-        async def go_on(run: str | None) -> Any:
-            return await said(self._chosen, run)
+            return answer
 
         def folded() -> Any:
-            return gradio.Accordion(open=self.town is None)
+            there = self.town is not None
+            return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
 
-        begin.click(begin_one, given, form, **quiet)
-        resume.click(go_on, run, form, **quiet)
+        shown = [form, ends]
+        begin.click(answered(lambda *given: self.set_up(_order(*given))), given, shown, **quiet)
+        resume.click(answered(self._chosen), run, shown, **quiet)
         run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **quiet)
-        gradio.on(None, folded, None, form, **quiet)  # when a page is opened
+        gradio.on(None, folded, None, shown, **quiet)  # when a page is opened
 
     def _chosen(self, run_id: str | None) -> None:
         if not run_id:
@@ -188,10 +191,10 @@ class SocietyTab:
 
     # -- what pages ask ----------------------------------------------------------------------------
 
-    def _there(self) -> Town:
+    def _living(self) -> tuple[Town, Society]:
         if self.town is None:
             raise ConfigError("there is no town: set one up, or go on with a recorded one")
-        return self.town
+        return self.town, self.town.living()
 
     def frame(self, town: int = 0, after: int = 0) -> Any:
         """Where the town is; the page has its rows of metrics before `after`."""
@@ -206,12 +209,12 @@ class SocietyTab:
 
     def map(self) -> dict[str, Any]:
         """Bounds, places and roads."""
-        return self._there().plan()
+        return self._living()[0].plan()
 
     def citizen(self, id: str) -> dict[str, Any]:
         """What the card of a citizen shows."""
-        town = self._there()
-        found = town.living().respondent(id)
+        town, society = self._living()
+        found = society.respondent(id)
         relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
         spoken = [each for each in [*town.messages] if id in each[1:3]]
         return {
@@ -227,7 +230,7 @@ class SocietyTab:
         """The citizens whose names begin so, as [id, name, home]."""
         from civitas.society import CitizenAgent
 
-        agents = (seat.agent for seat in self._there().living().seats)
+        agents = (seat.agent for seat in self._living()[1].seats)
         sought = name.strip().casefold()
         found = (
             [str(agent.id), agent.name, agent.memory.status.get("home") or ""]
@@ -240,20 +243,19 @@ class SocietyTab:
 
     def log(self) -> dict[str, Any]:
         """What was asked and changed, the last first."""
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
         failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
         changes = [[each.at_step, _in_words(each)] for each in society.interventions]
         return {"said": [*town.said][::-1], "changes": changes[::-1], "failed": failed}
 
     def control(self, asked: Control) -> None:
         """Play, be held, live one step, or be paced."""
-        self._there().control(asked.do, asked.speed)
+        self._living()[0].control(asked.do, asked.speed)
 
     async def interview(self, asked: Asked) -> None:
         """Ask one citizen, between two steps."""
-        town = self._there()
-        said = await town.living().interview(asked.citizen, asked.question)
+        town, society = self._living()
+        said = await society.interview(asked.citizen, asked.question)
         told = {"answer": str(said), "source": said.source, "reason": said.reason}
         town.note({"kind": "interview", **asked.model_dump(), **told})
 
@@ -261,8 +263,7 @@ class SocietyTab:
         """Ask several citizens one question, between two steps."""
         from civitas.society.experiments.survey import Question, Survey
 
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
         if not asked.by and town.order.model is None:
             raise ConfigError("there is no model: choose which state stands for the answer")
         choices = tuple(each.strip() for each in asked.choices if each.strip())
@@ -286,8 +287,7 @@ class SocietyTab:
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; gives its number."""
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
         text, name = change.text.strip(), change.name.strip()
         if change.kind in ("news", "fact") and not text:
             raise ConfigError("write a text first")
@@ -302,7 +302,7 @@ class SocietyTab:
         return town.intervene(**{change.kind: [name]})
 
     def _payments(self, to: str, amount: float) -> list[tuple[str, str, int]]:
-        books = self._there().living().books
+        books = self._living()[1].books
         ids = [to] if to else list(books.where)
         if to and to not in books.where:
             raise ConfigError(f"there is no citizen {to!r}")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """The most citizens of a town."""
-COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
+_COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
 """What a page is told of a row of metrics."""
 _ROWS: Final = 3_000
 """So many of the last rows a page is told."""
@@ -111,16 +112,11 @@ class Town:
     async def _run(self, society: Society) -> None:
         from civitas.orders.order import record
 
-        order = self.order
-        await record(order, self._journal, self.run_id, society)
+        order, id = self.order, self.run_id
+        await record(order, self._journal, id, society)
         self._went_on = time.monotonic()
-        await society.run(
-            order.days,
-            order.step,
-            run_id=self.run_id,
-            save_every=order.save_every,
-            progress=self._lived,
-        )
+        saved = {"run_id": id, "save_every": order.save_every}
+        await society.run(order.days, order.step, progress=self._lived, **saved)
         self._show(society)
 
     def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
@@ -148,13 +144,10 @@ class Town:
     def _go_on(self) -> None:
         """Let the next step begin, if it waits."""
         gate, self._gate = self._gate, None
-        if gate is None:
-            return
-        self._went_on = time.monotonic()
-        try:
-            gate.get_loop().call_soon_threadsafe(_open, gate)
-        except RuntimeError:
-            pass  # the society has been closed
+        if gate is not None:
+            self._went_on = time.monotonic()
+            with suppress(RuntimeError):  # the society has been closed
+                gate.get_loop().call_soon_threadsafe(_open, gate)
 
     def _heard(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
@@ -184,9 +177,8 @@ class Town:
             speed: steps a second while it plays, 0 for as many as it can; None to stay as it is
 
         Raises:
-            ConfigError: it is not made yet, has failed, or has ended
+            ConfigError: it has ended
         """
-        self.living()
         if self._ended:
             raise ConfigError("the run has ended: set up another town")
         with self._guard:
@@ -311,8 +303,9 @@ class Town:
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
                 "rate": round(order.citizens / self._took) if self._took else 0,
-                "rows": [[row[name] for name in COLUMNS] for row in rows],
+                "rows": [[row[name] for name in _COLUMNS] for row in rows],
                 "closed": sorted(society.changed.closed),
+                "columns": _COLUMNS,
                 "acts": ACTS,
             }
         told = json.dumps(head).encode()

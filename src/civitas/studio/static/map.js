@@ -21,32 +21,23 @@ export function makeMap(onPick) {
   const base = document.createElement("canvas");
   const grid = document.createElement("canvas");
   let [width, height, ratio] = [0, 0, 1];
-  let plan = null;
-  let closed = new Set();
+  let [plan, closed, colours] = [null, new Set(), {}];
   let view = { x: 0, y: 0, scale: 1 }; // the metres in the middle, and pixels of a metre
-  let colours = {};
   let whole = true; // whether all of it is shown, also when the window changes
   let fresh = false; // whether roads and places are drawn as they are to be
-  let from = null; // x and y of the frame before, and of the last
-  let to = null;
-  let acts = new Uint8Array(0);
-  let groupOf = [];
+  let [from, to] = [null, null]; // x and y of the frame before, and of the last
+  let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
   let [began, lasts, last] = [0, 1, 0];
-  let picked = -1;
-  let asked = 0;
 
   const px = (x) => (x - view.x) * view.scale + width / 2;
   const py = (y) => height / 2 - (y - view.y) * view.scale;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-  function again() {
-    asked ||= requestAnimationFrame(draw);
-  }
-
-  function changed() {
+  const again = () => void (asked ||= requestAnimationFrame(draw));
+  const changed = () => {
     fresh = false;
     again();
-  }
+  };
 
   function look() {
     const style = getComputedStyle(root);
@@ -57,28 +48,24 @@ export function makeMap(onPick) {
     changed();
   }
 
+  function turn(its, isWhole = false) {
+    [view, whole] = [{ ...view, ...its }, isWhole];
+    changed();
+  }
+
   function fit() {
     if (!plan) return;
-    whole = true;
     const [left, low, wide, tall] = plan.bounds;
-    view = { x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 };
-    changed();
+    turn({ x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 }, true);
   }
 
   function zoom(by, x = width / 2, y = height / 2) {
-    whole = false;
     const scale = Math.min(20, Math.max(0.002, view.scale * by));
     const part = 1 / view.scale - 1 / scale;
-    view = { x: view.x + (x - width / 2) * part, y: view.y - (y - height / 2) * part, scale };
-    changed();
+    turn({ x: view.x + (x - width / 2) * part, y: view.y - (y - height / 2) * part, scale });
   }
 
-  function move(right, down) {
-    whole = false;
-    view.x += right / view.scale;
-    view.y -= down / view.scale;
-    changed();
-  }
+  const move = (right, down) => turn({ x: view.x + right / view.scale, y: view.y - down / view.scale });
 
   // -- drawing -------------------------------------------------------------------------------------
 
@@ -179,10 +166,10 @@ export function makeMap(onPick) {
     context.drawImage(base, 0, 0);
     if (!to) return void (root.dataset.drawn = "");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const inside = place(now);
-    if (inside > MOST) density();
+    const isDense = place(now) > MOST;
+    if (isDense) density();
     else dots();
-    root.dataset.drawn = inside > MOST ? "density" : "dots";
+    root.dataset.drawn = isDense ? "density" : "dots";
     if (picked >= 0 && picked < xs.length) {
       context.beginPath();
       context.arc(xs[picked], ys[picked], 9, 0, 7);
@@ -223,10 +210,7 @@ export function makeMap(onPick) {
   }
 
   let drag = null;
-  const at = (event) => {
-    const box = canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
+  const at = (event) => [event.offsetX, event.offsetY];
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
     event.preventDefault();
@@ -249,14 +233,14 @@ export function makeMap(onPick) {
   });
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
   canvas.addEventListener("keydown", (event) => {
-    const keys = {
+    const work = {
       "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), 0: fit,
       ArrowLeft: () => move(-60, 0), ArrowRight: () => move(60, 0), ArrowUp: () => move(0, -60), ArrowDown: () => move(0, 60),
       Enter: () => pickAt(width / 2, height / 2, 1e5),
-    };
-    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    }[event.key];
+    if (!work || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    keys[event.key]();
+    work();
   });
   new ResizeObserver(() => {
     [width, height, ratio] = [canvas.clientWidth, canvas.clientHeight, devicePixelRatio || 1];

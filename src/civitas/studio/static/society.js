@@ -6,7 +6,6 @@ import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
-const COLUMNS = ["step", "time", "home", "work", "moving", "money", "messages", "fallbacks"];
 const ROWS = 3000;
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
@@ -131,7 +130,7 @@ export function mount(root) {
   ];
   const svg = (tag, attrs, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [key, value] of Object.entries(attrs)) made.setAttribute(key, value);
+    Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
     made.append(...children);
     return made;
   };
@@ -139,7 +138,7 @@ export function mount(root) {
   function curve([title, unit, lines]) {
     const every = Math.ceil(rows.length / 200);
     const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
-    const value = (row, key) => row[COLUMNS.indexOf(key)] / (key === "money" ? 100 : 1);
+    const value = (row, key) => row[head.columns.indexOf(key)] / (key === "money" ? 100 : 1);
     const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
     const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
     const now = rows[rows.length - 1];
@@ -166,16 +165,11 @@ export function mount(root) {
     ask.hidden = !citizen;
     if (!citizen) return replace(card), replace(who, empty("Click a citizen on the map, or write its number or name."));
     const shown = citizen;
-    try {
-      const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`);
-      if (shown !== citizen) return;
-      replace(who, heading(its));
-      replace(card, person(its));
-    } catch (error) {
-      ask.hidden = true;
-      replace(card);
-      replace(who, empty(error.message));
-    }
+    const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
+    if (shown !== citizen) return;
+    ask.hidden = Boolean(its.message);
+    replace(who, its.message ? empty(its.message) : heading(its));
+    replace(card, its.message ? null : person(its));
   }
 
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
@@ -218,7 +212,7 @@ export function mount(root) {
 
   function outcome(its) {
     const most = Math.max(...its.counts.map((each) => each[1]));
-    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question, its.sources.rule ? h("span", { class: "s-soft" }, ` rule: stands for ${its.by.replace("need ", "need: ").replace("opinion ", "opinion of ")}`) : null), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
+    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question, its.sources.rule ? h("span", { class: "s-soft" }, ` rule: stands for ${its.by.replace(/^need (.*)/, "$1 need").replace(/^opinion /, "opinion of ")}`) : null), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
       h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Answer"), h("th", { colspan: 2 }, "Citizens"))),
         h("tbody", {}, its.counts.map(([value, n]) => h("tr", {}, h("td", {}, word(value)), h("td", { class: "number" }, n), h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * n) / most}%` })))))),
       h("details", {}, h("summary", {}, its.answers.length < its.asked ? `The first ${its.answers.length} answers` : "Each answer"), h("table", { class: "s-table" },
