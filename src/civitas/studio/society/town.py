@@ -115,8 +115,8 @@ class Town:
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
         self._went_on = time.monotonic()
-        saved = {"run_id": id, "save_every": order.save_every}
-        await society.run(order.days, order.step, progress=self._lived, **saved)
+        often = order.save_every
+        await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
         self._show(society)
 
     def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
