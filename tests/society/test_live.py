@@ -47,7 +47,7 @@ async def test_a_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) 
         assert society.number == 2
         said = await society.interview(1, "How are you?")
         answers = await asyncio.gather(*(society.survey(survey) for _ in range(2)))
-        assert said.startswith("I am")
+        assert "I am" in said
         assert [len(each) for each in answers] == [5, 5]
         assert {each.step for each in answers[0]} == {2}
         with pytest.raises(DefinitionError, match="running already"):

@@ -193,14 +193,23 @@ async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
 
 
 async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> None:
-    plan = [{"do": "work", "where": "office-1", "from": 0, "until": 86_400}]
-    status = {"home": "a", "money": 250, "plan": plan, "now": 0, "needs": {"energy": 700}}
-    citizen = CitizenAgent(1, "Ada", memory=CitizenMemory(status))
+    plan = [
+        {"do": "sleep", "where": "a", "from": 0, "until": 32_400},
+        {"do": "work", "where": "office-1", "from": 32_400, "until": 63_000},
+        {"do": "rest", "where": None, "from": 63_000, "until": 86_400},
+    ]
+    status = {"home": "a", "money": 250, "plan": plan, "now": 1, "needs": {"energy": 700}}
+    status["profile"] = {"age": 30, "skill": 880, "interests": {"art": 700, "food": 600}}
+    citizen = CitizenAgent(1, "Ada", memory=CitizenMemory(status, [[0, "It rained."]]))
     async with Society([citizen], town()) as society:
         said = await society.interview(1, "What are you doing?")
     assert said.source == "rule"
-    for each in ("I am Ada", "at a", "work at office-1", "250 cents", "energy 700"):
-        assert each in said
+    assert said == (
+        "(by rule, not by a model: this is how it is) I am Ada. age: 30, skill: 88 %, "
+        "interests: art, food. I am at a. I have 2.50. How far my needs are met: "
+        "energy 70 %. I remember: It rained. My plan: 09:00 to 17:30 work at office-1; "
+        "17:30 to 24:00 rest."
+    )
 
 
 async def test_an_interview_by_a_model_says_what_the_model_says() -> None:

@@ -47,8 +47,8 @@ def press(page: Page, name: str) -> None:
 
 
 def show(page: Page, citizen: str) -> None:
-    """Have a citizen's card shown by its number."""
-    page.get_by_label("Citizen's number").fill(citizen)
+    """Have a citizen's card shown by its number or name."""
+    page.get_by_label("Citizen's number or name").fill(citizen)
     press(page, "Show")
 
 
@@ -67,6 +67,7 @@ def test_a_town_steps_plays_and_is_held(
     page.reload()
     page.get_by_role("tab", name="Society", exact=True).click()
     press(page, "Pause")
+    expect(page.get_by_label("Citizens", exact=True)).to_be_hidden()
     expect(state(other)).to_contain_text("· paused")
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
     expect(page.get_by_role("figure", name="Where citizens are")).to_contain_text("at work")
@@ -78,7 +79,13 @@ def test_a_town_steps_plays_and_is_held(
 def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     """A card has needs and plan; an interview and a survey are answered, and say by what."""
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
-    page.get_by_role("application", name="Map of the town").press("Enter")
+    canvas = page.get_by_role("application", name="Map of the town")
+    turned = (
+        "(on, ctrlKey) => on.dispatchEvent(new WheelEvent('wheel', {ctrlKey, cancelable: true}))"
+    )
+    assert canvas.evaluate(turned, False)  # the page scrolls
+    assert not canvas.evaluate(turned, True)
+    canvas.press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
     show(page, "7")
@@ -86,18 +93,31 @@ def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     page.get_by_label("Question to the citizen").fill("How are <b>you</b>?")
     press(page, "Interview")
     expect(page.get_by_text("How are <b>you</b>?")).to_be_visible()
-    expect(page.get_by_text("My plan now: sleep")).to_be_visible()
+    expect(page.get_by_text("My plan: 00:00 to")).to_be_visible()
     expect(page.get_by_text("by rule, before step 1")).to_be_visible()
     show(page, "61")
     expect(page.get_by_text("there is no citizen '61'")).to_be_visible()
+    show(page, "Nobody at all")
+    expect(page.get_by_text("there is no citizen whose name begins with")).to_be_visible()
+    show(page, "a")
+    expect(page.get_by_text("of that name")).to_be_visible()
+    page.locator(".s-person").get_by_role("button").first.click()
+    expect(page.get_by_role("meter", name="hunger")).to_be_visible()
 
     press(page, "Survey")
     page.get_by_label("Question", exact=True).fill("Do you like art?")
     page.get_by_label("Type of answer").select_option("yes or no")
-    page.get_by_label("Answer by rule").select_option("its opinion of art")
     page.get_by_label("How many citizens").fill("20")
     press(page, "Ask")
     found = page.get_by_role("region", name="Survey")
+    answered_from = page.get_by_label("Answered from")
+    assert answered_from.evaluate(
+        "each => each.validity.valueMissing"
+    )  # none is chosen for a person
+    expect(found).to_have_count(0)
+    answered_from.select_option("opinion of art, −100 to 100 %")
+    press(page, "Ask")
+    expect(found.get_by_role("heading")).to_contain_text("rule: stands for opinion of art")
     expect(found).to_contain_text("20 citizens before step 1; 20 by rule")
     cells = found.locator("tbody").first.get_by_role("row")
     assert sum(int(each.locator("td").nth(1).inner_text()) for each in cells.all()) == 20
@@ -109,8 +129,9 @@ def test_what_is_changed_holds_from_the_next_step_on(page: Page) -> None:
     page.get_by_label("Announcement").fill("The bridge is closed")
     press(page, "Apply at the next step")
     item = page.get_by_role("listitem").filter(has_text="news: The bridge is closed")
-    expect(item).to_contain_text("at step 1")
+    expect(item).to_contain_text("will apply at Mon 00:15 (step 1)")
     page.get_by_label("Change", exact=True).select_option("Close a place")
+    assert page.locator("#s-places option[value='park-1']").count() == 1
     page.get_by_label("Place", exact=True).fill("park-1")
     press(page, "Apply at the next step")
     expect(page.get_by_text("closes park-1")).to_be_visible()
@@ -120,7 +141,7 @@ def test_what_is_changed_holds_from_the_next_step_on(page: Page) -> None:
     expect(page.get_by_text("for 60 citizens are 60,000,000.00")).to_be_visible()
     press(page, "Step")
     expect(state(page)).to_contain_text("step 2 of 2,880")
-    expect(item).not_to_contain_text("at step")
+    expect(item).to_contain_text("applied Mon 00:15 (step 1)")
     canvas = page.get_by_role("application", name="Map of the town")
     assert canvas.evaluate("each => each.width") > 0
 
@@ -130,6 +151,11 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     another(page, 5)
     expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    page.get_by_label("Model", exact=True).fill("nonesuch")
+    set_up(page, 10, 1)
+    expect(page.get_by_text("there is no model 'nonesuch'")).to_be_visible()
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    page.get_by_label("Model", exact=True).fill("")
     set_up(page, 10, 1)
     expect(state(page)).to_contain_text("step 1 of 96 · paused")
     page.get_by_label("Speed").select_option("as fast as it can")

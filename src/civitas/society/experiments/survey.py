@@ -249,28 +249,43 @@ class SurveyState:
 
 
 def in_words(respondent: Respondent) -> str:
-    """What a citizen says of itself: where it is, what it plans, has and needs."""
+    """What a citizen says of itself by rule: how it is, what it has and needs, and its plan."""
     status, perceived = respondent.status, respondent.perceived
     said = [f"I am {respondent.name or respondent.id}"]
-    profile = status.get("profile")
-    if isinstance(profile, dict) and profile:
+    profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
+    if profile:
         words = {k: ", ".join(v) if isinstance(v, dict) else v for k, v in profile.items()}
+        if isinstance(profile.get("skill"), int):
+            words["skill"] = _percent(profile["skill"])
         said.append(", ".join(f"{key}: {value}" for key, value in words.items()))
-    moving = status.get("moving")
     if perceived.place is not None:
         said.append(f"I am at {perceived.place}")
     elif moving:
         said.append(f"I am on the way to {moving['to']}")
-    said.append(f"My plan now: {perceived.intention or 'none'}")
     if "money" in status:
-        said.append(f"I have {status['money']} cents")
-    needs = status.get("needs")
-    if isinstance(needs, dict) and needs:
-        said.append("My needs: " + ", ".join(f"{key} {value}" for key, value in needs.items()))
+        said.append(f"I have {status['money'] / 100:,.2f}")
+    if needs:
+        met = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
+        said.append(f"How far my needs are met: {met}")
     if respondent.stream:
         last = respondent.stream[-1]
-        said.append(f"Last: {last[1] if isinstance(last, list) else last.get('content')}")
-    return one_line(". ".join(each.rstrip(".") for each in said) + ".", _LONGEST)
+        said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
+    plan = (status.get("plan") or [])[status.get("now") or 0 :]
+    said.append(f"My plan: {'; '.join(map(_planned, plan)) or 'none'}")
+    told = ". ".join(each.rstrip(".") for each in said)
+    return one_line(f"(by rule, not by a model: this is how it is) {told}.", _LONGEST)
+
+
+def _percent(thousandths: int) -> str:
+    return f"{thousandths / 10:.0f} %"
+
+
+def _planned(item: dict[str, Any]) -> str:
+    """An item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
+    times = [item[end] // 60 for end in ("from", "until") if end in item]
+    hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
+    where = f" at {item['where']}" if item.get("where") else ""
+    return f"{hours} {item['do']}{where}".strip()
 
 
 def _is_number(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import secrets
@@ -9,12 +10,12 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
+from os import environ
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from civitas.errors import ConfigError
-from civitas.studio.society.form import form
+from civitas.errors import CivitasError, ConfigError
 from civitas.studio.society.town import MOST, Town
 
 if TYPE_CHECKING:
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
     from civitas.orders.simulate import SimulateOrder
     from civitas.society.experiments.intervention import Intervention
     from civitas.society.experiments.survey import Respondent
+    from civitas.society.society import Society
     from civitas.studio.studio import Studio
 
 _LISTED: Final = 200
-"""So many answers to a survey a page shows one by one."""
+"""So many answers to a survey, or citizens of a name, a page shows one by one."""
 _RECENT: Final = 12
 """So many events, messages and relations a citizen's card shows."""
+_STEPS: Final = ("5min", "15min", "30min", "1h")
+
+
+class Control(BaseModel):
+    """What a page does with the run: play, pause, one step, or another speed."""
+
+    do: Literal["play", "pause", "step"] | None = None
+    speed: Literal[0, 1, 2, 4, 10] | None = None
 
 
 class Change(BaseModel):
@@ -41,12 +51,19 @@ class Change(BaseModel):
 
 
 class Asked(BaseModel):
+    """A question to one citizen, as a page asks for it."""
+
+    citizen: str
+    question: str = Field(min_length=1, max_length=2_000)
+
+
+class AskedAll(BaseModel):
     """A survey of one question, as a page asks for it."""
 
     text: str = Field(min_length=1, max_length=2_000)
     kind: Literal["scale", "yes_no", "choice"]
     choices: list[str] = []
-    by: str = ""
+    by: str = Field("", max_length=200)
     count: int = Field(100, ge=1, le=MOST)
 
 
@@ -63,7 +80,7 @@ class SocietyTab:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._numbers = itertools.count(1)
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
         self.town: Town | None = None
 
     # -- setting up --------------------------------------------------------------------------------
@@ -74,11 +91,19 @@ class SocietyTab:
         Args:
             order: what is simulated
             run_id: the run to go on with; a new one if left out
+
+        Raises:
+            ConfigError: its model has a name of no form that there is; the old town goes on
+            ModelError: there is no such model, or it cannot be used; the old town goes on
         """
+        from civitas.orders.models import made_model
+
         id, studio = run_id or secrets.token_hex(8), self._studio
+        if order.model is not None:
+            made_model(order.model, environ.get("CIVITAS_KEY"))
         studio.runs.watch(id)
         with self._changing:
-            self._end()
+            self.close()
             self.town = Town(next(self._numbers), order, id, studio.journal, studio.feed.publish)
         self.town.tell()
 
@@ -99,7 +124,63 @@ class SocietyTab:
             )
         self.set_up(order, run_id)
 
-    def recorded(self) -> list[tuple[str, str]]:
+    def close(self) -> None:
+        """End the town that there is."""
+        with self._changing:
+            town, self.town = self.town, None
+            if town is not None:
+                town.close()
+
+    def form(self) -> None:
+        """Set up, or go on with a recorded run; folded where there is a town."""
+        import gradio
+
+        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
+            with gradio.Row():
+                given = [
+                    gradio.Number(300, label="Citizens", precision=0, min_width=90),
+                    gradio.Number(1, label="Days", min_width=70),
+                    gradio.Dropdown(_STEPS, value="15min", label="Length of a step", min_width=110),
+                    gradio.Number(0, label="Seed", precision=0, min_width=90),
+                    gradio.Textbox(label="Model", placeholder="none: by rules", min_width=170),
+                    gradio.Number(1000, label="Calls of it at most", precision=0, min_width=90),
+                ]
+                begin = gradio.Button("Set up", variant="primary", min_width=90)
+            ends = gradio.Markdown(
+                "The town that is shown ends; it is kept under Recorded towns.", visible=False
+            )
+            with gradio.Row():
+                run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
+                resume = gradio.Button("Go on", min_width=90, scale=1)
+
+        def answered(work: Callable[..., None]) -> Callable[..., Any]:
+            async def answer(*given: Any) -> Any:
+                try:
+                    await asyncio.to_thread(work, *given)
+                except CivitasError as error:
+                    text = str(error).replace("--", "")
+                    raise gradio.Error(text, print_exception=False) from error
+                return folded()
+
+            return answer
+
+        def folded() -> Any:
+            there = self.town is not None
+            return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
+
+        shown = [form, ends]
+        begin.click(answered(lambda *given: self.set_up(_order(*given))), given, shown, **quiet)
+        resume.click(answered(self._chosen), run, shown, **quiet)
+        run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **quiet)
+        gradio.on(None, folded, None, shown, **quiet)  # when a page is opened
+
+    def _chosen(self, run_id: str | None) -> None:
+        if not run_id:
+            raise ConfigError("choose a recorded town first")
+        self.load(run_id)
+
+    def _recorded(self) -> list[tuple[str, str]]:
         """The runs of societies, the last first, as (label, id)."""
         mine = None if self.town is None else self.town.run_id
         return [
@@ -108,27 +189,31 @@ class SocietyTab:
             if run.kind == "Society"
         ]
 
-    def close(self) -> None:
-        """End the town that there is."""
-        with self._changing:
-            self._end()
+    # -- what pages ask ----------------------------------------------------------------------------
 
-    def _end(self) -> None:
-        town, self.town = self.town, None
-        if town is not None:
-            town.close()
-
-    def _there(self) -> Town:
+    def _living(self) -> tuple[Town, Society]:
         if self.town is None:
             raise ConfigError("there is no town: set one up, or go on with a recorded one")
-        return self.town
+        return self.town, self.town.living()
 
-    # -- what pages ask ----------------------------------------------------------------------------
+    def frame(self, town: int = 0, after: int = 0) -> Any:
+        """Where the town is; the page has its rows of metrics before `after`."""
+        from fastapi import Response
+
+        if self.town is None:
+            told = b'{"town": 0, "state": "none"}'
+            packed = struct.pack("<I", len(told)) + told
+        else:
+            packed = self.town.frame(max(0, after) if town == self.town.number else 0)
+        return Response(packed, media_type="application/octet-stream")
+
+    def map(self) -> dict[str, Any]:
+        """Bounds, places and roads."""
+        return self._living()[0].plan()
 
     def citizen(self, id: str) -> dict[str, Any]:
         """What the card of a citizen shows."""
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
         found = society.respondent(id)
         relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
         spoken = [each for each in [*town.messages] if id in each[1:3]]
@@ -139,51 +224,58 @@ class SocietyTab:
             "relations": relations[:_RECENT],
             "stream": found.stream[: -_RECENT - 1 : -1],
             "messages": spoken[: -_RECENT - 1 : -1],
-            "step_s": society.clock.step_s,
-            "start": society.clock.start.isoformat(),
         }
+
+    def find(self, name: str) -> list[list[str]]:
+        """The citizens whose names begin so, as [id, name, home]."""
+        from civitas.society import CitizenAgent
+
+        agents = (seat.agent for seat in self._living()[1].seats)
+        sought = name.strip().casefold()
+        found = (
+            [str(agent.id), agent.name, agent.memory.status.get("home") or ""]
+            for agent in agents
+            if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(sought)
+        )
+        if listed := list(itertools.islice(found, _LISTED)):
+            return listed
+        raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
     def log(self) -> dict[str, Any]:
         """What was asked and changed, the last first."""
-        society = self._there().living()
+        town, society = self._living()
         failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
         changes = [[each.at_step, _in_words(each)] for each in society.interventions]
-        return {"said": [*self._there().said][::-1], "changes": changes[::-1], "failed": failed}
+        return {"said": [*town.said][::-1], "changes": changes[::-1], "failed": failed}
 
-    async def interview(self, citizen: str, question: str) -> dict[str, Any]:
+    def control(self, asked: Control) -> None:
+        """Play, be held, live one step, or be paced."""
+        self._living()[0].control(asked.do, asked.speed)
+
+    async def interview(self, asked: Asked) -> None:
         """Ask one citizen, between two steps."""
-        town = self._there()
-        society = town.living()
-        said = await society.interview(citizen, question)
-        answer = {
-            "kind": "interview",
-            "step": society.number,
-            "citizen": citizen,
-            "question": question,
-            "answer": str(said),
-            "source": said.source,
-            "reason": said.reason,
-        }
-        town.said.append(answer)
-        town.changed()
-        return answer
+        town, society = self._living()
+        said = await society.interview(asked.citizen, asked.question)
+        told = {"answer": str(said), "source": said.source, "reason": said.reason}
+        town.note({"kind": "interview", **asked.model_dump(), **told})
 
-    async def survey(self, asked: Asked) -> dict[str, Any]:
+    async def survey(self, asked: AskedAll) -> None:
         """Ask several citizens one question, between two steps."""
         from civitas.society.experiments.survey import Question, Survey
 
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
+        if not asked.by and town.order.model is None:
+            raise ConfigError("there is no model: choose which state stands for the answer")
         choices = tuple(each.strip() for each in asked.choices if each.strip())
         question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
         ids = society.ids()
         every = max(1, len(ids) // asked.count)
         answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.count])
         counts = Counter(json.dumps(each.value) for each in answers)
-        made = {
+        told = {
             "kind": "survey",
-            "step": society.number,
             "question": asked.text,
+            "by": asked.by,
             "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
             "sources": Counter(each.source for each in answers),
             "answers": [
@@ -191,14 +283,11 @@ class SocietyTab:
             ],
             "asked": len(answers),
         }
-        town.said.append(made)
-        town.changed()
-        return made
+        town.note(told)
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; gives its number."""
-        town = self._there()
-        society = town.living()
+        town, society = self._living()
         text, name = change.text.strip(), change.name.strip()
         if change.kind in ("news", "fact") and not text:
             raise ConfigError("write a text first")
@@ -209,11 +298,11 @@ class SocietyTab:
         if change.kind == "pay":
             return town.intervene(pay=self._payments(name, change.amount))
         if name not in society.city.ids():
-            raise ConfigError(f"there is no place {name!r}: hover over the map to see their names")
+            raise ConfigError(f"there is no place {name!r}: choose one of the list")
         return town.intervene(**{change.kind: [name]})
 
     def _payments(self, to: str, amount: float) -> list[tuple[str, str, int]]:
-        books = self._there().living().books
+        books = self._living()[1].books
         ids = [to] if to else list(books.where)
         if to and to not in books.where:
             raise ConfigError(f"there is no citizen {to!r}")
@@ -228,63 +317,36 @@ class SocietyTab:
         return [("government", id, cents) for id in ids]
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call."""
-        from fastapi import Body, Response
-
-        @router.get("/frame", response_class=Response)
-        def frame(town: int = 0, after: int = 0) -> Any:
-            if self.town is None:
-                told = b'{"town": 0, "state": "none"}'
-                packed = struct.pack("<I", len(told)) + told
-            else:
-                packed = self.town.frame(max(0, after) if town == self.town.number else 0)
-            return Response(packed, media_type="application/octet-stream")
-
-        @router.get("/map")
-        def plan() -> dict[str, Any]:
-            return self._there().plan()
-
-        @router.get("/citizen")
-        def citizen(id: str) -> dict[str, Any]:
-            return self.citizen(id)
-
-        @router.get("/log")
-        def log() -> dict[str, Any]:
-            return self.log()
-
-        @router.post("/control")
-        def control(
-            do: Literal["play", "pause", "step"] | None = Body(None, embed=True),
-            speed: Literal[0, 1, 2, 4, 10] | None = Body(None, embed=True),
-        ) -> dict[str, Any]:
-            town = self._there()
-            if speed is not None:
-                town.pace(speed)
-            if do is not None:
-                getattr(town, do)()
-            return {"state": town.state}
-
-        @router.post("/interview")
-        async def interview(
-            citizen: str = Body(embed=True),
-            question: str = Body(embed=True, min_length=1, max_length=2_000),
-        ) -> dict[str, Any]:
-            return await self.interview(citizen, question)
-
-        @router.post("/survey")
-        async def survey(asked: Asked) -> dict[str, Any]:
-            return await self.survey(asked)
-
-        @router.post("/intervene")
-        def intervene(change: Change) -> dict[str, Any]:
-            return {"step": self.intervene(change)}
-
-    def form(self) -> None:
-        """Set up, or go on with a recorded run."""
-        form(self.set_up, self.load, self.recorded)
+        """What pages call: each of these methods by its name."""
+        for shown in (self.frame, self.map, self.citizen, self.find, self.log):
+            router.get(f"/{shown.__name__}")(shown)
+        for done in (self.control, self.interview, self.survey, self.intervene):
+            router.post(f"/{done.__name__}")(done)
 
 
-def _rule(asked: Asked, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
+def _order(
+    citizens: float, days: float, step: str, seed: float, model: str, calls: float
+) -> SimulateOrder:
+    from civitas.orders.order import without_keys
+    from civitas.orders.simulate import SimulateOrder, check
+
+    if not 10 <= (citizens or 0) <= MOST:
+        raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
+    named = (model or "").strip() or None
+    most = int(calls or 0) or None if named else None
+    order = SimulateOrder(
+        int(citizens), float(days or 0), int(seed or 0), step, named, max_calls=most
+    )
+    check(order)
+    without_keys(order)
+    if order.is_remote and not most:
+        raise ConfigError(
+            "a model on a server needs a limit: say how many calls of it there may be"
+        )
+    return order
+
+
+def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
     """How a citizen without a model answers: a need or opinion of it, laid over the answers."""
     of, _, name = asked.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
@@ -320,5 +382,4 @@ def _in_words(change: Intervention) -> str:
         sender, to, cents = change.pay[0]
         whom = f"citizen {to}" if len(change.pay) == 1 else f"each of {len(change.pay):,} citizens"
         said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
-    said += [f"sets {name} of citizens" for name in change.status]
     return "; ".join(said)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 100_000
 """The most citizens of a town."""
-COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
+_COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
 """What a page is told of a row of metrics."""
 _ROWS: Final = 3_000
 """So many of the last rows a page is told."""
@@ -111,16 +112,11 @@ class Town:
     async def _run(self, society: Society) -> None:
         from civitas.orders.order import record
 
-        order = self.order
-        await record(order, self._journal, self.run_id, society)
+        order, id = self.order, self.run_id
+        await record(order, self._journal, id, society)
         self._went_on = time.monotonic()
-        await society.run(
-            order.days,
-            order.step,
-            run_id=self.run_id,
-            save_every=order.save_every,
-            progress=self._lived,
-        )
+        often = order.save_every
+        await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
         self._show(society)
 
     def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
@@ -148,13 +144,10 @@ class Town:
     def _go_on(self) -> None:
         """Let the next step begin, if it waits."""
         gate, self._gate = self._gate, None
-        if gate is None:
-            return
-        self._went_on = time.monotonic()
-        try:
-            gate.get_loop().call_soon_threadsafe(_open, gate)
-        except RuntimeError:
-            pass  # the society has been closed
+        if gate is not None:
+            self._went_on = time.monotonic()
+            with suppress(RuntimeError):  # the society has been closed
+                gate.get_loop().call_soon_threadsafe(_open, gate)
 
     def _heard(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
@@ -175,30 +168,23 @@ class Town:
             return "ended"
         return "making" if self._where is None else "playing" if self._playing else "paused"
 
-    def play(self) -> None:
-        """Live on until it is paused or ends."""
-        self._set(playing=True, goes_on=True)
+    def control(self, do: str | None = None, speed: float | None = None) -> None:
+        """Change how it goes on.
 
-    def pause(self) -> None:
-        """Be held after the step that is under way."""
-        self._set(playing=False, goes_on=False)
+        Args:
+            do: `play` until it is held or ends, `pause` after the step that is under way, or live
+                one `step` and be held; None to stay as it is
+            speed: steps a second while it plays, 0 for as many as it can; None to stay as it is
 
-    def pace(self, speed: float) -> None:
-        """Live so many steps a second while it plays; 0 for as many as it can."""
-        self.speed = speed
-        self._set(playing=self._playing, goes_on=self._playing)
-
-    def step(self) -> None:
-        """Live one step, and be held."""
-        self._set(playing=False, goes_on=True)
-
-    def _set(self, *, playing: bool, goes_on: bool) -> None:
-        self.living()
+        Raises:
+            ConfigError: it has ended
+        """
         if self._ended:
             raise ConfigError("the run has ended: set up another town")
         with self._guard:
-            self._playing = playing
-            if goes_on:
+            self.speed = self.speed if speed is None else speed
+            self._playing = self._playing if do is None else do == "play"
+            if self._playing or do == "step":
                 self._go_on()
         self.tell()
 
@@ -234,11 +220,15 @@ class Town:
                 if (number, is_held) == (society.number, self._gate is not None):
                     raise
                 continue  # a step has begun meanwhile
-            self.changed()
+            self._changed()
             return at
 
-    def changed(self) -> None:
-        """What was said or changed is to be shown."""
+    def note(self, said: dict[str, Any]) -> None:
+        """Keep an interview or a survey, and have it shown."""
+        self.said.append({"step": self.living().number, **said})
+        self._changed()
+
+    def _changed(self) -> None:
         self._changes += 1
         self.tell()
 
@@ -297,7 +287,8 @@ class Town:
             "state": self.state,
             "fault": self.fault,
             "run": self.run_id,
-            "about": f"{order.task}{f', by {order.model}' if order.model else ', by rules'}",
+            "about": f"{order.task}, by {order.model or 'rules'}",
+            "model": order.model,
             "citizens": order.citizens,
             "steps": order.steps,
             "speed": self.speed,
@@ -309,9 +300,12 @@ class Town:
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
+                "start": society.clock.start.isoformat(),
+                "step_s": society.clock.step_s,
                 "rate": round(order.citizens / self._took) if self._took else 0,
-                "rows": [[row[name] for name in COLUMNS] for row in rows],
+                "rows": [[row[name] for name in _COLUMNS] for row in rows],
                 "closed": sorted(society.changed.closed),
+                "columns": _COLUMNS,
                 "acts": ACTS,
             }
         told = json.dumps(head).encode()

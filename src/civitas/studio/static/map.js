@@ -12,7 +12,7 @@ const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, brow
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
 
 export function makeMap(onPick) {
-  const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Map of the town. Plus and minus zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle." });
+  const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Map of the town. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle." });
   const tip = h("div", { class: "s-tip", hidden: true });
   const tool = (text, label, work) => h("button", { type: "button", class: "s-button", title: label, "aria-label": label, onclick: work }, text);
   const root = h("div", { class: "s-map" }, canvas, tip,
@@ -21,32 +21,23 @@ export function makeMap(onPick) {
   const base = document.createElement("canvas");
   const grid = document.createElement("canvas");
   let [width, height, ratio] = [0, 0, 1];
-  let plan = null;
-  let closed = new Set();
+  let [plan, closed, colours] = [null, new Set(), {}];
   let view = { x: 0, y: 0, scale: 1 }; // the metres in the middle, and pixels of a metre
-  let colours = {};
   let whole = true; // whether all of it is shown, also when the window changes
   let fresh = false; // whether roads and places are drawn as they are to be
-  let from = null; // x and y of the frame before, and of the last
-  let to = null;
-  let acts = new Uint8Array(0);
-  let groupOf = [];
+  let [from, to] = [null, null]; // x and y of the frame before, and of the last
+  let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
   let [began, lasts, last] = [0, 1, 0];
-  let picked = -1;
-  let asked = 0;
 
   const px = (x) => (x - view.x) * view.scale + width / 2;
   const py = (y) => height / 2 - (y - view.y) * view.scale;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-  function again() {
-    asked ||= requestAnimationFrame(draw);
-  }
-
-  function changed() {
+  const again = () => void (asked ||= requestAnimationFrame(draw));
+  const changed = () => {
     fresh = false;
     again();
-  }
+  };
 
   function look() {
     const style = getComputedStyle(root);
@@ -57,41 +48,34 @@ export function makeMap(onPick) {
     changed();
   }
 
+  function turn(its, isWhole = false) {
+    [view, whole] = [{ ...view, ...its }, isWhole];
+    changed();
+  }
+
   function fit() {
     if (!plan) return;
-    whole = true;
     const [left, low, wide, tall] = plan.bounds;
-    view = { x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 };
-    changed();
+    turn({ x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 }, true);
   }
 
   function zoom(by, x = width / 2, y = height / 2) {
-    whole = false;
     const scale = Math.min(20, Math.max(0.002, view.scale * by));
     const part = 1 / view.scale - 1 / scale;
-    view = { x: view.x + (x - width / 2) * part, y: view.y - (y - height / 2) * part, scale };
-    changed();
+    turn({ x: view.x + (x - width / 2) * part, y: view.y - (y - height / 2) * part, scale });
   }
 
-  function move(right, down) {
-    whole = false;
-    view.x += right / view.scale;
-    view.y -= down / view.scale;
-    changed();
-  }
+  const move = (right, down) => turn({ x: view.x + right / view.scale, y: view.y - down / view.scale });
 
   // -- drawing -------------------------------------------------------------------------------------
 
   function drawBase() {
     fresh = true;
-    base.width = canvas.width;
-    base.height = canvas.height;
+    [base.width, base.height] = [canvas.width, canvas.height];
     const on = base.getContext("2d");
     on.scale(ratio, ratio);
     if (!plan) return;
-    on.strokeStyle = colours.line;
-    on.lineWidth = Math.min(6, Math.max(1, 7 * view.scale));
-    on.lineCap = "round";
+    Object.assign(on, { strokeStyle: colours.line, lineWidth: Math.min(6, Math.max(1, 7 * view.scale)), lineCap: "round", textAlign: "center", textBaseline: "middle" });
     on.beginPath();
     for (const [x1, y1, x2, y2] of plan.roads) {
       on.moveTo(px(x1), py(y1));
@@ -99,54 +83,35 @@ export function makeMap(onPick) {
     }
     on.stroke();
     const size = Math.min(18, Math.max(8, 26 * view.scale));
-    on.textAlign = "center";
-    on.textBaseline = "middle";
+    const sign = (text, at, up, font, fillStyle, globalAlpha = 1) => {
+      Object.assign(on, { font: `${font}px system-ui, sans-serif`, fillStyle, globalAlpha });
+      on.fillText(text, at, up);
+    };
     for (const [id, kind, x, y] of plan.places) {
-      const [at, up] = [px(x), py(y)];
+      const [at, up, name] = [px(x), py(y), plan.kinds[kind]];
       if (at < -20 || up < -20 || at > width + 20 || up > height + 20) continue;
-      const name = plan.kinds[kind];
       if (view.scale < { home: 0.4, work: 0.15 }[name]) continue; // too many to be told apart
-      if (name === "home") {
-        const half = Math.min(5, Math.max(1.2, 6 * view.scale));
-        on.globalAlpha = 0.45;
-        on.strokeStyle = colours.soft;
-        on.lineWidth = 1;
-        on.strokeRect(at - half, up - half, 2 * half, 2 * half);
-        on.globalAlpha = 1;
-        continue;
-      }
-      on.fillStyle = name === "park" ? colours.park : colours.soft;
-      on.globalAlpha = name === "work" ? 0.5 : 0.95;
-      on.font = `${name === "work" ? 0.6 * size : size}px system-ui, sans-serif`;
-      on.fillText(SHAPES[name] || "•", at, up);
-      on.globalAlpha = 1;
-      if (closed.has(id)) {
-        on.fillStyle = colours.ink;
-        on.font = `bold ${size * 1.5}px system-ui, sans-serif`;
-        on.fillText("✕", at, up);
-      }
+      if (name === "work") sign(SHAPES.work, at, up, 0.6 * size, colours.soft, 0.5);
+      else if (name === "home") sign(SHAPES.home, at, up, Math.min(13, Math.max(4, 15 * view.scale)), colours.soft, 0.6);
+      else sign(SHAPES[name] || "•", at, up, size, name === "park" ? colours.park : colours.soft, 0.95);
+      if (closed.has(id)) sign("✕", at, up, `bold ${size * 1.5}`, colours.ink);
     }
   }
 
-  let [xs, ys, groups] = [new Float32Array(0), new Float32Array(0), new Uint8Array(0)];
+  let [xs, ys] = [[], []];
+  const seen = (i, beyond = 0) => xs[i] >= -beyond && ys[i] >= -beyond && xs[i] < width + beyond && ys[i] < height + beyond;
 
   // Where citizens are now, in pixels; gives how many are in view.
   function place(now) {
-    const count = acts.length;
-    if (xs.length !== count) [xs, ys, groups] = [new Float32Array(count), new Float32Array(count), new Uint8Array(count)];
+    if (xs.length !== acts.length) [xs, ys] = [new Float32Array(acts.length), new Float32Array(acts.length)];
     const part = still.matches || !from ? 1 : Math.min(1, (now - began) / lasts);
+    const between = (axis, i) => (part < 1 && from[axis][i] === from[axis][i] ? from[axis][i] + part * (to[axis][i] - from[axis][i]) : to[axis][i]);
     let inside = 0;
-    for (let i = 0; i < count; i++) {
-      if (to.x[i] !== to.x[i]) { xs[i] = -1e6; continue; }
-      const known = part < 1 && from.x[i] === from.x[i];
-      const x = known ? from.x[i] + part * (to.x[i] - from.x[i]) : to.x[i];
-      const y = known ? from.y[i] + part * (to.y[i] - from.y[i]) : to.y[i];
-      const angle = i * 2.399963;
-      const radius = SPREAD * Math.sqrt(((i * 7919) % 997) / 997);
-      xs[i] = px(x + radius * Math.cos(angle));
-      ys[i] = py(y + radius * Math.sin(angle));
-      groups[i] = groupOf[acts[i]];
-      if (xs[i] >= 0 && ys[i] >= 0 && xs[i] < width && ys[i] < height) inside++;
+    for (let i = 0; i < xs.length; i++) { // who is nowhere is at NaN, and so never in view
+      const [angle, radius] = [i * 2.399963, SPREAD * Math.sqrt(((i * 7919) % 997) / 997)];
+      xs[i] = px(between("x", i) + radius * Math.cos(angle));
+      ys[i] = py(between("y", i) + radius * Math.sin(angle));
+      if (seen(i)) inside++;
     }
     if (part < 1) again();
     return inside;
@@ -158,7 +123,7 @@ export function makeMap(onPick) {
       context.fillStyle = colours.groups[group];
       context.beginPath();
       for (let i = 0; i < xs.length; i++) {
-        if (groups[i] !== group || xs[i] < -9 || ys[i] < -9 || xs[i] > width + 9 || ys[i] > height + 9) continue;
+        if (groupOf[acts[i]] !== group || !seen(i, 9)) continue;
         context.moveTo(xs[i] + size, ys[i]);
         context.arc(xs[i], ys[i], size, 0, 7);
       }
@@ -166,30 +131,24 @@ export function makeMap(onPick) {
     }
   }
 
-  let [counts, totals] = [new Uint32Array(0), new Uint32Array(0)];
-
   // A cell has the colour of what most of those in it do, the stronger the more they are.
   function density() {
     const [across, down, kinds] = [Math.ceil(width / CELL), Math.ceil(height / CELL), GROUPS.length];
-    if (grid.width !== across || grid.height !== down || !totals.length) {
-      [grid.width, grid.height] = [across, down];
-      [counts, totals] = [new Uint32Array(across * down * kinds), new Uint32Array(across * down)];
-    }
-    counts.fill(0);
-    totals.fill(0);
+    [grid.width, grid.height] = [across, down];
+    const [counts, totals] = [new Uint32Array(across * down * kinds), new Uint32Array(across * down)];
     let most = 1;
     for (let i = 0; i < xs.length; i++) {
-      if (!(xs[i] >= 0 && ys[i] >= 0 && xs[i] < width && ys[i] < height)) continue;
+      if (!seen(i)) continue;
       const cell = Math.floor(ys[i] / CELL) * across + Math.floor(xs[i] / CELL);
-      counts[cell * kinds + groups[i]]++;
-      if (++totals[cell] > most) most = totals[cell];
+      counts[cell * kinds + groupOf[acts[i]]]++;
+      most = Math.max(most, ++totals[cell]);
     }
     const on = grid.getContext("2d");
     const image = on.createImageData(across, down);
     for (let cell = 0; cell < totals.length; cell++) {
       if (!totals[cell]) continue;
-      let which = 0;
-      for (let k = 1; k < kinds; k++) if (counts[cell * kinds + k] > counts[cell * kinds + which]) which = k;
+      const its = counts.subarray(cell * kinds, (cell + 1) * kinds);
+      const which = its.indexOf(Math.max(...its));
       image.data.set(colours.rgb[which], cell * 4);
       image.data[cell * 4 + 3] = 255 * (0.3 + 0.7 * Math.log1p(totals[cell]) / Math.log1p(most));
     }
@@ -207,39 +166,41 @@ export function makeMap(onPick) {
     context.drawImage(base, 0, 0);
     if (!to) return void (root.dataset.drawn = "");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const inside = place(now);
-    if (inside > MOST) density();
+    const isDense = place(now) > MOST;
+    if (isDense) density();
     else dots();
-    root.dataset.drawn = inside > MOST ? "density" : "dots";
+    root.dataset.drawn = isDense ? "density" : "dots";
     if (picked >= 0 && picked < xs.length) {
-      context.strokeStyle = colours.paper;
-      context.lineWidth = 5;
       context.beginPath();
       context.arc(xs[picked], ys[picked], 9, 0, 7);
-      context.stroke();
-      context.strokeStyle = colours.ink;
-      context.lineWidth = 2.5;
-      context.stroke();
+      for (const [strokeStyle, lineWidth] of [[colours.paper, 5], [colours.ink, 2.5]]) {
+        Object.assign(context, { strokeStyle, lineWidth });
+        context.stroke();
+      }
     }
   }
 
   // -- what a person does --------------------------------------------------------------------------
 
-  function nearest(x, y, within) {
+  // Which of some places is nearest to a point, by its index; -1 if none is so near.
+  function nearest(x, y, within, count, where) {
     let [best, found] = [within * within, -1];
-    for (let i = 0; i < xs.length; i++) {
-      const far = (xs[i] - x) ** 2 + (ys[i] - y) ** 2;
+    for (let i = 0; i < count; i++) {
+      const [left, top] = where(i);
+      const far = (left - x) ** 2 + (top - y) ** 2;
       if (far < best) [best, found] = [far, i];
     }
     return found;
   }
 
+  function pickAt(x, y, within) {
+    const found = nearest(x, y, within, xs.length, (i) => [xs[i], ys[i]]);
+    if (found >= 0) onPick(found);
+  }
+
   function hover(x, y) {
-    let [best, found] = [100, null];
-    for (const each of plan?.places || []) {
-      const far = (px(each[2]) - x) ** 2 + (py(each[3]) - y) ** 2;
-      if (far < best) [best, found] = [far, each];
-    }
+    const places = plan?.places || [];
+    const found = places[nearest(x, y, 10, places.length, (i) => [px(places[i][2]), py(places[i][3])])];
     tip.hidden = !found;
     if (!found) return;
     const [id, kind, , , holds, name] = found;
@@ -249,11 +210,9 @@ export function makeMap(onPick) {
   }
 
   let drag = null;
-  const at = (event) => {
-    const box = canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  };
+  const at = (event) => [event.offsetX, event.offsetY];
   canvas.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
     event.preventDefault();
     zoom(Math.exp(-event.deltaY * 0.0015), ...at(event));
   }, { passive: false });
@@ -269,26 +228,23 @@ export function makeMap(onPick) {
     drag.at = [x, y];
   });
   canvas.addEventListener("pointerup", (event) => {
-    const clicked = drag && drag.moved < 5;
+    if (drag && drag.moved < 5) pickAt(...at(event), 16);
     drag = null;
-    const found = clicked ? nearest(...at(event), 16) : -1;
-    if (found >= 0) onPick(found);
   });
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
   canvas.addEventListener("keydown", (event) => {
-    const keys = {
+    const work = {
       "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), 0: fit,
       ArrowLeft: () => move(-60, 0), ArrowRight: () => move(60, 0), ArrowUp: () => move(0, -60), ArrowDown: () => move(0, 60),
-      Enter: () => { const found = nearest(width / 2, height / 2, 1e5); if (found >= 0) onPick(found); },
-    };
-    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+      Enter: () => pickAt(width / 2, height / 2, 1e5),
+    }[event.key];
+    if (!work || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    keys[event.key]();
+    work();
   });
   new ResizeObserver(() => {
     [width, height, ratio] = [canvas.clientWidth, canvas.clientHeight, devicePixelRatio || 1];
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
+    [canvas.width, canvas.height] = [width * ratio, height * ratio];
     if (whole) fit();
     changed();
   }).observe(canvas);

@@ -6,17 +6,17 @@ import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
-const COLUMNS = ["step", "time", "home", "work", "moving", "money", "messages", "fallbacks"];
 const ROWS = 3000;
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
-const short = (iso) => new Date(iso).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const post = (path, body) => call(`society/${path}`, body);
 
 export function mount(root) {
   let head = { town: 0, state: "none" };
   let rows = [];
   let citizen = ""; // the id of the one whose card is shown
+  const began = (step) => short(new Date(head.start).getTime() + step * head.step_s * 1000); // when a step begins
 
   // -- above the map -------------------------------------------------------------------------------
 
@@ -29,14 +29,22 @@ export function mount(root) {
   const told = h("span", { class: "s-soft", role: "status" });
   const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
   const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Go on.");
-  const legend = h("div", { class: "s-legend" },
+  const legend = h("div", { class: "s-legend" }, h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"),
     GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each])),
     Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)));
   const curves = h("div", { class: "s-curves" });
 
   // -- beside the map ------------------------------------------------------------------------------
 
-  const number = h("input", { class: "s-input", type: "search", size: 9, placeholder: "number", "aria-label": "Citizen's number" });
+  const number = h("input", { class: "s-input", type: "search", size: 12, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
+  const find = h("form", { class: "s-row", onsubmit: attempt(async (event) => {
+    event.preventDefault();
+    const sought = number.value.trim();
+    const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
+    if (found.length === 1) return choose(found[0][0]);
+    choose("");
+    replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} of that name:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
+  }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
   const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
@@ -50,14 +58,13 @@ export function mount(root) {
     question.focus();
   }) }, question, h("button", { class: "s-button" }, "Interview"));
   const answers = h("div", { class: "s-answers" });
-  const labelled = (label, field) => h("label", {}, h("span", {}, label), field);
-  const field = (label, attrs = {}) => h("input", { class: "s-input", "aria-label": label, ...attrs });
-  const select = (label, options, change) => h("select", { class: "s-input", "aria-label": label, onchange: change }, options.map(([value, text]) => h("option", { value }, text)));
+  const labelled = (label, input) => h("label", {}, h("span", {}, label), input);
+  const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
+  const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 
-  const text = field("Text", { maxlength: 2000 });
-  const name = field("Name");
-  const amount = field("Amount", { type: "number", min: 0.01, step: 0.01, value: "10" });
-  const parts = { text: labelled("Text", text), name: labelled("Name", name), amount: labelled("Amount", amount) };
+  const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, value: "10" })];
+  const parts = { text: labelled("", text), name: labelled("", name), amount: labelled("", amount) };
+  const places = h("datalist", { id: "s-places" });
   const FIELDS = { // what each change asks for, and what its fields are called
     news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
     fact: { name: "Fact, such as weather", text: "Value" }, pay: { amount: "To each, from the government", name: "Citizen's number; empty: all" },
@@ -65,38 +72,39 @@ export function mount(root) {
   const change = select("Change", [["news", "Announce something"], ["close", "Close a place"], ["open", "Open a place again"], ["fact", "Set a fact, such as the weather"], ["pay", "Pay money"]], fields);
   function fields() {
     text.value = name.value = "";
+    const ofPlace = FIELDS[change.value].name === "Place";
+    name.setAttribute("list", ofPlace ? "s-places" : "");
+    name.placeholder = ofPlace ? "choose, or write its id" : "";
     for (const [key, part] of Object.entries(parts)) {
-      const label = FIELDS[change.value][key];
-      part.hidden = !label;
-      part.firstChild.textContent = label || "";
-      part.lastChild.setAttribute("aria-label", label || key);
+      part.firstChild.textContent = FIELDS[change.value][key] || "";
+      part.hidden = !FIELDS[change.value][key];
     }
   }
   fields();
   const changes = h("ul", { class: "s-list" });
   const intervene = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
     event.preventDefault();
-    const done = await post("intervene", { kind: change.value, text: text.value, name: name.value, amount: Number(amount.value) });
-    toast(`Applied at the start of step ${done.step}.`, false);
+    const at = await post("intervene", { kind: change.value, text: text.value, name: name.value, amount: Number(amount.value) });
+    toast(`Will apply at ${began(at)} (step ${at}).`, false);
     text.value = "";
-  }) }, change, Object.values(parts), h("button", { class: "s-button" }, "Apply at the next step"));
+  }) }, change, Object.values(parts), places, h("button", { class: "s-button" }, "Apply at the next step"));
 
-  const asked = field("Question", { required: true, maxlength: 2000, placeholder: "Are you content?" });
-  const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choices.parentElement.hidden = kind.value !== "choice"));
-  const choices = field("Choices, with commas between them", { placeholder: "good, bad" });
-  const by = select("Answer by rule", [["", "none: only a model answers"], ...["hunger", "energy", "safety", "social"].map((each) => [`need ${each}`, `its ${each} need`]),
-    ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `its opinion of ${each}`])]);
-  by.value = "need social";
-  const many = field("How many citizens", { type: "number", min: 1, value: "100" });
+  const asked = field({ required: true, maxlength: 2000, placeholder: "Are you content?" });
+  const choices = field({ placeholder: "good, bad" });
+  const choosing = labelled("Choices, with commas between them", choices);
+  const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choosing.hidden = kind.value !== "choice"));
+  const by = select("Answered from", [["", ""], ...["hunger", "energy", "safety", "social"].map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]),
+    ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])]);
+  const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
     event.preventDefault();
     await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, count: Number(many.value) });
-  }) }, labelled("Question", asked), labelled("Type of answer", kind), labelled("Choices, with commas between them", choices), labelled("Without a model it answers by", by), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
-  choices.parentElement.hidden = true;
+  }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
+  choosing.hidden = true;
 
   const panes = {
-    Citizen: h("div", {}, h("form", { class: "s-row", onsubmit: (event) => { event.preventDefault(); choose(number.value.trim()); } }, number, h("button", { class: "s-button" }, "Show")), who, ask, answers, card),
+    Citizen: h("div", {}, find, who, ask, answers, card),
     Interventions: h("div", {}, intervene, changes),
     Survey: h("div", {}, survey, results),
   };
@@ -122,7 +130,7 @@ export function mount(root) {
   ];
   const svg = (tag, attrs, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [key, value] of Object.entries(attrs)) made.setAttribute(key, value);
+    Object.entries(attrs).forEach(([key, value]) => made.setAttribute(key, value));
     made.append(...children);
     return made;
   };
@@ -130,7 +138,7 @@ export function mount(root) {
   function curve([title, unit, lines]) {
     const every = Math.ceil(rows.length / 200);
     const shown = rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
-    const value = (row, key) => row[COLUMNS.indexOf(key)] / (key === "money" ? 100 : 1);
+    const value = (row, key) => row[head.columns.indexOf(key)] / (key === "money" ? 100 : 1);
     const most = Math.max(1, ...lines.flatMap(([key]) => shown.map((row) => value(row, key))));
     const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
     const now = rows[rows.length - 1];
@@ -153,25 +161,15 @@ export function mount(root) {
     attempt(showLog)();
   }
 
-  let reading = false;
   async function showCitizen() {
     ask.hidden = !citizen;
-    if (!citizen) return replace(card), replace(who, empty(head.town ? "Click a citizen on the map, or write its number." : ""));
-    if (reading) return;
-    reading = true;
-    try {
-      const shown = citizen;
-      const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`);
-      if (shown !== citizen) return;
-      replace(who, heading(its));
-      replace(card, person(its));
-    } catch (error) {
-      ask.hidden = true;
-      replace(card);
-      replace(who, empty(error.message));
-    } finally {
-      reading = false;
-    }
+    if (!citizen) return replace(card), replace(who, empty("Click a citizen on the map, or write its number or name."));
+    const shown = citizen;
+    const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
+    if (shown !== citizen) return;
+    ask.hidden = Boolean(its.message);
+    replace(who, its.message ? empty(its.message) : heading(its));
+    replace(card, its.message ? null : person(its));
   }
 
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
@@ -179,11 +177,11 @@ export function mount(root) {
   const other = (id) => (/^\d+$/.test(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
   const lines = (title, all) => (all.length ? [h("h2", {}, title), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))] : null);
 
-  function heading({ id, name, status, start, step_s }) {
+  function heading({ id, name, status }) {
     const { moving } = status;
     return [
       h("h3", {}, name || "Citizen", " ", h("span", { class: "s-soft" }, `citizen ${id}`), " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
-      h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${short(new Date(start).getTime() + moving.arrives * step_s * 1000)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
+      h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${began(moving.arrives)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
     ];
   }
 
@@ -209,35 +207,33 @@ export function mount(root) {
 
   // -- what was asked and changed ------------------------------------------------------------------
 
-  const source = (from, why) => h("span", { class: "s-soft", title: why || null }, from === "model" ? "by its model" : from === "rule" ? `by rule${why ? `: ${why}` : ""}` : `no answer${why ? `: ${why}` : ""}`);
+  const source = (from, why) => h("span", { class: "s-soft" }, { model: "by its model", rule: "by rule" }[from] || "no answer", why ? `: ${why}` : "");
   const word = (value) => (value === true ? "yes" : value === false ? "no" : value === null ? "none" : String(value));
 
   function outcome(its) {
     const most = Math.max(...its.counts.map((each) => each[1]));
-    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
+    return h("section", { "aria-label": "Survey" }, h("h3", {}, its.question, its.sources.rule ? h("span", { class: "s-soft" }, ` rule: stands for ${its.by.replace(/^need (.*)/, "$1 need").replace(/^opinion /, "opinion of ")}`) : null), h("p", { class: "s-soft" }, `${count(its.asked, "citizen")} before step ${its.step}; ${Object.entries(its.sources).map(([from, n]) => `${n} by ${from}`).join(", ")}`),
       h("table", { class: "s-table" }, h("thead", {}, h("tr", {}, h("th", {}, "Answer"), h("th", { colspan: 2 }, "Citizens"))),
         h("tbody", {}, its.counts.map(([value, n]) => h("tr", {}, h("td", {}, word(value)), h("td", { class: "number" }, n), h("td", { class: "s-share" }, h("i", { style: `width: ${(100 * n) / most}%` })))))),
       h("details", {}, h("summary", {}, its.answers.length < its.asked ? `The first ${its.answers.length} answers` : "Each answer"), h("table", { class: "s-table" },
         h("tbody", {}, its.answers.map(([id, value, from, why]) => h("tr", {}, h("td", {}, other(id)), h("td", {}, word(value)), h("td", {}, source(from, why))))))));
   }
 
-  let due = Infinity; // the step of the last change that is to come
+  let due = Infinity; // the step of the first change that is to come
 
   async function showLog() {
     due = Infinity;
-    if (!["playing", "paused", "ended"].includes(head.state)) return replace(changes), replace(results), replace(answers);
+    if (!["playing", "paused", "ended"].includes(head.state)) return [changes, results, answers].forEach((each) => replace(each));
     const log = await call("society/log");
-    due = Math.max(...log.changes.map((each) => each[0]).filter((step) => step >= head.step), -1);
-    if (due < 0) due = Infinity;
+    due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
     const failed = (step) => log.failed.filter((each) => each[0] === step).slice(0, 3).map((each) => h("p", { class: "s-fault" }, `failed: ${each[1]}`));
-    replace(changes, log.changes.length ? log.changes.map(([step, what]) => h("li", {}, h("span", { class: "s-badge" }, step < head.step ? `step ${step}` : `at step ${step}`), ` ${what}`, failed(step)))
+    replace(changes, log.changes.length ? log.changes.map(([step, what]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed(step)))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
     replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
     const open = results.querySelector("details")?.open; // the last survey stays as it was looked at
     replace(results, log.said.filter((each) => each.kind === "survey").map(outcome));
-    const first = results.querySelector("details");
-    if (first && open) first.open = true;
+    if (open) results.querySelector("details").open = true;
   }
 
   // -- what is new ---------------------------------------------------------------------------------
@@ -267,9 +263,10 @@ export function mount(root) {
     const isNew = now.town !== head.town;
     head = now;
     if (isNew) {
-      [rows, citizen, seen] = [[], "", -1];
-      number.value = "";
+      [rows, citizen, seen, number.value] = [[], "", -1, ""];
       map.show(null);
+      by.required = !now.model;
+      by.options[0].textContent = now.model ? "nothing: only a model answers" : "choose what stands for the answer";
       replace(curves);
     }
     rows = rows.concat(now.rows || []).slice(-ROWS);
@@ -281,13 +278,15 @@ export function mount(root) {
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
     bar.hidden = !lives;
-    bar.max = now.steps || 1;
-    bar.value = now.step || 0;
+    [bar.max, bar.value] = [now.steps || 1, now.step || 0];
     told.textContent = now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")} · ${now.state} · ${now.rate.toLocaleString("en")} agent-steps a second` : now.about || "");
     told.classList.toggle("s-fault", Boolean(now.fault));
     if (lives && planOf !== now.town) {
-      map.show(await call("society/map"));
+      const plan = await call("society/map");
+      map.show(plan);
       planOf = now.town;
+      const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
+      replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
     }
     if (lives) {
       map.frame(citizens, now.acts, now.closed);
