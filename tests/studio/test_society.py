@@ -101,6 +101,9 @@ def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     expect(page.get_by_text("there is no citizen whose name begins with")).to_be_visible()
     show(page, "a")
     expect(page.get_by_text("of that name")).to_be_visible()
+    press(page, "Step")
+    expect(state(page)).to_contain_text("step 2 of 2,880")
+    expect(page.get_by_text("of that name")).to_be_visible()
     page.locator(".s-person").get_by_role("button").first.click()
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
 
@@ -118,7 +121,7 @@ def test_citizens_are_looked_at_and_asked(page: Page) -> None:
     answered_from.select_option("opinion of art, −100 to 100 %")
     press(page, "Ask")
     expect(found.get_by_role("heading")).to_contain_text("rule: stands for opinion of art")
-    expect(found).to_contain_text("20 citizens before step 1; 20 by rule")
+    expect(found).to_contain_text("20 citizens before step 2; 20 by rule")
     cells = found.locator("tbody").first.get_by_role("row")
     assert sum(int(each.locator("td").nth(1).inner_text()) for each in cells.all()) == 20
 

@@ -266,12 +266,11 @@ export function makeMap(onPick) {
         changed();
       }
       const count = packed.byteLength / 5;
-      const spots = new Uint16Array(packed, 0, 2 * count);
       const [left, low, wide, tall] = plan.bounds;
-      const there = (values, least, most) => Float32Array.from(values, (each) => (each === NOWHERE ? NaN : least + (each / (NOWHERE - 1)) * most));
+      const there = (at, least, most) => Float32Array.from(new Uint16Array(packed, at, count), (each) => (each === NOWHERE ? NaN : least + (each / (NOWHERE - 1)) * most));
       const now = performance.now();
       from = to && to.x.length === count ? to : null;
-      to = { x: there(spots.subarray(0, count), left, wide), y: there(spots.subarray(count), low, tall) };
+      to = { x: there(0, left, wide), y: there(2 * count, low, tall) };
       acts = new Uint8Array(packed, 4 * count, count);
       groupOf = names.map((each) => GROUP_OF[each] ?? 6);
       lasts = Math.min(2000, Math.max(90, last ? now - last : 90));

@@ -43,6 +43,7 @@ export function mount(root) {
     const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
     if (found.length === 1) return choose(found[0][0]);
     choose("");
+    number.value = sought;
     replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} of that name:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
   }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
@@ -163,7 +164,7 @@ export function mount(root) {
 
   async function showCitizen() {
     ask.hidden = !citizen;
-    if (!citizen) return replace(card), replace(who, empty("Click a citizen on the map, or write its number or name."));
+    if (!citizen) return replace(card), who.querySelector("ul") || replace(who, empty("Click a citizen on the map, or write its number or name."));
     const shown = citizen;
     const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
     if (shown !== citizen) return;
@@ -265,6 +266,7 @@ export function mount(root) {
     if (isNew) {
       [rows, citizen, seen, number.value] = [[], "", -1, ""];
       map.show(null);
+      replace(who);
       by.required = !now.model;
       by.options[0].textContent = now.model ? "nothing: only a model answers" : "choose what stands for the answer";
       replace(curves);
