@@ -26,7 +26,7 @@ def main() -> None:
         environment = {**os.environ, "CIVITAS_JOURNAL": str(Path(state, "runs.db"))}
         command = [sys.executable, str(ROOT / "examples" / "studio.py"), "0"]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+            command, stdout=subprocess.PIPE, text=True, env=environment, cwd=state
         ) as process:
             assert process.stdout is not None
             url = process.stdout.readline().split()[2]

@@ -114,7 +114,7 @@ class ActTab:
             return gradio.update(open=False)
 
         models = usable_models()
-        with gradio.Accordion("New work", open=not self.runs(), elem_id="act-new") as form:
+        with gradio.Accordion("New work", open=False, elem_id="act-new") as form:
             with gradio.Row():
                 task = gradio.Textbox(
                     label="Task", placeholder="Fix the typos in notes.md", lines=5, scale=3
@@ -148,6 +148,14 @@ class ActTab:
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
                 f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
+        gradio.on(  # when a page is opened
+            None,
+            lambda: gradio.update(open=not self.runs()),
+            None,
+            form,
+            show_progress="hidden",
+            api_visibility="private",
+        )
         button.click(
             start,
             [task, folder, model, review, read, *limits],
