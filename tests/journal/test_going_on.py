@@ -409,6 +409,8 @@ def test_a_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> N
         with pytest.raises(RunMismatch, match="system prompt"):
             agent("two").reply_sync("go", run_id="R")
         copy = journal.fork("R")
+        times = [[each.at for each in journal.entries(run)] for run in ("R", copy)]
+        assert times[0] == times[1], "a copy tells when things happened"
         assert (
             agent("two", 0, ValueError("down")).reply_sync("go", run_id=copy).stop_reason == "error"
         )

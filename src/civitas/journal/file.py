@@ -8,6 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, Final
 
 from civitas.errors import DefinitionError, JournalError, NoSuchRun
@@ -189,15 +190,18 @@ class JournalFile(SQLitePool[JournalError]):
         run: int,
         after: Place,
         entries: Iterable[tuple[str, str, str]],
+        times: Iterable[float] | None = None,
     ) -> Place:
-        """Append entries, each of path, kind and data as JSON text; gives where the run ends."""
+        """Append entries, each of path, kind and data as JSON text; gives where the run ends.
+
+        They are of now, or each of its time.
+        """
         sequence, sum = after
-        now = time.time()
         rows = []
-        for path, kind, data in entries:
+        for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):
             sequence += 1
-            sum = _sum(sum, sequence, path, kind, now, data)
-            rows.append((run, sequence, path, kind, now, data, sum))
+            sum = _sum(sum, sequence, path, kind, at, data)
+            rows.append((run, sequence, path, kind, at, data, sum))
         db.executemany(_INSERT, rows)
         db.execute("UPDATE runs SET last = ?, sum = ? WHERE number = ?", (sequence, sum, run))
         return sequence, sum

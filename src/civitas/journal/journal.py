@@ -261,7 +261,7 @@ class Journal:
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
-            self._file.write(db, made, (0, b""), copies)
+            self._file.write(db, made, (0, b""), copies, [entry.at for entry in entries])
         return new_id
 
     # -- what is spent -----------------------------------------------------------------------------

@@ -187,7 +187,7 @@ function shownRun(view, id, choose, now) {
     const rest = t.seconds - t.where.you - t.where.tools - t.where.models;
     const where = [["models", t.where.models], ["tools", t.where.tools], ["waiting for a person", t.where.you], ["rest", rest]];
     const figures = [
-      [about.forked_from ? "time since it was copied" : "time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
+      ["time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
       ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
       ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
@@ -195,7 +195,7 @@ function shownRun(view, id, choose, now) {
     const goesOn = !is && !isOver(about.state);
     replace(head,
       h("div", { class: "s-row" }, stateBadge(about.state, now(id)),
-        h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · ${about.forked_from ? "copied" : "began"} ${day(about.forked_from ? t.began : about.began)} · ${entries(about.entries)}`),
+        h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("p", { class: "s-soft" }, about.forked_from
