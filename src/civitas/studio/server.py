@@ -11,8 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
-# Cookies that other programs of this machine have set come along, as with every other request.
-os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(1 << 20))
 
 import gradio
 from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
@@ -20,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
 from civitas.studio.decisions import decide
@@ -29,6 +28,10 @@ from civitas.studio.page import STATIC, blocks, look
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
+
+# Cookies that other programs of this machine have set come along, as with every other request. What
+# the library reads of the environment, it may have read before.
+http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, 1 << 20)
 
 _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""

@@ -169,17 +169,22 @@ class Studio:
         named, bound = sockets[0].getsockname()[:2]
         self.url = f"http://{f'[{named}]' if ':' in named else named}:{bound}/"
         address = self.url if password is not None else f"{self.url}?token={quote(secret)}"
-        if not quiet:
-            ends = "" if prevent_thread_lock else "  (Ctrl-C ends it)"
-            print(f"civitas studio: {address}{ends}", flush=True)
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
+        line = f"civitas studio: {address}"
         if not returns:
-            self.wait()
+            self._wait("" if quiet else f"{line}  (Ctrl-C ends it)")
+        elif not quiet:
+            print(line, flush=True)
         return address
 
     def wait(self) -> None:
         """Serve until Ctrl-C, and close."""
+        self._wait("")
+
+    def _wait(self, line: str) -> None:
         try:
+            if line:  # whoever reads it may press Ctrl-C at once
+                print(line, flush=True)
             if self._thread is not None:
                 self._thread.join()
         except KeyboardInterrupt:
