@@ -118,7 +118,14 @@ def test_localhost_is_told_as_an_address() -> None:
         assert launch(studio, host="localhost").startswith("http://127.0.0.1:")
 
 
-@pytest.mark.parametrize("package", ("gradio", "fastapi", "uvicorn", "websockets"))
+@pytest.mark.parametrize(
+    "package",
+    (
+        "gradio",
+        "websockets",
+        *(pytest.param(p, marks=pytest.mark.long) for p in ("fastapi", "uvicorn")),
+    ),
+)
 def test_a_missing_extra_is_named(package: str) -> None:
     program = f"""
 import sys
