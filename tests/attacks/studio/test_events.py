@@ -191,6 +191,7 @@ def test_pages_that_never_read_cost_nobody(port: Port) -> None:
         assert frame(back)["reset"] is True
 
 
+@pytest.mark.long
 def test_long_events_are_kept_by_their_length(port: Port) -> None:
     """A hundred texts of a megabyte do not stay; each travels in a frame of its own."""
     feed = port.studio.feed
