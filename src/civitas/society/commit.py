@@ -229,11 +229,14 @@ class Books:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(self, wanted: Iterable[Wanted]) -> list[tuple[Any, Answer]]:
+    def settle(
+        self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Any] = MappingProxyType({})
+    ) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step.
 
         Args:
             wanted: by sender in id order
+            tables: the wants of a population's rows, by kind
 
         Returns:
             (token, answer) in the order in which they were settled

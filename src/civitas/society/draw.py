@@ -116,11 +116,20 @@ def uniforms(
 
 
 def belows(
-    n: int, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
 ) -> NDArray[Any]:
-    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64)."""
+    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
+
+    `n` is one number, or an array of one for each citizen, each 1 … 2³²−1.
+    """
     np = numpy()
-    return _scaled(integers(seed, citizens, step, purpose, draw), _count(n)).astype(np.int64)
+    many = getattr(n, "shape", ()) != ()
+    if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
+        raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
+    if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
+        raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
+    bound = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
+    return _scaled(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
 
 
 def choices(
@@ -178,13 +187,19 @@ def _mix_rows(h: NDArray[Any]) -> NDArray[Any]:
     return h
 
 
-def _scaled(bits: NDArray[Any], n: int) -> NDArray[Any]:
+def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     np = numpy()
-    if n == _LARGEST_BELOW:
+    if type(n) is int and n == _LARGEST_BELOW:
         return bits >> np.uint64(32)
-    low = (bits & np.uint64(0xFFFFFFFF)) * np.uint64(n) >> np.uint64(32)
-    return ((bits >> np.uint64(32)) * np.uint64(n) + low) >> np.uint64(32)
+    n = np.asarray(n, np.uint64)
+    low = (bits & np.uint64(0xFFFFFFFF)) * n
+    low >>= np.uint64(32)
+    high = bits >> np.uint64(32)
+    high *= n
+    high += low
+    high >>= np.uint64(32)
+    return high
 
 
 def _cumulative(weights: Sequence[float]) -> list[Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
 from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws
 from civitas.society.places import Near
+from civitas.society.wants import id_order
 from civitas.text import excerpt
 
 
@@ -154,6 +157,21 @@ class Network:
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every edge once, the smaller id first, in order."""
         return tuple((a, b) for a, others in self._next.items() for b in others if a < b)
+
+    @functools.cached_property
+    def links(self) -> tuple[Any, Any]:
+        """The network as compressed rows: where each node's neighbours begin, and they, as numbers.
+
+        A node's number is its place in the order of ids, numbers by number. Both are int64 arrays,
+        the first of one entry more than there are nodes.
+        """
+        np = numpy()
+        order = sorted(self._next, key=id_order)
+        number = {node: at for at, node in enumerate(order)}
+        starts = np.zeros(len(order) + 1, np.int64)
+        np.cumsum([len(self._next[node]) for node in order], out=starts[1:])
+        others = [sorted(number[other] for other in self._next[node]) for node in order]
+        return starts, np.array([each for several in others for each in several], np.int64)
 
     def ids(self) -> tuple[str, ...]:
         """Return every node's id, in order."""

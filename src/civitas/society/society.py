@@ -34,6 +34,8 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.watch import Spots
+from civitas.society.population.life import begin_life
+from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
 from civitas.society.wants import id_order
 
@@ -62,7 +64,8 @@ class Society(Experiments):
 
     Args:
         citizens: the agents; or how many are drawn by the seed (`make_people`), or the file of a
-            table of them (`read_people`), with all blocks
+            table of them (`read_people`), with all blocks; or a `Population`, whose city, seed and
+            blocks are then the society's
         city: the places: a `City`, a `Network`, a `Grid`, or None
         seed: what all random numbers are made from
         model: the model that citizens may ask who have none of their own
@@ -96,7 +99,7 @@ class Society(Experiments):
 
     def __init__(
         self,
-        citizens: int | str | PathLike[str] | Iterable[Agent] = (),
+        citizens: int | str | PathLike[str] | Population | Iterable[Agent] = (),
         city: Any = None,
         *,
         seed: int = 0,
@@ -119,6 +122,10 @@ class Society(Experiments):
         for name, limit in limits.items():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
                 raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+        population = citizens if isinstance(citizens, Population) else None
+        if population is not None:
+            city, seed = _of_population(population, city, seed)
+            citizens = ()
         super().__init__(
             city,
             seed,
@@ -129,6 +136,7 @@ class Society(Experiments):
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
             turn_timeout_s,
+            population,
             approver=approver,
             mailbox=mailbox,
         )
@@ -138,11 +146,18 @@ class Society(Experiments):
         self._given: tuple[str, list[Intervention]] = ("", [])
         """The id of the last run, and the interventions that were given while it was under way."""
         try:
+            if population is not None:
+                begin_life(self, population, self._engine)
             for agent in _agents(citizens, city, seed):
                 self.add(agent)
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """Close the society, and its engine with it."""
+        super().close()
+        self._engine.close()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -382,6 +397,15 @@ def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
     return citizens
+
+
+def _of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
+    """The city and the seed of a society whose citizens are a population."""
+    if city not in (None, population.city):
+        raise ConfigError("city= and the population's are two: give it to the Population")
+    if seed not in (0, population.seed):
+        raise ConfigError(f"seed={seed}, and the population's is {population.seed}: give it there")
+    return population.city, population.seed
 
 
 def _by_id(services: Iterable[Service]) -> dict[str, Service]:

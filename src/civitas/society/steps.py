@@ -19,6 +19,8 @@ from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
+from civitas.society.population.books import RowBooks
+from civitas.society.population.life import answers_of, live_rows, measured
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
 from civitas.spaces.loop import on_a_space
@@ -29,6 +31,7 @@ from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
+    from civitas.society.population.population import Population
     from civitas.spaces.delivery import Delivery
     from civitas.spaces.mailbox import Seat
     from civitas.spaces.router import PostOffice
@@ -58,6 +61,7 @@ class Steps(Space):
         engine: Engine,
         asking: Asking,
         turn_timeout_s: float,
+        population: Population | None = None,
         *,
         approver: Approver | None,
         mailbox: int,
@@ -73,6 +77,7 @@ class Steps(Space):
         self.metrics: list[dict[str, Any]] = []
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
         self.fallbacks = 0
+        self.population = population
         self.books = self.new_books()
         self.interventions: tuple[Intervention, ...] = ()
         self.changed = Changed(city)
@@ -145,11 +150,16 @@ class Steps(Space):
             self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
             delivered = office.deliver(early)
+            tables: dict[Any, Any] = {}
             with only_new_garbage():
-                await self._engine.run(self._perceive(), office)
+                view = self._view_now()
+                if self.population is not None:
+                    tables = await live_rows(self.population, view, self.books, self._engine)
+                await self._engine.run(self._perceive(view), office)
             if many := len(self.seats) > _MANY:
                 WATCHDOG.forget(office)
-            row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
+            to_services = [s for s in early if s.envelope.to in self.services]
+            row = self._commit(delivered, to_services, tables)
             if many:
                 WATCHDOG.watch(office)
         except asyncio.CancelledError:
@@ -195,9 +205,8 @@ class Steps(Space):
             at=self.books.at,
         )
 
-    def _perceive(self) -> list[SocietySeat]:
+    def _perceive(self, view: View) -> list[SocietySeat]:
         """Have every citizen perceive; gives those who have a turn."""
-        view = self._view_now()
         self.news = []
         where = self.books.where
         having: list[SocietySeat] = []
@@ -229,7 +238,9 @@ class Steps(Space):
         logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
 
-    def _commit(self, delivered: int, to_services: list[Sent]) -> dict[str, Any]:
+    def _commit(
+        self, delivered: int, to_services: list[Sent], tables: dict[Any, Any]
+    ) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
         office, books = self.office, self.books
         self._come_and_go()
@@ -244,7 +255,7 @@ class Steps(Space):
         sent = office.collect(self._interceptors)
         services = self.services
         to_services += [each for each in sent if each.envelope.to in services]
-        self._settle(to_services)
+        self._settle(to_services, tables)
         books.end_step()
         books.check(total)
         if to_services:  # the services' answers come in the next step too
@@ -261,8 +272,8 @@ class Steps(Space):
         self.clock = self.clock.after()
         return row
 
-    def _settle(self, to_services: list[Sent]) -> None:
-        """Settle what citizens want, and what was asked of services."""
+    def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
+        """Settle what citizens want, those of rows in tables, and what was asked of services."""
         office = self.office
         wanting, office.wanting = office.wanting, []
         wants: list[Wanted] = []
@@ -284,7 +295,7 @@ class Steps(Space):
             service = self.services[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
-        for token, answer in self.books.settle(wants):
+        for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:
                 office.answer(token, answer, None)
             else:
@@ -293,7 +304,11 @@ class Steps(Space):
     def _row(self, delivered: int) -> dict[str, Any]:
         home = work = 0
         owned = sum(sum(each.deposits.values()) for each in self.services.values())
-        for seat in self._citizens:
+        own: dict[str, Any] = {}
+        if self.population is not None:
+            home, work, cents, own = measured(self.population)
+            owned += cents
+        for seat in self._citizens if self.population is None else ():
             status = seat.agent.memory.status
             owned += status["money"]
             place = status["place"]
@@ -314,6 +329,7 @@ class Steps(Space):
             "failures": len(self._failed) + len(self._not_changed),
             "fallbacks": self.fallbacks,
             "model_calls": self._asking.calls,
+            **own,
         }
 
     # -- who is there ------------------------------------------------------------------------------
@@ -397,4 +413,16 @@ class Steps(Space):
 
     def new_books(self) -> Books:
         """Books with the services and without citizens."""
-        return Books(self.city, self.services)
+        if self.population is None:
+            return Books(self.city, self.services)
+        return RowBooks(self.city, self.services, self.population)
+
+    def _seat_of_row(self, agent: Agent, row: int) -> None:
+        """Have a promoted citizen come, with what its row was answered."""
+        self._add(agent, self.office)
+        seat: Any = agent._seat
+        seat.answers = answers_of(self.books, row)
+
+    def _unseat_row(self, agent: Agent, row: int) -> None:
+        """Have a full agent leave that is a row again."""
+        self._vacate(cast(Any, agent._seat))

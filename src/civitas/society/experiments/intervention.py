@@ -135,6 +135,9 @@ class Intervention:
         failed: list[str] = []
         if not self.status:
             return failed
+        if hasattr(society.books, "set_status"):
+            failed += society.books.set_status(copy_json(self.status), self.citizens)
+            return failed
         where, whose = society.books.where, self.citizens
         for id in whose if isinstance(whose, list) else sorted(where, key=id_order):
             if id not in where:

@@ -1,0 +1,289 @@
+"""Rows: what a block's `step_rows` is given, a part of a population in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError
+from civitas.society import draw
+from civitas.society.arrays import numpy
+from civitas.society.population.wants import checked_fields
+from civitas.society.wants import Want
+
+if TYPE_CHECKING:
+    from civitas.society.network import Network
+    from civitas.society.population.population import Population
+    from civitas.society.population.step import Moment
+
+
+class Rows:
+    """Some of a population's citizens in one step; arrays have one entry for each of them.
+
+    `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
+    the block has declared. `rows.seen(name)` is a column of *all* citizens as the step before left
+    it. Nobody sees what another does in this step.
+
+    Attributes:
+        index: which rows of the population these are, rising; int64
+        ids: their ids as numbers; uint64
+        step: the number of the step
+        seconds: how long the step is, in simulated seconds
+        time: seconds since midnight when it begins
+        clock: when it begins
+        facts: the weather and other facts that hold everywhere
+        city: the places; None for none
+        network: who knows whom; None for none
+        citizens: how many citizens there are in all
+        params: the parameters of the block
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        moment: Moment,
+        first: int,
+        until: int,
+        wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
+    ) -> None:
+        self.population = population
+        self.moment = moment
+        self.step, self.seconds, self.time = moment.step, moment.seconds, moment.time
+        self.clock, self.facts, self.city = moment.clock, moment.facts, moment.city
+        self.network: Network | None = population.network
+        self.citizens = len(population)
+        self.params: Any = None
+        self.first, self.until = first, until
+        self._wants = wants
+        self._chosen: Any = None
+        """Which rows between `first` and `until` these are; None for all."""
+        self._own: Mapping[str, Any] = {}
+        self._block = ""
+        self._gathered: dict[str, Any] = {}
+        self._ids: Any = None
+        self._index: Any = None
+
+    def __len__(self) -> int:
+        return self.until - self.first if self._chosen is None else len(self._chosen)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Any:
+        """Which rows of the population these are."""
+        if self._index is None:
+            np = numpy()
+            rows = np.arange(self.first, self.until)
+            self._index = rows if self._chosen is None else rows[self._chosen]
+        return self._index
+
+    @property
+    def ids(self) -> Any:
+        """Their ids."""
+        if self._ids is None:
+            self._ids = self.part(self.population.ids)
+        return self._ids
+
+    def part(self, array: Any) -> Any:
+        """Return the entries of these rows in an array over the whole population; to be read."""
+        whole = array[self.first : self.until]
+        return whole if self._chosen is None else whole[self._chosen]
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._gathered.get(name)
+        if found is None:
+            columns = self.population.arrays
+            if name not in columns:
+                raise ConfigError(
+                    f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
+                )
+            found = self.part(columns[name])
+            if name not in self._own:
+                found = found.view()
+                found.flags.writeable = False
+            self._gathered[name] = found
+        return found
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        if name not in self._own:
+            raise ConfigError(
+                f"block {self._block} writes the column {name!r}, which it does not declare in "
+                "`columns`; money and places change by `rows.want` alone"
+            )
+        if values is self._gathered.get(name):
+            return  # `rows[name] += 1` has written it already
+        np = numpy()
+        column = self.population.arrays[name]
+        array = np.asarray(values)
+        shape = (len(self), *column.shape[1:])
+        if array.shape not in ((), shape):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} must have the shape {shape}, got "
+                f"{array.shape}"
+            )
+        if array.dtype.kind not in "biuf" or not np.can_cast(
+            array.dtype, column.dtype, "same_kind"
+        ):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
+            )
+        self[name][...] = array
+
+    def write_back(self) -> None:
+        """Write what was gathered, and see that it is finite."""
+        np = numpy()
+        for name, values in self._gathered.items():
+            if name not in self._own:
+                continue
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                row = int(self.index[~np.isfinite(values).reshape(len(self), -1).all(axis=1)][0])
+                raise ConfigError(
+                    f"block {self._block} left a column {name!r} that is not finite, of citizen "
+                    f"{int(self.population.ids[row])} in step {self.step}"
+                )
+            if self._chosen is not None:
+                self.population.arrays[name][self.first : self.until][self._chosen] = values
+        self._gathered = {}
+
+    def of(self, block: Any, chosen: Any = None) -> Rows:
+        """Return these rows as a block is given them, or the chosen of them."""
+        made = Rows(self.population, self.moment, self.first, self.until, self._wants)
+        made._chosen = chosen
+        made._own, made._block = getattr(block, "columns", {}), block.name
+        made.params = block.params
+        return made
+
+    def seen(self, name: str) -> Any:
+        """Return a column of the whole population as the step before left it; not to be written.
+
+        Raises:
+            ConfigError: the column is not declared with `seen=True`
+        """
+        found = self.moment.seen.get(name)
+        if found is None:
+            raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
+        return found
+
+    # -- random numbers ----------------------------------------------------------------------------
+
+    def integer(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.integer` of each: 64 random bits, uint64."""
+        return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def uniform(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.uniform` of each: float64 in [0, 1)."""
+        return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def below(self, n: Any, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
+        return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.choice` of each, all by the same weights: int64."""
+        return draw.choices(weights, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    # -- others ------------------------------------------------------------------------------------
+
+    def neighbour(self, purpose: str, draw_: int = 0) -> Any:
+        """Return of each the row of one of its neighbours in the network, −1 without one; int64.
+
+        It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
+        """
+        np = numpy()
+        starts, others = self.links()
+        degree = self.part(starts[1:]) - self.part(starts[:-1])
+        lonely = degree == 0
+        at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        if not lonely.any():
+            return others[at].astype(np.int64)
+        found = np.full(len(self), -1, np.int64)
+        found[~lonely] = others[at[~lonely]]
+        return found
+
+    def neighbour_sum(self, values: Any) -> Any:
+        """Return of each the sum of a column of the whole population over its neighbours.
+
+        Args:
+            values: integers or booleans of all citizens, as `rows.seen` gives them
+
+        Returns:
+            int64
+        """
+        np = numpy()
+        if np.asarray(values).dtype.kind not in "biu":
+            raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
+        starts, others = self.links()
+        low, high = int(starts[self.first]), int(starts[self.until])
+        sums = np.zeros(high - low + 1, np.int64)
+        np.cumsum(np.asarray(values)[others[low:high]], out=sums[1:])
+        part = starts[self.first : self.until + 1] - low
+        found = sums[part[1:]] - sums[part[:-1]]
+        return found if self._chosen is None else found[self._chosen]
+
+    def links(self) -> tuple[Any, Any]:
+        """Return where the neighbours of each citizen begin, and they: compressed rows."""
+        if self.network is None:
+            raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
+        return self.network.links
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def want(self, kind: type[Want], where: Any = None, **fields: Any) -> None:
+        """Ask something of the world, for these rows or some of them.
+
+        Args:
+            kind: `Pay`, `Move`, `Work`, …
+            where: which of the rows: booleans, or positions in them; all if left out
+            fields: the want's, each one number for all or one for each of *these* rows: a citizen
+                as its row, a place as its number, a text as itself
+        """
+        np = numpy()
+        count = len(self)
+        made = checked_fields(kind, fields, count, self.population)
+        index = self.index
+        if where is not None:
+            where = np.asarray(where)
+            if where.dtype.kind == "b":
+                if where.shape != (count,):
+                    raise ConfigError(
+                        f"block {self._block}: where= must have {count} entries, got {where.shape}"
+                    )
+                where = np.flatnonzero(where)
+            elif len(where) and (where.min() < 0 or where.max() >= count):
+                raise ConfigError(f"block {self._block}: where= names rows of other people")
+            index = index[where]
+        if not len(index):
+            return
+        self._wants.setdefault(kind, []).append(
+            (
+                index,
+                {
+                    name: np.full(len(index), values)
+                    if not values.shape
+                    else (values if where is None else values[where])
+                    for name, values in made.items()
+                },
+            )
+        )
+
+    def answers(self, kind: type[Want]) -> tuple[Any, Any]:
+        """What became of the last want of a kind that each had in the step before.
+
+        Returns:
+            int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
+        """
+        np = numpy()
+        state = np.zeros(self.until - self.first, np.int8)
+        value = np.zeros(self.until - self.first, np.int64)
+        table = self.moment.answers.get(kind)
+        if table is not None:
+            part = table.rows_of(self.first, self.until)
+            at = table.sender[part] - self.first
+            state[at] = np.where(table.reason[part] == 0, 1, -1)
+            value[at] = table.value[part]
+        return (
+            (state, value) if self._chosen is None else (state[self._chosen], value[self._chosen])
+        )
