@@ -82,11 +82,12 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
                     f"block {block.name!r} has no `{missing}`, so it cannot run as rows: define it "
                     "or use engine=LocalEngine(rows=False), which makes all citizens full agents"
                 )
+    population.enter(society, society.services)
     society._start()
     if not engine.rows:
         for row in range(len(population)):
             if row not in population.agents:
-                population._promote(row, {})
+                population._made(row, {})
     for row, agent in population.agents.items():
         society._seat_of_row(agent, row)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
@@ -227,6 +228,17 @@ class Population:
         return self._promote(row, options)
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        agent = self._made(row, options)
+        if self.society is not None:
+            try:
+                self.society._seat_of_row(agent, row)
+            except BaseException:
+                del self.agents[row]
+                self.full[row] = False
+                raise
+        return agent
+
+    def _made(self, row: int, options: dict[str, Any]) -> CitizenAgent:
         options = dict(options)
         blocks = options.pop("blocks", None)
         if blocks is None:
@@ -236,13 +248,6 @@ class Population:
         )
         self.agents[row] = agent
         self.full[row] = True
-        if self.society is not None:
-            try:
-                self.society._seat_of_row(agent, row)
-            except BaseException:
-                del self.agents[row]
-                self.full[row] = False
-                raise
         return agent
 
     def demote(self, id: str | int) -> None:
@@ -333,6 +338,15 @@ class Population:
             raise DefinitionError("the population lives in a society already: make another")
         self.society = society
         self.services = sorted(services, key=id_order)
+
+    def program(self) -> dict[str, Any]:
+        """What must be the same for a society to go on with a run: who its citizens are."""
+        return {
+            "citizens": len(self),
+            "ids": hashlib.sha256(self.ids.tobytes()).hexdigest(),
+            "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
+            "network": None if self.network is None else len(self.network),
+        }
 
     def to_arrow(self) -> Any:
         """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
