@@ -63,6 +63,13 @@ class Network:
         self._next = {node: tuple(sorted(others)) for node, others in next_to.items()}
         self._hops = functools.lru_cache(maxsize=1024)(self._search)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hops"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._hops = functools.lru_cache(maxsize=1024)(self._search)
+
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
         """Return the network of an edge list: its nodes are the ends of the edges."""

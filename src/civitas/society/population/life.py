@@ -97,8 +97,7 @@ async def live_rows(
 ) -> dict[type[Want], Table]:
     """Have the rows of a population live for a step; gives what they want."""
     seen = {
-        name: columns[name].copy()
-        for columns in (population.columns,)
+        name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
     }

@@ -92,6 +92,11 @@ class Rows:
         whole = array[self.first : self.until]
         return whole if self._chosen is None else whole[self._chosen]
 
+    def _of_column(self, column: Any) -> Any:
+        base = self.population.base
+        whole = column[self.first - base : self.until - base]
+        return whole if self._chosen is None else whole[self._chosen]
+
     def __getitem__(self, name: str) -> Any:
         found = self._gathered.get(name)
         if found is None:
@@ -100,7 +105,7 @@ class Rows:
                 raise ConfigError(
                     f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
                 )
-            found = self.part(columns[name])
+            found = self._of_column(columns[name])
             if name not in self._own:
                 found = found.view()
                 found.flags.writeable = False
@@ -145,7 +150,9 @@ class Rows:
                     f"{int(self.population.ids[row])} in step {self.step}"
                 )
             if self._chosen is not None:
-                self.population.arrays[name][self.first : self.until][self._chosen] = values
+                base = self.population.base
+                column = self.population.arrays[name]
+                column[self.first - base : self.until - base][self._chosen] = values
         self._gathered = {}
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
@@ -257,17 +264,11 @@ class Rows:
             index = index[where]
         if not len(index):
             return
-        self._wants.setdefault(kind, []).append(
-            (
-                index,
-                {
-                    name: np.full(len(index), values)
-                    if not values.shape
-                    else (values if where is None else values[where])
-                    for name, values in made.items()
-                },
-            )
-        )
+        fields = {
+            name: values if where is None or not values.shape else values[where]
+            for name, values in made.items()
+        }
+        self._wants.setdefault(kind, []).append((index, fields))
 
     def answers(self, kind: type[Want]) -> tuple[Any, Any]:
         """What became of the last want of a kind that each had in the step before.

@@ -38,6 +38,7 @@ def put(population: Population, arrays: dict[str, Any]) -> None:
     Raises:
         StateError: the population is another: its columns or their types and lengths differ
     """
+    population.written()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
     strange = set(saved) ^ set(population.arrays)
     if strange:

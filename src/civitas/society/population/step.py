@@ -132,9 +132,8 @@ def in_threads(
     population: Population, moment: Moment, pool: ThreadPoolExecutor | None
 ) -> list[Wants]:
     """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
-    ranges = [
-        (first, min(first + CHUNK, len(population))) for first in range(0, len(population), CHUNK)
-    ]
+    first, until = population.base, population.until
+    ranges = [(at, min(at + CHUNK, until)) for at in range(first, until, CHUNK)]
 
     def one(part: tuple[int, int]) -> Wants:
         return live(population, moment, *part)
