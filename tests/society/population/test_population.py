@@ -211,25 +211,27 @@ async def test_interventions_and_surveys_reach_rows() -> None:
 
 
 async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
+    city = City.generate(seed=1, citizens=40)
+    park = city.by_kind("park")[0]
+    goal = city.ids().index(park)
+
     class Commute(RowBlock):
-        """Goes to the first place, and home again."""
+        """Goes to a park, and home again."""
 
         async def forward(self) -> None:
             """Set out."""
             at = self.perceived.place
             if at is not None:
-                places = self.perceived.view.city.ids()
                 home = self.status["home"]
-                self.want(Move(home if at != home else places[0], "walk"))
+                self.want(Move(home if at != home else park, "walk"))
 
         columns: ClassVar = {"home": Column("place", None)}
 
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""
             at, home = rows["place"], rows["home"]
-            rows.want(Move, at >= 0, to=np.where(at != home, home, 0), mode="walk")
+            rows.want(Move, at >= 0, to=np.where(at != home, home, goal), mode="walk")
 
-    city = City.generate(seed=1, citizens=40)
     homes = [city.ids().index(home) for home in city.by_kind("home")]
     homes = np.repeat(homes, [city.capacity(home) or 1 for home in city.by_kind("home")])
 
