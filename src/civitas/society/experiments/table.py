@@ -1,0 +1,116 @@
+"""The Parquet of an experiment's results: a part for each cell, joined at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError, FileError, MissingExtra
+
+if TYPE_CHECKING:
+    from civitas.society.experiments.workflow import Row
+
+COLUMNS = ("experiment", "condition", "parameters", "seed", "step", "metric", "value", "text")
+_TOTALS = b"civitas totals"
+
+
+def arrow() -> tuple[Any, Any]:
+    """The packages pyarrow and pyarrow.parquet.
+
+    Raises:
+        MissingExtra: they are not installed
+    """
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtra("a table of results", "tables") from error
+
+
+def _schema() -> Any:
+    pa, _ = arrow()
+    text = pa.dictionary(pa.int32(), pa.string())
+    types = (text, text, text, pa.uint64(), pa.int64(), text, pa.float64(), pa.string())
+    return pa.schema(list(zip(COLUMNS, types, strict=True)))
+
+
+def write_part(
+    path: Path,
+    name: str,
+    seed: int,
+    values: Mapping[str, Any],
+    rows: Iterable[Row],
+    totals: Mapping[str, Any],
+) -> None:
+    """Write what one cell has measured: the whole file or none.
+
+    Raises:
+        FileError: it cannot be written
+    """
+    pa, parquet = arrow()
+    told = json.dumps(values, sort_keys=True)
+    table = pa.Table.from_pylist(
+        [
+            dict(
+                zip(
+                    COLUMNS,
+                    (name, row.condition, told, seed, row.step, row.metric, row.value, row.text),
+                    strict=True,
+                )
+            )
+            for row in rows
+        ],
+        schema=_schema(),
+    ).replace_schema_metadata({_TOTALS: json.dumps(totals).encode()})
+    write_whole(path, lambda to: parquet.write_table(table, to))
+
+
+def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
+    """Write one table of all parts, in their order; gives the sums of their totals.
+
+    Raises:
+        FileError: it cannot be written
+        ConfigError: a part is damaged
+    """
+    _, parquet = arrow()
+    sums: dict[str, Any] = {}
+
+    def write(to: str) -> None:
+        with parquet.ParquetWriter(to, _schema()) as writer:
+            for part in parts:
+                try:
+                    table = parquet.read_table(part)
+                    totals = json.loads(table.schema.metadata[_TOTALS])
+                    writer.write_table(table.cast(_schema()))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ConfigError(f"{part} is damaged ({error}): delete it") from error
+                for name, value in totals.items():
+                    sums[name] = sums[name] + value if name in sums else value
+
+    write_whole(path, write)
+    return sums
+
+
+def write_whole(path: Path, write: Callable[[str], Any]) -> None:
+    """Have a file be written beside its place, and put there when it is whole and on the disk.
+
+    Raises:
+        FileError: it cannot be written; nothing of it is left
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(str(beside))
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
