@@ -98,6 +98,7 @@ _ON_PIPE_S: Final = 10.0
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     experiment: str | None,
     journal: str | None,
     run_id: str | None,

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from pydantic import TypeAdapter
 
 from civitas.clock import seconds_of
-from civitas.errors import CivitasError, ConfigError
+from civitas.errors import CivitasError, ConfigError, FileError
 from civitas.society.experiments.functions import Source, found, function_of, portable
 from civitas.society.experiments.table import write_part
 from civitas.society.experiments.workflow import Item, Life, Row, steps_of
@@ -117,7 +117,8 @@ def main() -> None:
         rows, totals = asyncio.run(live(cell, folder, lived))
         write_part(Path(job["part"]), job["name"], cell.seed, cell.values, rows, totals)
     except Exception as error:  # told to who gave the job, who raises it
-        kind = "config" if isinstance(error, ConfigError) else "other"
+        kinds = {"config": ConfigError, "file": FileError}
+        kind = next((name for name, each in kinds.items() if isinstance(error, each)), "other")
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
         _say(said, {"error": text, "kind": kind})
         sys.exit(1)

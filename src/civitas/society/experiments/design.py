@@ -279,14 +279,14 @@ class Design(_Part):
                 raise FieldError([(("seeds",), f"a seed is from 0 to 2**64 - 1, got {seed}")])
         if not self.conditions:
             raise FieldError([(("conditions",), "must have one or more, or be left out")])
-        for name, values in self.parameters.items():
-            if not values:
+        for name, each in self.parameters.items():
+            if not each:
                 raise FieldError([(("parameters", name), "must be a list of one value or more")])
         if len({each.name for each in self.metrics}) != len(self.metrics):
             raise FieldError([(("metrics",), "two metrics have the same name")])
         count = len(seeds) * len(self.conditions)
-        for values in self.parameters.values():
-            count *= len(values)
+        for each in self.parameters.values():
+            count *= len(each)
         if count > _CELLS:
             raise FieldError([((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less")])
         try:

@@ -28,6 +28,7 @@ from civitas.society.experiments.table import arrow, join, write_part, write_who
 
 _MANIFEST: Final = "experiment.json"
 _IN_A_CELL: Final = "CIVITAS_IN_A_CELL"
+_KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
@@ -183,12 +184,7 @@ def _write_manifest(
 
 async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
     """Live a cell in a process of its own; one that is killed is tried once more."""
-    job = {
-        "cell": cell.as_json(),
-        "folder": os.path.abspath(design.folder),
-        "part": os.path.abspath(part),
-        "name": design.name,
-    }
+    job = _job(design, cell, part)
     steps = 0
 
     def count(more: int) -> None:
@@ -197,7 +193,7 @@ async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[i
         lived(more)
 
     for attempt in (1, 2):
-        code = await _process(json.dumps(job), cell, count)
+        code = await _process(job, cell, count)
         if code == 0:
             return
         lived(-steps)
@@ -208,6 +204,14 @@ async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[i
                 f"{cell}: its process {how}, twice; the cells that have ended are kept: the same "
                 "call goes on"
             )
+
+
+def _job(design: Design, cell: Cell, part: Path) -> str:
+    """What the process of a cell is told."""
+    said = {"cell": cell.as_json(), "name": design.name}
+    return json.dumps(
+        {**said, "folder": os.path.abspath(design.folder), "part": os.path.abspath(part)}
+    )
 
 
 async def _process(job: str, cell: Cell, lived: Callable[[int], None]) -> int:
@@ -230,10 +234,7 @@ async def _process(job: str, cell: Cell, lived: Callable[[int], None]) -> int:
             if "lived" in said:
                 lived(said["lived"])
             elif "error" in said:
-                kind = ConfigError if said["kind"] == "config" else FileError
-                if said["kind"] == "other":
-                    kind = StateError
-                raise kind(f"{cell}: {said['error']}")
+                raise _KINDS.get(said["kind"], StateError)(f"{cell}: {said['error']}")
         return await process.wait()
     finally:
         if process.returncode is None:

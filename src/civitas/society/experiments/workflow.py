@@ -350,7 +350,9 @@ class Life:
         for name, by in self._metrics:
             if by is not None:
                 value = by(society)
-            elif row is None:
+                if value is None:
+                    continue
+            elif row is None or "." in name:  # what a survey asks is taken down by the survey
                 continue
             elif name not in row:
                 there = ", ".join(key for key in row if is_number(row[key]))
