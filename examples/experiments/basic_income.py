@@ -18,12 +18,13 @@ from civitas.society import (
     Respondent,
     Service,
     Society,
-    citizens as agents_of,
     make_economy,
     make_people,
 )
+from civitas.society import citizens as agents_of
 from civitas.society.blocks import all_blocks
 from civitas.society.blocks.economy import budget_of
+from civitas.society.blocks.plan import with_item
 from civitas.society.experiments.models import model_of
 
 A_DAY = 3000
@@ -39,6 +40,12 @@ class Spends(EconomyBlock):
             if isinstance(answer.want, Buy) and answer.done:
                 status["spent"] = status.get("spent", 0) + answer.value
         await super().before_forward()
+        # A day's shopping after work: free time alone has few.
+        day, time = self.now // 86_400, self.perceived.time
+        if status.get("errand") != day and 9 * 3600 <= time < 16 * 3600 and status.get("plan"):
+            status["errand"] = day
+            errand = {"do": "shop", "where": "shop", "from": 17 * 3600, "until": 19 * 3600}
+            status["plan"] = with_item(status["plan"], errand)
 
     @property
     def budget(self) -> int:
@@ -85,7 +92,7 @@ def society(
         city,
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers),
-        services=[*make_economy(city, seed=seed), Feed(), fund],
+        services=[*make_economy(city, seed=seed, days=60), Feed(), fund],
     )
 
 

@@ -95,7 +95,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "- survey: {name: s, questions: [{id: a, text: A, kind: text}]}",
         ":9: workflow[0].survey.questions[0]: a survey of an experiment takes no texts",
     ),
-    ("  citizens: 10", "  citizen: 10", ":4: society.citizen: there is no such parameter"),
+    ("  citizens: 10", "  citizen: 10", ":4: society.citizen: the society has no such parameter"),
     ("  step: 6h", "  step: soon", ":5: society.step: step must be a length of time"),
     ("  step: 6h", "  model: village", ":5: society.model: must be one of"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
@@ -107,7 +107,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
-    ("name: curfew", "name: e\nparameters: {tax: [1]}", ":2: parameters.tax: it is no parameter"),
+    (
+        "name: curfew",
+        "name: e\nparameters: {tax: [1]}",
+        ":2: parameters.tax: the society has no such parameter",
+    ),
     ("name: curfew", "name: e\nparameters: {feed: []}", ":2: parameters.feed: must be a list"),
     (
         "name: curfew",

@@ -90,11 +90,16 @@ def run(experiment: Experiment, **options: Any) -> Results:
 
 
 def test_processes_and_this_one_come_to_the_same_table(tmp_path: Path) -> None:
-    told: list[Any] = []
-    results = run(of(tmp_path), jobs=2, out=tmp_path / "out", progress=told.append)
+    told: list[tuple[int, int, int, int]] = []
+
+    def far(progress: Any) -> None:
+        told.append((progress.ended, progress.cells, progress.lived, progress.steps))
+
+    results = run(of(tmp_path), jobs=2, out=tmp_path / "out", progress=far)
     assert len({pid for _, pid in made(tmp_path)}) == 2
     assert os.getpid() not in {pid for _, pid in made(tmp_path)}
-    assert (told[-1].ended, told[-1].cells, told[-1].part) == (2, 2, 1.0)
+    assert told[0] == (0, 2, 0, 6)
+    assert told[-1] == (2, 2, 6, 6)
     run(of(tmp_path), jobs=0, out=tmp_path / "here")
     tables = [
         pyarrow.parquet.read_table(tmp_path / each / "results.parquet").to_pylist()
@@ -163,7 +168,7 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
             "owned must be a finite number, got nan",
         ),
         (TEXT.replace("citizen: 1", "citizen: 99"), "there is no citizen '99' to ask"),
-        (TEXT.replace("status.needs.hunger", "status.wants"), "nobody answers 'hunger': .*KeyErr"),
+        (TEXT.replace("status.needs.hunger", "status.wants"), "nobody answers: hunger: .*KeyErr"),
         (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
         (
             TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),
@@ -265,7 +270,7 @@ def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:
         workflow=[{"step": 1}],
     )
     assert len(run(experiment, jobs=0).curve("owned")) == 2
-    with pytest.raises(ConfigError, match=r"cannot import the function.*jobs=0"):
+    with pytest.raises(ConfigError, match=r"needs functions as file.py:function; with jobs=0"):
         run(experiment, jobs=1)
 
 

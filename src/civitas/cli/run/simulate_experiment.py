@@ -123,7 +123,8 @@ class _Shown:
             print_line("progress", asdict(progress))
             return
         left = "" if progress.seconds_left is None else f"  {progress.seconds_left:,.0f} s left"
-        line = f"{progress.ended:,} of {progress.cells:,} cells  {100 * progress.part:3.0f} %{left}"
+        part = 100 * progress.lived // progress.steps if progress.steps else 100
+        line = f"{progress.ended:,} of {progress.cells:,} cells  {part:3} %{left}"
         if self._terminal:
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
             self._open = True

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError
-from civitas.society.experiments.functions import Source, found, function_of, portable
+from civitas.society.experiments.functions import Source, function_of
 from civitas.society.experiments.table import write_part
-from civitas.society.experiments.workflow import Item, Life, Row, steps_of
+from civitas.society.experiments.workflow import Item, Life, steps_of
 from civitas.text import error_text
 
 
@@ -47,7 +47,7 @@ class Cell:
     step: str | int
     parameters: dict[str, Any]
     workflow: list[Item]
-    metrics: tuple[tuple[str, Source | None], ...]
+    metrics: list[tuple[str, Source | None]]
     every: int
 
     def __str__(self) -> str:
@@ -59,79 +59,66 @@ class Cell:
         """How many steps it lives."""
         return steps_of(self.workflow, seconds_of(self.step))
 
-    def as_json(self) -> dict[str, Any]:
-        """It as JSON data, for another process.
-
-        Raises:
-            ConfigError: a function of it is not at the top of a file
-        """
+    def as_json(self) -> str:
+        """It for another process. Raises ConfigError where a function of it is no `file.py:…`."""
         workflow = [each.model_dump(exclude_unset=True, by_alias=True) for each in self.workflow]
-        made: dict[str, Any] = portable({**vars(self), "workflow": workflow})
-        return made
+        try:
+            return json.dumps({**vars(self), "workflow": workflow})
+        except TypeError:
+            raise ConfigError(
+                "another process needs functions as file.py:function; with jobs=0 all is lived in "
+                "this process, with any function"
+            ) from None
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Cell:
         """The cell that JSON data says."""
-        given = found(given)
         workflow = TypeAdapter(list[Item]).validate_python(given["workflow"])
-        metrics = tuple((name, by) for name, by in given["metrics"])
-        return cls(**{**given, "workflow": workflow, "metrics": metrics})
+        return cls(**{**given, "workflow": workflow})
 
+    async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
+        """Live it, and write the part that it leaves.
 
-async def live(
-    cell: Cell, folder: Path, lived: Callable[[int], None]
-) -> tuple[list[Row], dict[str, Any]]:
-    """Live a cell; gives what was measured, and its totals.
-
-    Raises:
-        ConfigError: the society, an item of the workflow or a metric cannot be used
-    """
-    function = function_of(cell.source, folder)
-    parameters = dict(cell.parameters)
-    if "folder" in inspect.signature(function).parameters:
-        parameters["folder"] = folder
-    make = functools.partial(function, cell.seed, **parameters)
-    rows: list[Row] = []
-    life = Life(make, cell.metrics, cell.every, cell.step, folder, lived, rows)
-    await life.live(cell.workflow, cell.condition)
-    return rows, {**life.totals, "first_failures": life.failures[:5]}
+        Raises:
+            ConfigError: the society, an item of the workflow or a metric cannot be used
+            FileError: the part cannot be written
+        """
+        function = function_of(self.source, folder)
+        parameters = dict(self.parameters)
+        if "folder" in inspect.signature(function).parameters:
+            parameters["folder"] = folder
+        make = functools.partial(function, self.seed, **parameters)
+        life = Life(make, self.metrics, self.every, self.step, folder, lived)
+        await life.live(self.workflow, self.condition)
+        write_part(part, name, self.seed, self.values, life.rows, life.totals)
 
 
 def main() -> None:
-    """Live the cell of the job on standard input, and write its part.
+    """Live the cell of the job on standard input: a line of JSON.
 
-    The job is one line of JSON. What follows it is waited for beside: where the process that gave
-    the job is gone, its end of the pipe is closed, and this process ends.
+    What follows it is waited for beside: where the process that gave the job is gone, its end of
+    the pipe is closed, and this process ends.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints is no word of ours
     job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
-    folder = Path(job["folder"])
-    cell = Cell.from_json(job["cell"])
+    threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 
-    def lived(steps: int) -> None:
-        _say(said, {"lived": steps})
+    def say(**what: Any) -> None:
+        said.write(json.dumps(what) + "\n")
 
     try:
-        rows, totals = asyncio.run(live(cell, folder, lived))
-        write_part(Path(job["part"]), job["name"], cell.seed, cell.values, rows, totals)
+        asyncio.run(
+            Cell.from_json(job["cell"]).live(
+                Path(job["part"]), job["name"], Path(job["folder"]), lambda n: say(lived=n)
+            )
+        )
     except Exception as error:  # told to who gave the job, who raises it
         kinds = {"config": ConfigError, "file": FileError}
         kind = next((name for name, each in kinds.items() if isinstance(error, each)), "other")
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
-        _say(said, {"error": text, "kind": kind})
+        say(error=text, kind=kind)
         sys.exit(1)
-    _say(said, {"ended": True})
-
-
-def _say(to: TextIO, what: dict[str, Any]) -> None:
-    to.write(json.dumps(what) + "\n")
-
-
-def _end_with_stdin() -> None:
-    os.read(0, 1)
-    os._exit(1)
 
 
 if __name__ == "__main__":

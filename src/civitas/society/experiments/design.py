@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,43 +19,18 @@ from pydantic import (
     model_validator,
 )
 
-from civitas.clock import DAY_S, seconds_of
+from civitas.clock import seconds_of
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.functions import Source, function_of, in_words
 from civitas.society.experiments.models import MODELS
-from civitas.society.experiments.workflow import Item, steps_of
+from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of
 
-Where = tuple[str | int, ...]
-_SHOWN: Final = 5
-"""So many faults are told at once."""
+_NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
 _TAGS: Final = frozenset(("int", "str", "float", "list[int]", "callable"))
 """What pydantic puts into a path for the alternatives of a type."""
-
-
-class FieldError(ConfigError):
-    """A field of an experiment is wrong.
-
-    Attributes:
-        faults: the path of each field, and what is wrong with it
-    """
-
-    def __init__(self, faults: Iterable[tuple[Where, str]], prefix: str = "") -> None:
-        self.faults = list(faults)
-        shown = [f"{field_path(where) or 'it'}: {what}" for where, what in self.faults[:_SHOWN]]
-        super().__init__(prefix + "\n".join(shown))
-
-
-def field_path(where: Where) -> str:
-    """A path as a person writes it, such as `workflow[2].run.days`."""
-    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
-    return text.removeprefix(".")
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class SocietyDesign(BaseModel):
@@ -90,7 +65,7 @@ class SocietyDesign(BaseModel):
     @property
     def source(self) -> Source:
         """The function, or where it is."""
-        return MODELS[self.model] if self.make is None else self.make
+        return self.model if self.make is None else self.make
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -98,7 +73,7 @@ class SocietyDesign(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Metric(_Part):
+class Metric(Part):
     """What is measured.
 
     Attributes:
@@ -119,41 +94,26 @@ class Metric(_Part):
         return {"name": given} if isinstance(given, str) else given
 
 
-class Condition(_Part):
-    """What a condition changes.
-
-    Attributes:
-        parameters: other parameters of the society, or values of `$name` in the workflow
-        workflow: another workflow
-        label: what legends say; the condition's name if left out
-    """
+class Condition(Part):
+    """Other parameters (of the society, or for `$name`s), or another workflow; a label."""
 
     parameters: dict[str, Any] = Field(default_factory=dict)
     workflow: list[dict[str, Any]] | None = None
     label: str = ""
 
 
-class Published(_Part):
-    """A figure that somebody has published, beside which ours is told.
-
-    Attributes:
-        quantity: what it is
-        published: the figure, as it is printed
-        metric: ours
-        condition: in which condition
-        scale: by what ours is multiplied, such as 100 for per cent
-        step: after how many steps; the last if left out
-    """
+class Published(Part):
+    """A published figure, and ours beside it: of a metric, times `scale`, after `step` steps."""
 
     quantity: str
     published: str
-    metric: str = ""
-    condition: str = ""
+    metric: str
+    condition: str = "base"
     scale: float = 1
     step: int | None = None
 
 
-class Design(_Part):
+class Design(Part):
     """The fields of an `Experiment`, which documents them."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[\w][\w .-]*$")
@@ -174,7 +134,7 @@ class Design(_Part):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise FieldError(faults_of(error)) from None
+            raise FieldError(*faults_of(error)) from None
         self._check()
 
     # -- what it asks for --------------------------------------------------------------------------
@@ -192,10 +152,11 @@ class Design(_Part):
 
     def cells(self) -> list[Cell]:
         """Every condition with every combination of parameters and every seed."""
+        metrics = [(each.name, each.by) for each in self.metrics]
         made: list[Cell] = []
-        for name, condition in self.conditions.items():
+        for name in self.conditions:
             for values in self.grid():
-                parameters, workflow = self._resolved(name, condition, values)
+                parameters, workflow = self._resolved(name, values)
                 made += [
                     Cell(
                         condition=name,
@@ -205,144 +166,119 @@ class Design(_Part):
                         step=self.society.step,
                         parameters=parameters,
                         workflow=workflow,
-                        metrics=tuple((each.name, each.by) for each in self.metrics),
+                        metrics=metrics,
                         every=self.every,
                     )
                     for seed in self.all_seeds
                 ]
         return made
 
-    def _resolved(
-        self, name: str, condition: Condition, values: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], list[Item]]:
+    def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
         """The society's parameters and the workflow of a condition with some values."""
         where: Where = ("workflow",)
         raw: Any = self.workflow
+        condition = self.conditions[name]
         if condition.workflow is not None:
             where, raw = ("conditions", name, "workflow"), condition.workflow
-        both = sorted(set(condition.parameters) & set(values))
-        if both:
-            field = ("conditions", name, "parameters", both[0])
-            raise FieldError([(field, "it is swept, so no condition can set it")])
         given = {**condition.parameters, **values}
         used: set[str] = set()
-        raw = _filled(raw, given, used)
         try:
-            workflow = TypeAdapter(list[Item]).validate_python(raw)
+            workflow = TypeAdapter(list[Item]).validate_python(_filled(raw, given, used))
         except ValidationError as error:
-            raise FieldError(((*where, *at), what) for at, what in faults_of(error)) from None
-        try:
-            steps_of(workflow, seconds_of(self.society.step))
-        except ConfigError as error:
-            raise FieldError([((*where, *getattr(error, "where", ())), str(error))]) from None
+            raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
+        steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy.deepcopy(self.society.parameters)
         known = self._arguments()
         for key, value in given.items():
+            at: Where = ("parameters", key)
+            if key in condition.parameters:
+                at = ("conditions", name, *at)
+                if key in values:
+                    raise FieldError((at, "it is swept, so no condition can set it"))
             root, *path = key.split(".")
-            if known is None or root in known:
-                into = parameters
-                for step, each in itertools.pairwise((root, *path)):
-                    into = into.setdefault(step, {})
-                    if not isinstance(into, dict):
-                        raise FieldError([(("parameters", key), f"{step!r} has no {each!r}")])
-                into[path[-1] if path else root] = value
-            elif key not in used:
-                group = "parameters" if key in values else f"conditions.{name}.parameters"
-                raise FieldError(
-                    [
-                        (
-                            (*group.split("."), key),
-                            f"it is no parameter of the society and no ${key} is in the workflow; "
-                            f"there are: {', '.join(sorted(known or ()))}",
-                        )
-                    ]
-                )
+            if known is not None and root not in known:
+                if key not in used:
+                    raise FieldError((at, f"{_NONE}, and no ${key} is in the workflow; {known}"))
+                continue
+            into = parameters
+            for step, each in itertools.pairwise((root, *path)):
+                into = into.setdefault(step, {})
+                if not isinstance(into, dict):
+                    raise FieldError((at, f"{step!r} has no {each!r}"))
+            into[path[-1] if path else root] = value
         return parameters, workflow
 
-    def _arguments(self) -> set[str] | None:
+    def _arguments(self) -> list[str] | None:
         """The names of the society's parameters; None where it takes any."""
         where = ("society", "model" if self.society.make is None else "make")
-        signature = inspect.signature(self._function(where, self.society.source))
-        kinds = {each.kind for each in signature.parameters.values()}
-        if inspect.Parameter.VAR_KEYWORD in kinds:
+        parameters = self._signature(where)
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
-        return set(list(signature.parameters)[1:]) - {"folder"}
+        return [name for name in list(parameters)[1:] if name != "folder"]
+
+    def _signature(self, where: Where) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self._function(where, self.society.source)).parameters
 
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         seeds = self.all_seeds
-        if not seeds or len(set(seeds)) != len(seeds):
-            raise FieldError([(("seeds",), "must be 1 or more, or a list of different seeds")])
-        for seed in seeds:
-            if not 0 <= seed < 1 << 64:
-                raise FieldError([(("seeds",), f"a seed is from 0 to 2**64 - 1, got {seed}")])
+        if (
+            not seeds
+            or len(set(seeds)) != len(seeds)
+            or not 0 <= min(seeds) <= max(seeds) < 1 << 64
+        ):
+            what = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
+            raise FieldError((("seeds",), what))
         if not self.conditions:
-            raise FieldError([(("conditions",), "must have one or more, or be left out")])
-        for name, each in self.parameters.items():
-            if not each:
-                raise FieldError([(("parameters", name), "must be a list of one value or more")])
-        if len({each.name for each in self.metrics}) != len(self.metrics):
-            raise FieldError([(("metrics",), "two metrics have the same name")])
+            raise FieldError((("conditions",), "must have one or more, or be left out"))
         count = len(seeds) * len(self.conditions)
-        for each in self.parameters.values():
+        for name, each in self.parameters.items():
             count *= len(each)
+            if not each:
+                raise FieldError((("parameters", name), "must be a list of one value or more"))
         if count > _CELLS:
-            raise FieldError([((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less")])
+            raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
+        if len({each.name for each in self.metrics}) != len(self.metrics):
+            raise FieldError((("metrics",), "two metrics have the same name"))
         try:
-            copy_json({"society": self.society.parameters, "parameters": self.parameters})
+            copy_json([self.society.parameters, self.parameters])
         except NotJSON as error:
-            raise FieldError([((), f"parameters must be JSON data: {error}")]) from None
+            raise FieldError(((), f"parameters must be JSON data: {error}")) from None
         known = self._arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
-                there = ", ".join(sorted(known))
-                raise FieldError([(("society", name), f"there is no such parameter; {there}")])
+                raise FieldError((("society", name), f"{_NONE}; {known}"))
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
-        for name, condition in self.conditions.items():
+        for name in self.conditions:
             for values in self.grid():
-                self._resolved(name, condition, values)
+                self._resolved(name, values)
 
     def _function(self, where: Where, source: Source) -> Callable[..., Any]:
         try:
             return function_of(source, self.folder)
         except ConfigError as error:
-            raise FieldError([(where, str(error))]) from None
-
-    # -- how large it is ---------------------------------------------------------------------------
+            raise FieldError((where, str(error))) from None
 
     def size(self) -> dict[str, int]:
         """How large it is: cells, agent_steps and, where a model is named, model_calls, about."""
-        signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
-        agent_steps = calls = count = 0
-        for cell in self.cells():
-            count += 1
-            many = 1
-            for name in ("citizens", "n"):
-                default = getattr(signature.get(name), "default", None)
-                value = cell.parameters.get(name, default)
-                if type(value) is int:
-                    many = value
-                    break
-            steps = steps_of(cell.workflow, seconds_of(cell.step))
-            agent_steps += many * steps
-            if cell.parameters.get("llm"):
-                calls += many * steps * 6 // 5
-        return {"cells": count, "agent_steps": agent_steps, "model_calls": calls}
+        signature = self._signature(("society",))
+        cells = self.cells()
+        agent_steps = calls = 0
+        for cell in cells:
+            default = getattr(signature.get("citizens"), "default", None)
+            many = cell.parameters.get("citizens", default)
+            steps = cell.steps * (many if type(many) is int else 1)
+            agent_steps += steps
+            calls += steps * 6 // 5 if cell.parameters.get("llm") else 0
+        return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
 
     def as_json(self) -> dict[str, Any]:
         """What it says, as JSON data; functions are told by name."""
         made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
-        made.setdefault("society", {})
-        return made
-
-    @property
-    def days(self) -> float:
-        """How many simulated days the longest cell has."""
-        step_s = seconds_of(self.society.step)
-        return max(steps_of(each.workflow, step_s) for each in self.cells()) * step_s / DAY_S
+        return {"society": {}, **made}
 
 
 def faults_of(error: ValidationError) -> list[tuple[Where, str]]:

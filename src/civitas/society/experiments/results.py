@@ -97,20 +97,48 @@ class Results:
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
 
+    def _names(self, index: int) -> list[str]:
+        return list(dict.fromkeys(key[index] for key in self._values))
+
     @property
     def conditions(self) -> list[str]:
         """The conditions and branches, in their order."""
-        return list(dict.fromkeys(key[0] for key in self._values))
+        return self._names(0)
+
+    @property
+    def grid(self) -> list[str]:
+        """The combinations of swept parameters, as JSON."""
+        return self._names(1)
 
     @property
     def metrics(self) -> list[str]:
         """What was measured."""
-        return list(dict.fromkeys(key[2] for key in self._values))
+        return self._names(2)
 
-    @property
-    def grid(self) -> list[str]:
-        """The combinations of parameters, as JSON."""
-        return list(dict.fromkeys(key[1] for key in self._values))
+    def has(self, metric: str, condition: str, parameters: str) -> bool:
+        """Whether it was measured there."""
+        return (condition, parameters, metric) in self._values
+
+    def curve(
+        self,
+        metric: str,
+        condition: str = "base",
+        parameters: Mapping[str, Any] | str | None = None,
+    ) -> dict[int, dict[int, float]]:
+        """The value of each seed, by how many steps were lived; arguments as of `values`."""
+        if parameters is None:
+            if len(self.grid) > 1:
+                raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
+            parameters = self.grid[0] if self.grid else ""
+        elif not isinstance(parameters, str):
+            parameters = json.dumps(dict(parameters), sort_keys=True)
+        found = self._values.get((condition, parameters, metric))
+        if found is None:
+            raise ConfigError(
+                f"there is no {metric!r} of condition {condition!r} with {parameters}; metrics: "
+                f"{', '.join(self.metrics)}; conditions: {', '.join(self.conditions)}"
+            )
+        return {step: found[step] for step in sorted(found)}
 
     def values(
         self,
@@ -136,31 +164,6 @@ class Results:
             raise ConfigError(f"{metric!r} was not measured after {at} steps")
         return steps[at]
 
-    def curve(
-        self,
-        metric: str,
-        condition: str = "base",
-        parameters: Mapping[str, Any] | str | None = None,
-    ) -> dict[int, dict[int, float]]:
-        """The value of each seed, by how many steps were lived; arguments as of `values`.
-
-        Raises:
-            ConfigError: there is no such value
-        """
-        if parameters is None:
-            if len(self.grid) > 1:
-                raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
-            parameters = self.grid[0] if self.grid else ""
-        elif not isinstance(parameters, str):
-            parameters = json.dumps(dict(parameters), sort_keys=True)
-        found = self._values.get((condition, parameters, metric))
-        if found is None:
-            raise ConfigError(
-                f"there is no {metric!r} of condition {condition!r} with {parameters}; metrics: "
-                f"{', '.join(self.metrics)}; conditions: {', '.join(self.conditions)}"
-            )
-        return {step: found[step] for step in sorted(found)}
-
     def interval(
         self,
         metric: str,
@@ -179,11 +182,7 @@ class Results:
         step: int | None = None,
         parameters: Mapping[str, Any] | str | None = None,
     ) -> Interval:
-        """By how much a condition is above another, seed by seed; arguments as of `values`.
-
-        Raises:
-            ConfigError: they have no seed in common
-        """
+        """By how much a condition is above another, seed by seed; arguments as of `values`."""
         one = self.values(metric, condition, step, parameters)
         two = self.values(metric, other, step, parameters)
         return Interval.of([one[seed] - two[seed] for seed in one if seed in two])

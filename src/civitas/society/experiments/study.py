@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from civitas.errors import ConfigError
-from civitas.society.experiments.design import Design, FieldError, Where, field_path
+from civitas.society.experiments.design import Design
 from civitas.society.experiments.results import Results
 from civitas.society.experiments.sweep import Progress, sweep
-from civitas.society.experiments.yaml_file import Lines, read_yaml
+from civitas.society.experiments.workflow import FieldError, field_path
+from civitas.society.experiments.yaml_file import read_yaml
 
 
 class Experiment(Design):
@@ -60,10 +61,11 @@ class Experiment(Design):
         try:
             return cls(**{**data, **instead, "folder": path.parent})
         except FieldError as error:
-            told = [
-                f"{path}{_line(lines, where)}: {field_path(where) or 'the file'}: {what}"
-                for where, what in error.faults
-            ]
+            told = []
+            for where, what in error.faults:
+                inner = (where[:end] for end in range(len(where), -1, -1))
+                line = next((f":{lines[each]}" for each in inner if each in lines), "")
+                told.append(f"{path}{line}: {field_path(where)}: {what}")
             raise ConfigError("\n".join(told)) from None
 
     async def run(
@@ -102,11 +104,3 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
-
-
-def _line(lines: Lines, where: Where) -> str:
-    """The line of the innermost part of a path that the file has."""
-    for end in range(len(where), -1, -1):
-        if where[:end] in lines:
-            return f":{lines[where[:end]]}"
-    return ""

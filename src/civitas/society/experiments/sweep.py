@@ -12,41 +12,48 @@ import hashlib
 import json
 import os
 import platform
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError, FileError, StateError
-from civitas.society.experiments.cell import Cell, live
+from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.functions import code_of, in_words
-from civitas.society.experiments.table import arrow, join, write_part, write_whole
+from civitas.society.experiments.table import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
-_IN_A_CELL: Final = "CIVITAS_IN_A_CELL"
 _KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Progress:
     """How far a sweep is.
 
     Attributes:
         cells: how many cells there are
         ended: how many have ended, those of earlier calls too
-        part: which part of all steps is lived, 0 … 1
-        seconds_left: how long the rest takes at this rate; None before that can be said
+        steps: how many steps this call lives
+        lived: how many of them it has lived
+        seconds: for how long
     """
 
     cells: int
     ended: int
-    part: float
-    seconds_left: float | None
+    steps: int
+    lived: int = 0
+    seconds: float = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None before that can be said."""
+        return self.seconds * (self.steps - self.lived) / self.lived if self.lived else None
 
 
 async def sweep(
@@ -72,45 +79,47 @@ async def sweep(
     """
     if type(jobs) is not int or jobs < 0:
         raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
-    if jobs and os.environ.get(_IN_A_CELL):
-        raise ConfigError(
-            "a sweep was begun while a file was imported for a cell: "
-            'begin it below `if __name__ == "__main__":`'
-        )
     arrow()
     cells = design.cells()
     if jobs:
-        for cell in cells[:1]:
-            cell.as_json()  # what no process can import is said before anything is lived
-    print_of = _fingerprint(design)
-    _claim(design, folder, print_of)
-    parts = [folder / "parts" / f"{_key(print_of, cell)}.parquet" for cell in cells]
-    left = [number for number, part in enumerate(parts) if not part.exists()]
-    far = _Far(cells, left, progress)
-    if jobs:
-        gate = asyncio.Semaphore(jobs)
+        cells[0].as_json()  # what no process can import is said before anything is lived
+    same = _fingerprint(design)
+    _claim(design, folder, same)
+    parts = [folder / "parts" / f"{_key(same, cell)}.parquet" for cell in cells]
+    left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
+    far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
+    begun = time.perf_counter()
 
-        async def one(number: int) -> None:
-            async with gate:
-                await _in_process(design, cells[number], parts[number], far.of(number))
-                far.ended(number)
+    def lived(steps: int, ended: int = 0) -> None:
+        far.lived += steps
+        far.ended += ended
+        far.seconds = time.perf_counter() - begun
+        if progress is not None:
+            progress(far)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in left:
-                    group.create_task(one(number))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-    else:
-        for number in left:
-            cell = cells[number]
-            with _named(cell):
-                rows, totals = await live(cell, design.folder, far.of(number))
-            write_part(parts[number], design.name, cell.seed, cell.values, rows, totals)
-            far.ended(number)
+    lived(0)
+    gate = asyncio.Semaphore(max(1, jobs))
+
+    async def one(cell: Cell, part: Path) -> None:
+        async with gate:
+            try:
+                if jobs:
+                    await _in_process(design, cell, part, lived)
+                else:
+                    await cell.live(part, design.name, design.folder, lived)
+            except (ConfigError, FileError, StateError) as error:
+                raise type(error)(f"{cell}: {error}") from error
+            lived(0, ended=1)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in left:
+                group.create_task(one(*each))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     path = folder / "results.parquet"
     totals = join(parts, path)
-    _write_manifest(design, folder, print_of, totals)
+    _write_manifest(design, folder, same, totals)
     return path
 
 
@@ -183,108 +192,54 @@ def _write_manifest(
 
 
 async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
-    """Live a cell in a process of its own; one that is killed is tried once more."""
-    job = _job(design, cell, part)
-    steps = 0
-
-    def count(more: int) -> None:
-        nonlocal steps
-        steps += more
-        lived(more)
-
-    for attempt in (1, 2):
-        code = await _process(job, cell, count)
+    """Live a cell in a process of its own; one that is killed is replaced once."""
+    code = 0
+    for _ in range(2):
+        steps = 0
+        async for said in _said(_job(design, cell, part)):
+            if "lived" in said:
+                steps += said["lived"]
+                lived(said["lived"])
+            elif "error" in said:
+                raise _KINDS.get(said["kind"], StateError)(said["error"])
+            else:
+                code = said["code"]
         if code == 0:
             return
         lived(-steps)
-        steps = 0
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        if attempt == 2:
-            raise StateError(
-                f"{cell}: its process {how}, twice; the cells that have ended are kept: the same "
-                "call goes on"
-            )
-
-
-def _job(design: Design, cell: Cell, part: Path) -> str:
-    """What the process of a cell is told."""
-    said = {"cell": cell.as_json(), "name": design.name}
-    return json.dumps(
-        {**said, "folder": os.path.abspath(design.folder), "part": os.path.abspath(part)}
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    raise StateError(
+        f"its process {how}, twice; cells that have ended are kept, and the same call goes on"
     )
 
 
-async def _process(job: str, cell: Cell, lived: Callable[[int], None]) -> int:
-    """Run the process of a cell; gives its exit status."""
+def _job(design: Design, cell: Cell, part: Path) -> bytes:
+    """What the process of a cell is told."""
+    said = {"cell": json.loads(cell.as_json()), "name": design.name}
+    paths = {"folder": os.path.abspath(design.folder), "part": os.path.abspath(part)}
+    return json.dumps({**said, **paths}).encode() + b"\n"
+
+
+async def _said(job: bytes) -> AsyncIterator[dict[str, Any]]:
+    """What the process of a cell says, and last its exit status."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "civitas.society.experiments.cell"),
+        *(sys.executable, "-P", "-m", "civitas.society.experiments.cell"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={"OMP_NUM_THREADS": "1", **os.environ, _IN_A_CELL: "1"},
+        env={"OMP_NUM_THREADS": "1", **os.environ},
         start_new_session=True,  # Ctrl-C is for the process that ends this one
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         with contextlib.suppress(ConnectionError):
-            process.stdin.write(job.encode() + b"\n")
+            process.stdin.write(job)
             await process.stdin.drain()
         async for line in process.stdout:
-            said = json.loads(line)
-            if "lived" in said:
-                lived(said["lived"])
-            elif "error" in said:
-                raise _KINDS.get(said["kind"], StateError)(f"{cell}: {said['error']}")
-        return await process.wait()
+            yield json.loads(line)
+        yield {"code": await process.wait()}
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
             await asyncio.shield(process.wait())
-
-
-@contextlib.contextmanager
-def _named(cell: Cell) -> Any:
-    """Have an error say which cell it is of."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{cell}: {error}") from error
-
-
-class _Far:
-    """How far a sweep is."""
-
-    def __init__(
-        self, cells: list[Cell], left: list[int], tell: Callable[[Progress], Any] | None
-    ) -> None:
-        self._cells, self._tell = len(cells), tell
-        self._steps = {number: cells[number].steps for number in left}
-        self._whole = sum(self._steps.values())
-        before = len(cells) - len(left)
-        self._ended = before
-        self._lived = 0
-        self._begun = time.perf_counter()
-        self._say()
-
-    def of(self, number: int) -> Callable[[int], None]:
-        """What is told of the steps that a cell lives."""
-
-        def lived(steps: int) -> None:
-            self._lived += steps
-            self._say()
-
-        return lived
-
-    def ended(self, number: int) -> None:
-        """A cell has ended."""
-        self._ended += 1
-        self._say()
-
-    def _say(self) -> None:
-        if self._tell is None:
-            return
-        part = self._lived / self._whole if self._whole else 1.0
-        spent = time.perf_counter() - self._begun
-        left = spent / part * (1 - part) if part else None
-        self._tell(Progress(self._cells, self._ended, part, left))

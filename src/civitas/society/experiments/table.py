@@ -8,23 +8,26 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from civitas.errors import ConfigError, FileError, MissingExtra
+from civitas.society.experiments.workflow import Row
 
-if TYPE_CHECKING:
-    from civitas.society.experiments.workflow import Row
-
-COLUMNS = ("experiment", "condition", "parameters", "seed", "step", "metric", "value", "text")
-_TOTALS = b"civitas totals"
+_COLUMNS: Final = (
+    "experiment",
+    "condition",
+    "parameters",
+    "seed",
+    "step",
+    "metric",
+    "value",
+    "text",
+)
+_TOTALS: Final = b"civitas totals"
 
 
 def arrow() -> tuple[Any, Any]:
-    """The packages pyarrow and pyarrow.parquet.
-
-    Raises:
-        MissingExtra: they are not installed
-    """
+    """The packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -33,9 +36,9 @@ def arrow() -> tuple[Any, Any]:
 
 def _schema() -> Any:
     pa, _ = arrow()
-    text = pa.dictionary(pa.int32(), pa.string())
-    types = (text, text, text, pa.uint64(), pa.int64(), text, pa.float64(), pa.string())
-    return pa.schema(list(zip(COLUMNS, types, strict=True)))
+    name = pa.dictionary(pa.int32(), pa.string())
+    types = (name, name, name, pa.uint64(), pa.int64(), name, pa.float64(), pa.string())
+    return pa.schema(list(zip(_COLUMNS, types, strict=True)))
 
 
 def write_part(
@@ -46,25 +49,12 @@ def write_part(
     rows: Iterable[Row],
     totals: Mapping[str, Any],
 ) -> None:
-    """Write what one cell has measured: the whole file or none.
-
-    Raises:
-        FileError: it cannot be written
-    """
+    """Write what one cell has measured: the whole file or none. Raises FileError."""
     pa, parquet = arrow()
     told = json.dumps(values, sort_keys=True)
+    cells = [(name, row.condition, told, seed, *row[1:]) for row in rows]
     table = pa.Table.from_pylist(
-        [
-            dict(
-                zip(
-                    COLUMNS,
-                    (name, row.condition, told, seed, row.step, row.metric, row.value, row.text),
-                    strict=True,
-                )
-            )
-            for row in rows
-        ],
-        schema=_schema(),
+        [dict(zip(_COLUMNS, each, strict=True)) for each in cells], schema=_schema()
     ).replace_schema_metadata({_TOTALS: json.dumps(totals).encode()})
     write_whole(path, lambda to: parquet.write_table(table, to))
 
@@ -85,9 +75,10 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                 try:
                     table = parquet.read_table(part)
                     totals = json.loads(table.schema.metadata[_TOTALS])
-                    writer.write_table(table.cast(_schema()))
+                    table = table.cast(_schema())
                 except (ValueError, KeyError, TypeError) as error:
                     raise ConfigError(f"{part} is damaged ({error}): delete it") from error
+                writer.write_table(table)
                 for name, value in totals.items():
                     sums[name] = sums[name] + value if name in sums else value
 
@@ -101,15 +92,13 @@ def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     Raises:
         FileError: it cannot be written; nothing of it is left
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         write(str(beside))
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        if isinstance(error, FileError):
-            raise
         raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The workflow of an experiment: its items, and what each does with a society."""
+"""The workflow of an experiment: its items, and a society that lives them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,32 @@ from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.survey import Question, Respondent, Survey
 from civitas.society.wants import id_order
 
+Where = tuple[str | int, ...]
 _KINDS: Final = ("run", "step", "interview", "survey", "intervene", "save", "branch")
+_SHOWN: Final = 5
+"""So many faults are told at once."""
+
+
+class FieldError(ConfigError):
+    """Fields of an experiment are wrong.
+
+    Attributes:
+        faults: the path of each field, and what is wrong with it
+    """
+
+    def __init__(self, *faults: tuple[Where, str]) -> None:
+        self.faults = faults[:_SHOWN]
+        super().__init__("\n".join(f"{field_path(at)}: {what}" for at, what in self.faults))
+
+
+def field_path(where: Where) -> str:
+    """A path as a person writes it, such as `workflow[2].run.days`."""
+    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
+    return text.removeprefix(".") or "it"
 
 
 class Row(NamedTuple):
-    """A value that was measured.
-
-    Attributes:
-        condition: the condition, and after a slash the branch
-        step: how many steps were lived
-        metric: what was measured
-        value: the value; None for a text
-        text: what was said in an interview
-    """
+    """What was measured: the condition and branch, after how many steps, what, a number or text."""
 
     condition: str
     step: int
@@ -36,11 +49,13 @@ class Row(NamedTuple):
     text: str | None = None
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of an experiment: it never changes, and has no fields but its own."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Run(_Part):
+class Run(Part):
     """Live for some time: `days`, `steps`, or a length such as `6h`."""
 
     days: float | None = Field(default=None, gt=0)
@@ -52,25 +67,20 @@ class Run(_Part):
     def _from_length(cls, given: Any) -> Any:
         return {"length": given} if isinstance(given, str) else given
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if sum(each is not None for each in (self.days, self.steps, self.length)) != 1:
-            raise ValueError("must have days or steps, or be a length such as 6h")
-        if self.length is not None:
-            seconds_of(self.length, "a length")
-        return self
-
     def count(self, step_s: int) -> int:
         """How many steps it has."""
+        if len(self.model_fields_set) != 1:
+            raise ConfigError("must have days or steps, or be a length such as 6h")
         if self.steps is not None:
             return self.steps
-        seconds = seconds_of(self.length) if self.length else (self.days or 0) * DAY_S
-        if seconds % step_s or seconds != int(seconds):
+        days = (self.days or 0) * DAY_S
+        seconds = days if self.length is None else seconds_of(self.length, "a length")
+        if seconds % step_s:
             raise ConfigError(f"{seconds:g} s are not a whole number of steps of {step_s} s")
         return int(seconds) // step_s
 
 
-class Asked(_Part):
+class Asked(Part):
     """A question of a survey, with the fields of `Question`.
 
     `by` is the rule: `status.NAME.NAME` of the citizen, `file.py:function`, or a function.
@@ -80,8 +90,8 @@ class Asked(_Part):
     text: str = Field(min_length=1)
     kind: str = "scale"
     choices: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    low: int | float | None = None
+    high: int | float | None = None
     by: Source | None = None
 
     @model_validator(mode="after")
@@ -93,14 +103,10 @@ class Asked(_Part):
 
     def question(self, by: Callable[[Respondent], Any] | None) -> Question:
         """The question with its rule."""
-        low, high = (
-            int(each) if each is not None and each == int(each) else each
-            for each in (self.low, self.high)
-        )
-        return Question(self.id, self.text, self.kind, self.choices, low, high, by)
+        return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
 
 
-class Surveyed(_Part):
+class Surveyed(Part):
     """A survey of all citizens, or of some."""
 
     name: str = Field(min_length=1)
@@ -108,26 +114,25 @@ class Surveyed(_Part):
     citizens: list[str | int] | None = None
 
 
-class Interviewed(_Part):
+class Interviewed(Part):
     """A question to one citizen in free text."""
 
     citizen: str | int
     question: str
 
 
-class Payment(_Part):
-    """A payment of an intervention; `to` or `sender` may be `everyone`."""
+class Payment(Part):
+    """A payment of an intervention; `from` or `to` may be `everyone`."""
 
     sender: str = Field(alias="from")
     to: str
     cents: int = Field(ge=1)
 
 
-class Changes(_Part):
-    """What an intervention changes, at the start of the step that comes next.
+class Changes(Part):
+    """What an intervention changes at the start of the step that comes next, as `Intervention`.
 
-    As of `Intervention`; `close` and `open` take kinds of places too, and a payment is
-    `{from: government, to: everyone, cents: 100}`.
+    `close` and `open` take kinds of places too, and a payment is `{from:, to:, cents:}`.
     """
 
     facts: dict[str, Any] = Field(default_factory=dict)
@@ -145,53 +150,34 @@ class Changes(_Part):
 
     def intervention(self, step: int, city: Any, citizens: list[str]) -> Intervention:
         """The intervention in a step of a society."""
+        kinds = city.kinds() if hasattr(city, "by_kind") else ()
 
         def places(named: list[str]) -> list[str]:
-            kinds = () if city is None or not hasattr(city, "by_kind") else city.kinds()
-            each = [city.by_kind(name) if name in kinds else [name] for name in named]
-            return [place for some in each for place in some]
+            return [p for name in named for p in (city.by_kind(name) if name in kinds else [name])]
 
-        pay = [
-            (sender, to, each.cents)
-            for each in self.pay
-            for sender in (citizens if each.sender == "everyone" else [each.sender])
-            for to in (citizens if each.to == "everyone" else [each.to])
-        ]
+        def who(name: str) -> list[str]:
+            return citizens if name == "everyone" else [name]
+
+        pay = [(a, b, p.cents) for p in self.pay for a in who(p.sender) for b in who(p.to)]
         return Intervention(
             step,
-            facts=self.facts,
             close=places(self.close),
             open=places(self.open),
-            status=self.status,
-            citizens=self.citizens,
             pay=pay,
-            news=self.news,
+            **self.model_dump(include={"facts", "status", "citizens", "news"}),
         )
 
 
-class Branch(_Part):
-    """Another society from a saved state, which lives a workflow of its own.
-
-    What is measured there has the condition `CONDITION/NAME`.
-    """
+class Branch(Part):
+    """Another society, from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
 
     of: str
     name: str = Field(min_length=1, max_length=100)
     workflow: list[Item] = Field(min_length=1)
 
 
-class Item(_Part):
-    """An item of a workflow; it has one of these fields.
-
-    Attributes:
-        run: lives for some time
-        step: lives for so many steps
-        interview: asks one citizen
-        survey: asks citizens
-        intervene: changes the world
-        save: keeps the state under a name
-        branch: lives something else from a saved state
-    """
+class Item(Part):
+    """An item of a workflow: one of these fields."""
 
     run: Run | None = None
     step: int | None = Field(default=None, ge=1)
@@ -203,62 +189,45 @@ class Item(_Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(self.model_fields_set) != 1 or self.kind is None:
+        if [getattr(self, kind) is None for kind in _KINDS].count(False) != 1:
             raise ValueError(f"an item has one of {', '.join(_KINDS)}")
         return self
 
-    @property
-    def kind(self) -> str | None:
-        """Which of them it is."""
-        return next((kind for kind in _KINDS if getattr(self, kind) is not None), None)
 
-
-class ImpossibleItem(ConfigError):
-    """An item of a workflow cannot be done.
-
-    Attributes:
-        where: the path of the item
-    """
-
-    def __init__(self, where: tuple[str | int, ...], what: str) -> None:
-        super().__init__(what)
-        self.where = where
-
-
-def steps_of(workflow: Iterable[Item], step_s: int) -> int:
+def steps_of(
+    workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
+) -> int:
     """How many steps a workflow lives, those of its branches too.
 
+    Args:
+        workflow: the items
+        step_s: seconds of a step
+        where: the path of the workflow, for errors
+        before: the names of the states that were saved before it
+
     Raises:
-        ImpossibleItem: an item cannot be done after those before it, or nothing is lived
+        FieldError: an item cannot be done after those before it, or nothing is lived
     """
-    steps = _steps(workflow, step_s, set())
-    if steps == 0:
-        raise ImpossibleItem((), "the workflow lives no step: it needs a run")
-    return steps
-
-
-def _steps(workflow: Iterable[Item], step_s: int, saved: set[str]) -> int:
-    steps = 0
+    steps, saved = 0, set(before)
     for index, item in enumerate(workflow):
-        try:
-            if item.run is not None:
+        at = (*where, index)
+        if item.run is not None:
+            try:
                 steps += item.run.count(step_s)
-        except ConfigError as error:
-            raise ImpossibleItem((index, "run"), str(error)) from None
+            except ConfigError as error:
+                raise FieldError(((*at, "run"), str(error))) from None
         steps += item.step or 0
         if item.save is not None:
             if item.save in saved:
-                raise ImpossibleItem((index, "save"), f"{item.save!r} is saved twice")
+                raise FieldError(((*at, "save"), f"{item.save!r} is saved twice"))
             saved.add(item.save)
         if item.branch is not None:
             if item.branch.of not in saved:
                 what = f"no state {item.branch.of!r} is saved before it"
-                raise ImpossibleItem((index, "branch", "of"), what)
-            try:
-                steps += _steps(item.branch.workflow, step_s, set(saved))
-            except ImpossibleItem as error:
-                where = (index, "branch", "workflow", *error.where)
-                raise ImpossibleItem(where, str(error)) from None
+                raise FieldError(((*at, "branch", "of"), what))
+            steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
+    if steps == 0:
+        raise FieldError((where, "the workflow lives no step: it needs a run"))
     return steps
 
 
@@ -272,11 +241,10 @@ class Life:
         step: how long a step is
         folder: where functions are
         lived: told how many steps were lived
-        rows: where what is measured goes
 
     Attributes:
-        totals: failures, fallbacks and calls of models, in all
-        failures: the first failures, in words
+        rows: what was measured
+        totals: failures, fallbacks and calls of models, and the first failures in words
     """
 
     def __init__(
@@ -287,16 +255,13 @@ class Life:
         step: str | int,
         folder: Path,
         lived: Callable[[int], None],
-        rows: list[Row],
     ) -> None:
-        self._make = make
+        self._make, self._every, self._step = make, every, step
         self._metrics = [(n, None if by is None else function_of(by, folder)) for n, by in metrics]
-        self._every, self._step = every, step
-        self._folder = folder
-        self._lived = lived
-        self._rows = rows
-        self.totals = dict.fromkeys(("failures", "fallbacks", "model_calls"), 0)
-        self.failures: list[str] = []
+        self._folder, self._lived = folder, lived
+        self.rows: list[Row] = []
+        self.totals: dict[str, Any] = dict.fromkeys(("failures", "fallbacks", "model_calls"), 0)
+        self.totals["first_failures"] = []
 
     async def live(
         self,
@@ -310,89 +275,80 @@ class Life:
         async with self._make() as society:
             if start:
                 society.load_state_dict(saved[start])
-            self._measure(society, condition, None)
+            self._measure(society, condition, {})
             for item in workflow:
-                if item.run is not None:
-                    await self._run(society, condition, item.run.count(seconds_of(self._step)))
-                elif item.step is not None:
-                    await self._run(society, condition, item.step)
+                if item.run is not None or item.step is not None:
+                    count = item.step or (item.run or Run()).count(seconds_of(self._step))
+                    await self._run(society, condition, count)
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
-                    asked = item.interview
-                    said = await society.interview(asked.citizen, asked.question)
-                    name = f"interview {asked.citizen}: {asked.question} (by {said.source})"
-                    self._rows.append(Row(condition, society.number, name, None, str(said)))
+                    who, question = item.interview.citizen, item.interview.question
+                    said = await society.interview(who, question)
+                    name = f"interview {who}: {question} (by {said.source})"
+                    self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    ids = sorted(_citizens(society), key=id_order) if item.intervene.pay else []
-                    society.intervene(
-                        item.intervene.intervention(society.number, society.city, ids)
-                    )
+                    everyone = sorted(society.books.where, key=id_order)
+                    made = item.intervene.intervention(society.number, society.city, everyone)
+                    society.intervene(made)
                 elif item.save is not None:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.live(item.branch.workflow, name, saved, item.branch.of)
-            self.failures += [f"step {n}, {who}: {what}" for n, who, what in society.failures][:5]
+            told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 
     async def _run(self, society: Any, condition: str, steps: int) -> None:
         while steps > 0:
             chunk = min(steps, self._every - society.number % self._every)
             rows = await society.run(step=self._step, steps=chunk)
-            for name in self.totals:
+            for name in ("failures", "fallbacks", "model_calls"):
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
             self._measure(society, condition, rows[-1])
             self._lived(chunk)
             steps -= chunk
 
-    def _measure(self, society: Any, condition: str, row: Mapping[str, Any] | None) -> None:
+    def _measure(self, society: Any, condition: str, row: Mapping[str, Any]) -> None:
         """Take the metrics down; before the first step only those by functions."""
         for name, by in self._metrics:
-            if by is not None:
-                value = by(society)
-                if value is None:
-                    continue
-            elif row is None or "." in name:  # what a survey asks is taken down by the survey
+            value = row.get(name) if by is None else by(society)
+            if by is None and row and name not in row and "." not in name:  # nor of a survey
+                raise ConfigError(
+                    f"metrics: there is no column {name!r}; there are: "
+                    f"{', '.join(key for key in row if key != 'time')}"
+                )
+            if value is None:
                 continue
-            elif name not in row:
-                there = ", ".join(key for key in row if is_number(row[key]))
-                raise ConfigError(f"metrics: there is no column {name!r}; there are: {there}")
-            else:
-                value = row[name]
-            if not is_number(value):
+            if not isinstance(value, int | float) or not abs(value) < float("inf"):
                 raise ConfigError(
                     f"metrics: {name} must be a finite number, got {value!r:.80} after step "
                     f"{society.number}"
                 )
-            self._rows.append(Row(condition, society.number, name, float(value)))
+            self.rows.append(Row(condition, society.number, name, float(value)))
 
     async def _survey(self, society: Any, condition: str, surveyed: Surveyed) -> None:
+        """Ask, and take down the mean answer of each question."""
         questions = [each.question(_rule(each.by, self._folder)) for each in surveyed.questions]
         answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
+        means: dict[str, list[Any]] = {}
         for question in questions:
             given = [each for each in answers if each.question == question.id]
             values = [each.value for each in given if each.source != "none"]
             if not values:
-                raise ConfigError(
-                    f"survey {surveyed.name!r}: nobody answers {question.id!r}: "
-                    f"{given[0].reason if given else 'there is no citizen'}"
-                )
-            name = f"{surveyed.name}.{question.id}"
-            means = {name: values}
+                why = given[0].reason if given else "there is no citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: nobody answers: {why}")
             if question.kind == "choice":
-                means = {f"{name}={c}": [v == c for v in values] for c in question.choices}
-            for metric, each in means.items():
-                mean = float(sum(each)) / len(each)
-                self._rows.append(Row(condition, society.number, metric, mean))
-        by_model = sum(each.source == "model" for each in answers)
-        if by_model:
-            part = by_model / len(answers)
-            self._rows.append(Row(condition, society.number, f"{surveyed.name}.by_model", part))
-
-
-def _citizens(society: Any) -> list[str]:
-    """The ids of the citizens."""
-    return list(society.books.where)
+                for choice in question.choices:
+                    means[f"{question.id}={choice}"] = [value == choice for value in values]
+            else:
+                means[question.id] = values
+        by_model = [each.source == "model" for each in answers]
+        if any(by_model):
+            means["by_model"] = by_model
+        for name, each in means.items():
+            mean = float(sum(each)) / len(each)
+            self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
 
 
 def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
@@ -407,8 +363,3 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
         return value
 
     return rule
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
-    return isinstance(value, int | float) and abs(value) < float("inf")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError, MissingExtra
+from civitas.society.experiments.workflow import Where
 from civitas.text import excerpt
 
 _LARGEST: Final = 1_000_000
@@ -16,12 +17,9 @@ _PARTS: Final = 100_000
 """So many values it has at most, those counted that aliases repeat."""
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
-Lines = dict[tuple[str | int, ...], int]
-"""The line, from 1, in which each part begins, by the keys and indexes that lead to it."""
 
-
-def read_yaml(path: Path) -> tuple[Any, Lines]:
-    """Return what a YAML file says, as JSON data, and where it says it.
+def read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
+    """Return what a YAML file says, as JSON data, and the line, from 1, of each part's path.
 
     Dates become texts. Duplicate keys, keys that are no texts, merge keys and tags of classes are
     refused, and so is a file that is too large or whose aliases make it so.
@@ -34,21 +32,45 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
         raise MissingExtra("YAML", "society") from error
+    lines: dict[Where, int] = {}
+    count = 0
+
+    def wrong(node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
+
+    def read(node: Any, where: Where) -> Any:
+        nonlocal count
+        count += 1
+        lines.setdefault(where, node.start_mark.line + 1)
+        if count > _PARTS:
+            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+        if isinstance(node, yaml.ScalarNode):
+            value = loader.construct_object(node)
+            return value.isoformat() if isinstance(value, date) else value
+        if node.tag not in _PLAIN:
+            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if isinstance(node, yaml.SequenceNode):
+            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
+            if key.value in made:
+                raise wrong(key, f"{key.value!r:.80} is there twice")
+            lines[*where, key.value] = key.start_mark.line + 1
+            made[key.value] = read(value, (*where, key.value))
+        return made
+
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+        loader = yaml.SafeLoader(data)
+        node = loader.get_single_node()
+        return (None if node is None else read(node, ())), lines
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > _LARGEST:
-        raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
-    try:
-        loader = yaml.SafeLoader(data)
-        try:
-            node = loader.get_single_node()
-            reader = _Reader(path, loader, yaml.nodes)
-            found = None if node is None else reader.read(node, ())
-        finally:
-            loader.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
@@ -56,40 +78,3 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
         raise ConfigError(f"{path}{line}: this is no YAML: {said}") from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deep") from None
-    return found, reader.lines if node is not None else {}
-
-
-class _Reader:
-    """Walks the nodes of a document."""
-
-    def __init__(self, path: Path, loader: Any, nodes: Any) -> None:
-        self._path, self._loader, self._nodes = path, loader, nodes
-        self._parts = 0
-        self.lines: Lines = {}
-
-    def read(self, node: Any, where: tuple[str | int, ...]) -> Any:
-        """The value of a node."""
-        self.lines.setdefault(where, node.start_mark.line + 1)
-        self._parts += 1
-        if self._parts > _PARTS:
-            raise self._wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
-        if not isinstance(node, self._nodes.ScalarNode) and node.tag not in _PLAIN:
-            raise self._wrong(node, f"no objects of {node.tag!r:.80} are made")
-        if isinstance(node, self._nodes.SequenceNode):
-            return [self.read(each, (*where, index)) for index, each in enumerate(node.value)]
-        if isinstance(node, self._nodes.MappingNode):
-            made: dict[str, Any] = {}
-            for key_node, value_node in node.value:
-                key = key_node.value
-                if key_node.tag != "tag:yaml.org,2002:str":
-                    raise self._wrong(key_node, f"a key must be a text, got {excerpt(key)}")
-                if key in made:
-                    raise self._wrong(key_node, f"{key!r:.80} is there twice")
-                self.lines[*where, key] = key_node.start_mark.line + 1
-                made[key] = self.read(value_node, (*where, key))
-            return made
-        value = self._loader.construct_object(node)
-        return value.isoformat() if isinstance(value, date) else value
-
-    def _wrong(self, node: Any, what: str) -> ConfigError:
-        return ConfigError(f"{self._path}:{node.start_mark.line + 1}: {what}")
