@@ -20,6 +20,7 @@ from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError
 from civitas.society.experiments.functions import Source, function_of
 from civitas.society.experiments.table import write_part
+from civitas.society.experiments.whole import file_name
 from civitas.society.experiments.workflow import Item, Life, steps_of
 from civitas.text import error_text
 
@@ -38,6 +39,7 @@ class Cell:
         workflow: what is done
         metrics: the name of each, and its function or where it is
         every: after how many steps something is measured
+        has_map: whether it leaves a map of its end
     """
 
     condition: str
@@ -49,6 +51,7 @@ class Cell:
     workflow: list[Item]
     metrics: list[tuple[str, Source | None]]
     every: int
+    has_map: bool = False
 
     def __str__(self) -> str:
         values = "".join(f", {name}={json.dumps(each)}" for name, each in self.values.items())
@@ -88,7 +91,9 @@ class Cell:
         if "folder" in inspect.signature(function).parameters:
             parameters["folder"] = folder
         make = functools.partial(function, self.seed, **parameters)
-        life = Life(make, self.metrics, self.every, self.step, folder, lived)
+        picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
+        map_to = picture if self.has_map else None
+        life = Life(make, self.metrics, self.every, self.step, folder, lived, map_to)
         await life.live(self.workflow, self.condition)
         write_part(part, name, self.seed, self.values, life.rows, life.totals)
 

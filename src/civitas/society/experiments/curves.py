@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 from civitas.clock import DAY_S, seconds_of
@@ -32,7 +31,7 @@ def series(design: Design, results: Results, metric: str) -> list[tuple[str, str
     return found
 
 
-def draw_metric(design: Design, results: Results, metric: str, path: Path) -> None:
+def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
     """Write a picture (PNG) of a metric: a curve with its 95 % interval for each condition.
 
     A metric that was measured once, such as by a survey, has a mean with its interval for each.
@@ -49,8 +48,11 @@ def draw_metric(design: Design, results: Results, metric: str, path: Path) -> No
         {step: Interval.of(list(values.values())) for step, values in curve.items()}
         for curve in curves
     ]
-    picture, axes = figure_of(6.5, 3.4 + 0.22 * len(shown))
-    if max(map(len, means)) > 2:
+    has_curves = max(map(len, means)) > 2
+    picture, axes = figure_of(
+        6.5, 3.4 + 0.22 * len(shown) if has_curves else 1.2 + 0.4 * len(shown)
+    )
+    if has_curves:
         _curves(axes, means, [each[0] for each in shown], seconds_of(design.society.step))
         axes.set_ylabel(axis)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)

@@ -125,6 +125,7 @@ class Design(Part):
     conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
     seeds: int | list[int] = 1
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
+    maps: bool = False
     published: list[Published] = Field(default_factory=list)
     source: str = ""
     notes: str = ""
@@ -168,6 +169,7 @@ class Design(Part):
                         workflow=workflow,
                         metrics=metrics,
                         every=self.every,
+                        has_map=self.maps and seed == self.all_seeds[0],
                     )
                     for seed in self.all_seeds
                 ]
@@ -198,7 +200,9 @@ class Design(Part):
             root, *path = key.split(".")
             if known is not None and root not in known:
                 if key not in used:
-                    raise FieldError((at, f"{_NONE}, and no ${key} is in the workflow; {known}"))
+                    raise FieldError(
+                        (at, f"{_NONE}, and no ${key} is in the workflow; {_there(known)}")
+                    )
                 continue
             into = parameters
             for step, each in itertools.pairwise((root, *path)):
@@ -248,7 +252,7 @@ class Design(Part):
         known = self._arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
-                raise FieldError((("society", name), f"{_NONE}; {known}"))
+                raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
@@ -279,6 +283,10 @@ class Design(Part):
         """What it says, as JSON data; functions are told by name."""
         made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
         return {"society": {}, **made}
+
+
+def _there(known: list[str]) -> str:
+    return f"there are: {', '.join(known)}"
 
 
 def faults_of(error: ValidationError) -> list[tuple[Where, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from civitas.errors import ConfigError
 from civitas.society.experiments.curves import draw_metric, series
 from civitas.society.experiments.design import Design, Published
 from civitas.society.experiments.results import Interval, Results
-from civitas.society.experiments.table import write_whole
+from civitas.society.experiments.whole import file_name, write_whole
 
 _STYLE: Final = (
     "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
@@ -39,8 +39,8 @@ def write_report(design: Design, results: Results, folder: Path) -> Path:
     """
     pictures = {}
     for metric in results.metrics:
-        path = folder / f"{re.sub('[^a-zA-Z0-9_.-]', '-', metric)}.png"
-        write_whole(path, lambda to, of=metric: draw_metric(design, results, of, Path(to)))
+        path = folder / file_name(metric, ".png")
+        write_whole(path, functools.partial(draw_metric, design, results, metric))
         pictures[metric] = path
     manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
     page = _page(design, results, pictures, manifest)
@@ -84,17 +84,16 @@ def _page(
     parts.append(_table((), [each for each in setup if each[1]]))
     parts.append("<h2>Results</h2>")
     for metric, path in pictures.items():
-        data = base64.b64encode(path.read_bytes()).decode()
-        parts.append(
-            f'<figure><img alt="{_safe(metric)}" src="data:image/png;base64,{data}">'
-            f"<figcaption>{_safe(metric)}: mean and 95 % interval over seeds (Student's t)."
-            f"</figcaption></figure>"
-        )
+        parts.append(_figure(path, f"{metric}: mean and 95 % interval over seeds (Student's t)."))
         parts.append(
             _table(
                 ("", "at the end", "above the first, seed by seed"), _last(design, results, metric)
             )
         )
+    if design.maps:
+        for name in design.conditions:
+            path = results.path.parent / file_name(f"map-{name}", ".png")
+            parts.append(_figure(path, f"{name}: the map at the end, of seed {seeds[0]}."))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
@@ -107,7 +106,8 @@ def _page(
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
         "far as a model answers the same: <code>civitas simulate EXPERIMENT.yaml "
-        f"--seeds {len(seeds)}</code>. The experiment as it was run:</p><pre>{_safe(said)}</pre>"
+        f"--seeds {len(seeds)}</code>. </p><details><summary>The experiment as it was run</summary><pre>"
+        f"{_safe(said)}</pre></details>"
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv='
@@ -142,6 +142,12 @@ def _ours(results: Results, published: Published) -> str:
     except ConfigError as error:
         return str(error)
     return str(Interval.of([each * published.scale for each in values.values()]))
+
+
+def _figure(path: Path, caption: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = f'<img alt="{_safe(caption)}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{_safe(caption)}</figcaption></figure>"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

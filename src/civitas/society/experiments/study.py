@@ -33,6 +33,7 @@ class Experiment(Design):
         seeds: how many, from 0 on, or which
         parameters: values of parameters of the society, or of `$name`s in the workflow, each with
             each
+        maps: whether each condition has a map of its first seed's end
         published: published figures, beside which the report tells ours
         source: where those are published
         notes: what readers of the report should know

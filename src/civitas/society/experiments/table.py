@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, FileError, MissingExtra
+from civitas.errors import ConfigError, MissingExtra
+from civitas.society.experiments.whole import write_whole
 from civitas.society.experiments.workflow import Row
 
 _COLUMNS: Final = (
@@ -84,22 +83,3 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
 
     write_whole(path, write)
     return sums
-
-
-def write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Have a file be written beside its place, and put there when it is whole and on the disk.
-
-    Raises:
-        FileError: it cannot be written; nothing of it is left
-    """
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        write(str(beside))
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
