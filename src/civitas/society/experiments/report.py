@@ -106,7 +106,7 @@ def _page(
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
         "far as a model answers the same: <code>civitas simulate EXPERIMENT.yaml "
-        f"--seeds {len(seeds)}</code>. </p><details><summary>The experiment as it was run</summary><pre>"
+        f"--seeds {len(seeds)}</code>.</p><details><summary>The experiment as run</summary><pre>"
         f"{_safe(said)}</pre></details>"
     )
     return (
