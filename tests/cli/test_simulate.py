@@ -308,3 +308,64 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
             terminal.type(f"{answer}\r")
             assert terminal.end() == code
         assert bool(server.requests) is (code == 0)
+
+
+EXPERIMENT = """\
+name: small
+society: {citizens: 10, step: 12h}
+metrics: [home]
+workflow: [step: 1]
+"""
+
+
+def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    swept = ("--sweep", "feed=true,false", "--seeds", "2", "--jobs", "2")
+    done = simulate("e.yaml", *swept, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("small: 2 seeds\n  home  ")
+    assert '{"feed": true}' in done.stdout
+    assert "4 of 4 cells  100 %" in done.stderr
+    out = tmp_path / "e-results"
+    assert {"results.parquet", "report.html", "home.png"} <= {path.name for path in out.iterdir()}
+    rows = pyarrow.parquet.read_table(out / "results.parquet").to_pylist()
+    assert [(row["seed"], row["parameters"]) for row in rows] == [
+        (seed, f'{{"feed": {feed}}}') for feed in ("true", "false") for seed in (0, 1)
+    ]
+    again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
+    assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    (
+        (("e.yaml", "--citizens", "20"), "--citizens is of a town without an experiment"),
+        (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
+        (("e.yaml", "--sweep", "tax=1"), "parameters.tax: the society has no such parameter"),
+        (("--seeds", "3"), "--sweep, --seeds and --jobs are for an EXPERIMENT"),
+        (("none.yaml",), "does not exist"),
+        (
+            ("e.yaml", "--seeds", "9999", "--sweep", "citizens=10000"),
+            "9,999 cells live 99,990,000 agent-steps; no terminal to ask at: give --yes",
+        ),
+        (
+            ("e.yaml", "--seeds", "99", "--sweep", "llm=openai:m"),
+            "990 agent-steps, and ask the model about 1,188 times; no terminal",
+        ),
+        (("e.yaml", "--out", "e.yaml"), "is a file"),
+    ),
+)
+def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
+    tmp_path: Path,
+    args: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *args])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err.replace("\n", " ")
+    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml"}

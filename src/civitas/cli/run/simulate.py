@@ -36,6 +36,7 @@ _ON_PIPE_S: Final = 10.0
 
 
 @click.command(context_settings=_HELP)
+@click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--citizens",
     type=click.IntRange(10, 1_000_000),
@@ -77,9 +78,43 @@ _ON_PIPE_S: Final = 10.0
     help="Write tables of steps, citizens and messages there, and a manifest.",
 )
 @click.option("--parquet", is_flag=True, help="Tables as Parquet instead of CSV, by pyarrow.")
+@click.option(
+    "--sweep",
+    metavar="NAME=V,V",
+    multiple=True,
+    help="Values of a parameter of EXPERIMENT; may be given several times.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100_000),
+    help="How many seeds EXPERIMENT has, from 0 on.  [default: its own]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    help="How many processes live EXPERIMENT's cells at a time.  [default: 1]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
-def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, **given: Any) -> int:
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    experiment: str | None,
+    journal: str | None,
+    run_id: str | None,
+    as_json: bool,
+    yes: bool,
+    sweep: tuple[str, ...],
+    seeds: int | None,
+    jobs: int | None,
+    **given: Any,
+) -> int:
     """Have a town of citizens live for some simulated days, by rules or by a model.
+
+    With EXPERIMENT, a YAML file as of docs/experiments.md, every condition of it is lived with
+    every seed and all swept parameters, each in a process of its own, and a report is written to
+    --out DIR. The same command goes on where it was stopped. Such a file runs the Python that it
+    names beside it.
 
     The town, its people, firms, bank, government and feed are drawn by --seed, and the same command
     gives the same town, byte by byte, by rules. How far it is, is shown on standard error; what
@@ -98,6 +133,8 @@ def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, *
         --run-id april
       civitas simulate --citizens 50 --max-calls 9000 \\
         --model openai:gpt-4o-mini
+      civitas simulate curfew.yaml --seeds 30 \\
+        --sweep citizens=100,200 --jobs 2
 
     With a journal, a run that Ctrl-C or a crash has stopped goes on by `civitas resume`, or with
     the same command and its --run-id, from the state of at most six simulated hours before, to the
@@ -110,6 +147,10 @@ def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, *
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if experiment is not None:
+        return _experiment(context, experiment, sweep, seeds, jobs, given["out"], yes, as_json)
+    if sweep or seeds is not None or jobs is not None:
+        raise click.UsageError("--sweep, --seeds and --jobs are for an EXPERIMENT: name its file")
     order = SimulateOrder(**given)
     with usage():
         check(order)
@@ -117,6 +158,35 @@ def command(journal: str | None, run_id: str | None, as_json: bool, yes: bool, *
     if order.is_remote and not _agreed(order, yes):
         return 1
     return carried_out(simulated, order, journal, run_id, as_json)
+
+
+def _experiment(
+    context: click.Context,
+    path: str,
+    sweep: tuple[str, ...],
+    seeds: int | None,
+    jobs: int | None,
+    out: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Run an experiment; what its file says, no option may say."""
+    from civitas.cli.run.simulate_experiment import run_experiment
+
+    of_towns = [
+        each
+        for each in context.params
+        if each not in ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
+        and context.get_parameter_source(each) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if of_towns:
+        name = of_towns[0].replace("_", "-")
+        raise click.UsageError(
+            f"--{name} is of a town without an experiment: write it in {path}, or --sweep it"
+        )
+    return run_experiment(
+        path, sweep=sweep, seeds=seeds, jobs=jobs or 1, out=out, yes=yes, as_json=as_json
+    )
 
 
 def _agreed(order: SimulateOrder, yes: bool) -> bool:

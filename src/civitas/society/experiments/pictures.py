@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from civitas.society.society import Society
 
 # The colours of Okabe and Ito, told apart with any colour vision; shapes are for print in grey.
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
-_DPI: Final = 150
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
+DPI: Final = 150
 
 
 def draw_map(society: Society, path: str | PathLike[str]) -> None:
@@ -30,7 +30,7 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
         ConfigError: its places have no positions
         MissingExtra: matplotlib is not installed
     """
-    figure, axes = _figure(7.5, 8)
+    figure, axes = figure_of(7.5, 8)
     seen, city = society.positions(), society.city
     if seen is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
@@ -39,7 +39,7 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
     others = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(others):
-        shape, colour = _SHAPES[number % len(_SHAPES)], _COLOURS[number % len(_COLOURS)]
+        shape, colour = SHAPES[number % len(SHAPES)], COLOURS[number % len(COLOURS)]
         where = [city.position(place) for place in city.by_kind(kind)]
         style: dict[str, Any] = {"marker": shape, "color": colour, "label": kind, "zorder": 4}
         axes.scatter(*zip(*where, strict=True), s=14 if len(where) > 100 else 40, **style)
@@ -63,7 +63,7 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     axes.set(xlabel="metres to the east", ylabel="metres to the north")
     axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=_DPI)
+    figure.savefig(path, dpi=DPI)
 
 
 def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
@@ -76,14 +76,14 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     Raises:
         MissingExtra: matplotlib is not installed
     """
-    figure, (people, money) = _figure(7.5, 5, 2, height_ratios=(3, 1), sharex=True)
+    figure, (people, money) = figure_of(7.5, 5, 2, height_ratios=(3, 1), sharex=True)
     times = [datetime.fromisoformat(row["time"]) for row in rows]
     curves = (("home", "at home", "-"), ("work", "at work", "--"), ("moving", "on the way", "-."))
-    for (key, label, line), colour in zip(curves, _COLOURS, strict=False):
+    for (key, label, line), colour in zip(curves, COLOURS, strict=False):
         people.plot(times, [row[key] for row in rows], line, color=colour, label=label)
     people.set(ylabel="citizens", ylim=(0, None))
     people.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
-    money.plot(times, [row["owned"] / 1e6 for row in rows], color=_COLOURS[3])
+    money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
     dates = importlib.import_module("matplotlib.dates")
     places = dates.AutoDateLocator(minticks=5, maxticks=9)
@@ -92,10 +92,10 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     money.ticklabel_format(axis="y", useOffset=False)
     for axes in (people, money):
         axes.grid(color="#e5e5e5")
-    figure.savefig(path, dpi=_DPI)
+    figure.savefig(path, dpi=DPI)
 
 
-def _figure(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
+def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of its own, in inches, which no window and no other figure knows of."""
     try:
         module = importlib.import_module("matplotlib.figure")

@@ -1,0 +1,314 @@
+"""An experiment as data: a society, a workflow, conditions, seeds and parameters."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from civitas.clock import seconds_of
+from civitas.errors import ConfigError
+from civitas.jsonvalue import NotJSON, copy_json
+from civitas.society.experiments.cell import Cell
+from civitas.society.experiments.functions import Source, function_of, in_words
+from civitas.society.experiments.models import MODELS
+from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of
+
+_NONE: Final = "the society has no such parameter"
+_CELLS: Final = 100_000
+_TAGS: Final = frozenset(("int", "str", "float", "list[int]", "callable"))
+"""What pydantic puts into a path for the alternatives of a type."""
+
+
+class SocietyDesign(BaseModel):
+    """What is lived in; the fields that are not named here are parameters of the function.
+
+    Attributes:
+        model: the name of a function of `civitas.society.experiments.models.MODELS`
+        make: instead of it, one's own: `file.py:function` beside the YAML, or a function; it is
+            called with the seed and the parameters, and gives a `Society`
+        step: how long a step is
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    model: str = "town"
+    make: Source | None = None
+    step: str | int = "15min"
+
+    @field_validator("step")
+    @classmethod
+    def _length(cls, given: str | int) -> str | int:
+        seconds_of(given)
+        return given
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, given: str) -> str:
+        if given not in MODELS:
+            raise ValueError(f"must be one of {', '.join(sorted(MODELS))}, got {given!r}")
+        return given
+
+    @property
+    def source(self) -> Source:
+        """The function, or where it is."""
+        return self.model if self.make is None else self.make
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the function but for the seed."""
+        return dict(self.model_extra or {})
+
+
+class Metric(Part):
+    """What is measured.
+
+    Attributes:
+        name: of a column of a society's metrics, or, with `by`, one of your own
+        by: a function of a society that gives a number: `file.py:function`, or the function
+        label: what the axis says; the name if left out
+        unit: the unit of the values, for the axis
+    """
+
+    name: str = Field(min_length=1, max_length=100)
+    by: Source | None = None
+    label: str = ""
+    unit: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+
+class Condition(Part):
+    """Other parameters (of the society, or for `$name`s), or another workflow; a label."""
+
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    workflow: list[dict[str, Any]] | None = None
+    label: str = ""
+
+
+class Published(Part):
+    """A published figure, and ours beside it: of a metric, times `scale`, after `step` steps."""
+
+    quantity: str
+    published: str
+    metric: str
+    condition: str = "base"
+    scale: float = 1
+    step: int | None = None
+
+
+class Design(Part):
+    """The fields of an `Experiment`, which documents them."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[\w][\w .-]*$")
+    question: str = ""
+    society: SocietyDesign = Field(default_factory=SocietyDesign)
+    metrics: list[Metric] = Field(default_factory=list)
+    every: int = Field(default=1, ge=1)
+    workflow: list[dict[str, Any]] = Field(min_length=1)
+    conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
+    seeds: int | list[int] = 1
+    parameters: dict[str, list[Any]] = Field(default_factory=dict)
+    maps: bool = False
+    published: list[Published] = Field(default_factory=list)
+    source: str = ""
+    notes: str = ""
+    folder: Path = Field(default=Path(), exclude=True)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise FieldError(*faults_of(error)) from None
+        self._check()
+
+    # -- what it asks for --------------------------------------------------------------------------
+
+    @property
+    def all_seeds(self) -> list[int]:
+        """The seeds: 0 … n−1 where a number is given."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def grid(self) -> list[dict[str, Any]]:
+        """The combinations of the parameters' values."""
+        names = list(self.parameters)
+        values = itertools.product(*self.parameters.values())
+        return [dict(zip(names, each, strict=True)) for each in values]
+
+    def cells(self) -> list[Cell]:
+        """Every condition with every combination of parameters and every seed."""
+        metrics = [(each.name, each.by) for each in self.metrics]
+        made: list[Cell] = []
+        for name in self.conditions:
+            for values in self.grid():
+                parameters, workflow = self._resolved(name, values)
+                made += [
+                    Cell(
+                        condition=name,
+                        seed=seed,
+                        values=values,
+                        source=self.society.source,
+                        step=self.society.step,
+                        parameters=parameters,
+                        workflow=workflow,
+                        metrics=metrics,
+                        every=self.every,
+                        has_map=self.maps and seed == self.all_seeds[0],
+                    )
+                    for seed in self.all_seeds
+                ]
+        return made
+
+    def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
+        """The society's parameters and the workflow of a condition with some values."""
+        where: Where = ("workflow",)
+        raw: Any = self.workflow
+        condition = self.conditions[name]
+        if condition.workflow is not None:
+            where, raw = ("conditions", name, "workflow"), condition.workflow
+        given = {**condition.parameters, **values}
+        used: set[str] = set()
+        try:
+            workflow = TypeAdapter(list[Item]).validate_python(_filled(raw, given, used))
+        except ValidationError as error:
+            raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
+        steps_of(workflow, seconds_of(self.society.step), where)
+        parameters = copy.deepcopy(self.society.parameters)
+        known = self._arguments()
+        for key, value in given.items():
+            at: Where = ("parameters", key)
+            if key in condition.parameters:
+                at = ("conditions", name, *at)
+                if key in values:
+                    raise FieldError((at, "it is swept, so no condition can set it"))
+            root, *path = key.split(".")
+            if known is not None and root not in known:
+                if key not in used:
+                    raise FieldError(
+                        (at, f"{_NONE}, and no ${key} is in the workflow; {_there(known)}")
+                    )
+                continue
+            into = parameters
+            for step, each in itertools.pairwise((root, *path)):
+                into = into.setdefault(step, {})
+                if not isinstance(into, dict):
+                    raise FieldError((at, f"{step!r} has no {each!r}"))
+            into[path[-1] if path else root] = value
+        return parameters, workflow
+
+    def _arguments(self) -> list[str] | None:
+        """The names of the society's parameters; None where it takes any."""
+        where = ("society", "model" if self.society.make is None else "make")
+        parameters = self._signature(where)
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            return None
+        return [name for name in list(parameters)[1:] if name != "folder"]
+
+    def _signature(self, where: Where) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self._function(where, self.society.source)).parameters
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        seeds = self.all_seeds
+        if (
+            not seeds
+            or len(set(seeds)) != len(seeds)
+            or not 0 <= min(seeds) <= max(seeds) < 1 << 64
+        ):
+            what = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
+            raise FieldError((("seeds",), what))
+        if not self.conditions:
+            raise FieldError((("conditions",), "must have one or more, or be left out"))
+        count = len(seeds) * len(self.conditions)
+        for name, each in self.parameters.items():
+            count *= len(each)
+            if not each:
+                raise FieldError((("parameters", name), "must be a list of one value or more"))
+        if count > _CELLS:
+            raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
+        if len({each.name for each in self.metrics}) != len(self.metrics):
+            raise FieldError((("metrics",), "two metrics have the same name"))
+        try:
+            copy_json([self.society.parameters, self.parameters])
+        except NotJSON as error:
+            raise FieldError(((), f"parameters must be JSON data: {error}")) from None
+        known = self._arguments()
+        for name in self.society.parameters:
+            if known is not None and name not in known:
+                raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
+        for index, metric in enumerate(self.metrics):
+            if metric.by is not None:
+                self._function(("metrics", index, "by"), metric.by)
+        for name in self.conditions:
+            for values in self.grid():
+                self._resolved(name, values)
+
+    def _function(self, where: Where, source: Source) -> Callable[..., Any]:
+        try:
+            return function_of(source, self.folder)
+        except ConfigError as error:
+            raise FieldError((where, str(error))) from None
+
+    def size(self) -> dict[str, int]:
+        """How large it is: cells, agent_steps and, where a model is named, model_calls, about."""
+        signature = self._signature(("society",))
+        cells = self.cells()
+        agent_steps = calls = 0
+        for cell in cells:
+            default = getattr(signature.get("citizens"), "default", None)
+            many = cell.parameters.get("citizens", default)
+            steps = cell.steps * (many if type(many) is int else 1)
+            agent_steps += steps
+            calls += steps * 6 // 5 if cell.parameters.get("llm") else 0
+        return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
+
+    def as_json(self) -> dict[str, Any]:
+        """What it says, as JSON data; functions are told by name."""
+        made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
+        return {"society": {}, **made}
+
+
+def _there(known: list[str]) -> str:
+    return f"there are: {', '.join(known)}"
+
+
+def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
+    """What pydantic found wrong, without its own words for alternatives."""
+    found: dict[Where, str] = {}
+    for each in error.errors(include_url=False, include_context=False):
+        loc = each["loc"]
+        where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
+        what = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            what = "there is no such field"
+        found.setdefault(where, what)
+    return list(found.items())
+
+
+def _filled(value: Any, given: Mapping[str, Any], used: set[str]) -> Any:
+    """A workflow with the values of its `$name`s."""
+    if isinstance(value, str) and value[:1] == "$" and value[1:] in given:
+        used.add(value[1:])
+        return given[value[1:]]
+    if isinstance(value, Mapping):
+        return {key: _filled(each, given, used) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, given, used) for each in value]
+    return value

@@ -1,0 +1,106 @@
+"""The societies that an experiment can name: functions of the seed and of parameters."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from civitas.errors import ConfigError
+from civitas.society.society import Society
+
+
+def town(
+    seed: int,
+    *,
+    citizens: int | str = 100,
+    city: str | None = None,
+    blocks: Mapping[str, Mapping[str, Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    start: str = "2026-01-05T00:00",
+    economy: bool = True,
+    feed: bool = True,
+    llm: str | None = None,
+    answers: str | None = None,
+    folder: Path = Path(),
+) -> Society:
+    """A town drawn by its seed, as `civitas simulate` makes it.
+
+    Args:
+        seed: what city, people and all chance are drawn from
+        citizens: how many, or a table of them (`read_people`)
+        city: the file of a city (`City.to_json`); one drawn by the seed if left out
+        blocks: parameters of blocks: `{"SocialBlock": {"bound": 300}}`
+        params: what citizens may do: `{"enable_social": false}`
+        facts: what holds everywhere
+        start: when step 0 begins
+        economy: whether there are firms, a bank and a government
+        feed: whether there is a feed
+        llm: the name of the model that citizens ask; None for rules alone
+        answers: a file that keeps the model's answers, so that the next run has the same
+        folder: where files are
+
+    Raises:
+        ConfigError: an argument is wrong
+        ModelError: the model is missing or cannot be used
+    """
+    from civitas.society import blocks as known
+    from civitas.society.citizen import CitizenAgentParams
+    from civitas.society.city.city import City
+    from civitas.society.people.drawn import citizens as agents_of
+    from civitas.society.people.drawn import completed, make_people
+    from civitas.society.people.table import read_people
+    from civitas.society.services.economy import make_economy
+    from civitas.society.services.feed import Feed
+
+    given = {name: dict(each) for name, each in (blocks or {}).items()}
+    strange = sorted(set(given) - {type(each).__name__ for each in known.all_blocks()})
+    if strange:
+        raise ConfigError(f"blocks: there is no block {strange[0]!r}")
+    if city is not None:
+        place = City.from_json((folder / city).read_bytes())
+    else:
+        many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
+        place = City.generate(seed=seed, citizens=max(10, many))
+    if isinstance(citizens, str):
+        people = completed(read_people(folder / citizens, place), place, seed=seed)
+    else:
+        people = make_people(place, citizens, seed=seed)
+    own = CitizenAgentParams(**dict(params or {}))
+    made = {name: getattr(known, f"{name}Params")(**each) for name, each in given.items()}
+
+    def all_blocks() -> list[Any]:
+        return [
+            type(each)(block_params=made.get(type(each).__name__)) for each in known.all_blocks()
+        ]
+
+    services = make_economy(place, seed=seed) if economy else []
+    return Society(
+        agents_of(people, all_blocks, agent_params=own),
+        place,
+        seed=seed,
+        model=model_of(llm, None if answers is None else folder / answers),
+        services=[*services, *([Feed()] if feed else [])],
+        start=start,
+        facts=facts,
+    )
+
+
+def model_of(name: str | None, answers: Path | None = None) -> Any:
+    """The model of a name, whose answers are kept in a file and given again; None for no name.
+
+    Raises:
+        ModelError: it is missing or cannot be used
+    """
+    if name is None:
+        return None
+    if answers is None:
+        return importlib.import_module("civitas.models.names").model(name)
+    recorded = importlib.import_module("civitas.models.wrappers.recorded").RecordedModel
+    return recorded(name, answers)
+
+
+MODELS: Final[dict[str, Callable[..., Any]]] = {"town": town}
+"""By name: each is called with the seed and parameters, and gives a `Society`."""

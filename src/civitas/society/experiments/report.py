@@ -1,0 +1,160 @@
+"""The report of an experiment: one HTML page with everything in it, and pictures beside it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from civitas.clock import DAY_S, seconds_of
+from civitas.errors import ConfigError
+from civitas.society.experiments.curves import draw_metric, series
+from civitas.society.experiments.design import Design, Published
+from civitas.society.experiments.results import Interval, Results
+from civitas.society.experiments.whole import file_name, write_whole
+
+_STYLE: Final = (
+    "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
+    "table{border-collapse:collapse;margin:1rem 0;font-size:.9rem}"
+    "td,th{border-bottom:1px solid #ccc;padding:.25rem .7rem;text-align:left;vertical-align:top}"
+    "img{max-width:100%}figure{margin:1.5rem 0}figcaption{font-size:.9rem;color:#333}"
+    "pre{background:#f4f4f4;padding:.8rem;overflow-x:auto;font-size:.85rem}"
+)
+_TEXTS: Final = 12
+"""So many interviews are shown."""
+
+
+def write_report(design: Design, results: Results, folder: Path) -> Path:
+    """Write `report.html` and a PNG for each metric; gives the page.
+
+    The page asks nothing of other places: pictures are in it, and there is no script.
+
+    Raises:
+        FileError: it cannot be written
+        MissingExtra: matplotlib is not installed
+    """
+    pictures = {}
+    for metric in results.metrics:
+        path = folder / file_name(metric, ".png")
+        write_whole(path, functools.partial(draw_metric, design, results, metric))
+        pictures[metric] = path
+    manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    page = _page(design, results, pictures, manifest)
+    path = folder / "report.html"
+    write_whole(path, lambda to: Path(to).write_text(page, encoding="utf-8"))
+    return path
+
+
+def _page(
+    design: Design, results: Results, pictures: dict[str, Path], manifest: dict[str, Any]
+) -> str:
+    totals = manifest["totals"]
+    by = "rules alone; no model was asked"
+    if totals["model_calls"]:
+        by = (
+            f"rules and a model, which was asked {totals['model_calls']:,} times; in "
+            f"{totals['fallbacks']:,} of them it was of no use, and the rule decided"
+        )
+    seeds = design.all_seeds
+    days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
+    setup = [
+        ("society", json.dumps(manifest["experiment"]["society"], ensure_ascii=False)),
+        ("conditions", ", ".join(each.label or name for name, each in design.conditions.items())),
+        ("swept", json.dumps(design.parameters, ensure_ascii=False) if design.parameters else ""),
+        ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
+        ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
+        ("decided by", by),
+        (
+            "failures",
+            f"{totals['failures']:,}" + "".join(f"; {e}" for e in totals["first_failures"][:3]),
+        ),
+        ("versions", ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())),
+        ("after", design.source),
+        ("notes", design.notes),
+    ]
+    parts = [
+        f"<h1>{_safe(design.name)}</h1>",
+        f"<p>{_safe(design.question)}</p>",
+        "<h2>Set-up</h2>",
+    ]
+    parts.append(_table((), [each for each in setup if each[1]]))
+    parts.append("<h2>Results</h2>")
+    for metric, path in pictures.items():
+        parts.append(_figure(path, f"{metric}: mean and 95 % interval over seeds (Student's t)."))
+        parts.append(
+            _table(
+                ("", "at the end", "above the first, seed by seed"), _last(design, results, metric)
+            )
+        )
+    if design.maps:
+        for name in design.conditions:
+            path = results.path.parent / file_name(f"map-{name}", ".png")
+            parts.append(_figure(path, f"{name}: the map at the end, of seed {seeds[0]}."))
+    if design.published:
+        parts.append("<h2>Beside published figures</h2>")
+        rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
+        parts.append(_table(("quantity", "published", "here"), rows))
+    if results.texts:
+        parts.append("<h2>Interviews</h2>")
+        rows = [(f"{c}, seed {seed}", q, text) for c, _, seed, _, q, text in results.texts[:_TEXTS]]
+        parts.append(_table(("who", "asked", "said"), rows))
+    said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
+    parts.append(
+        "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
+        "far as a model answers the same: <code>civitas simulate EXPERIMENT.yaml "
+        f"--seeds {len(seeds)}</code>.</p><details><summary>The experiment as run</summary><pre>"
+        f"{_safe(said)}</pre></details>"
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv='
+        '"Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
+        f"'unsafe-inline'\"><title>{_safe(design.name)}</title><style>{_STYLE}</style></head><body>"
+        + "\n".join(parts)
+        + "</body></html>\n"
+    )
+
+
+def _last(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
+    """The last mean of each curve, and how far it is above the first with the same parameters."""
+    rows = []
+    firsts: dict[str, str] = {}
+    for label, condition, values in series(design, results, metric):
+        first = firsts.setdefault(values, condition)
+        above = ""
+        if first != condition:
+            above = str(results.difference(metric, condition, first, None, values))
+        rows.append((label, str(results.interval(metric, condition, None, values)), above))
+    return rows
+
+
+def _ours(results: Results, published: Published) -> str:
+    """Our figure beside a published one."""
+    if not published.metric:
+        return "not measured"
+    try:
+        values = results.values(
+            published.metric, published.condition, published.step, results.grid[0]
+        )
+    except ConfigError as error:
+        return str(error)
+    return str(Interval.of([each * published.scale for each in values.values()]))
+
+
+def _figure(path: Path, caption: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = f'<img alt="{_safe(caption)}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{_safe(caption)}</figcaption></figure>"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    top = "".join(f"<th>{_safe(each)}</th>" for each in head)
+    lines = ["<tr>" + "".join(f"<td>{_safe(each)}</td>" for each in row) + "</tr>" for row in rows]
+    return f"<table>{f'<tr>{top}</tr>' if head else ''}{''.join(lines)}</table>"
+
+
+def _safe(text: str) -> str:
+    return html.escape(text)

@@ -1,0 +1,246 @@
+"""A sweep: the cells of an experiment, each in a process of its own, and what they have measured.
+
+A cell that has ended leaves one file, a part, under the hash of all that determines it. So the same
+call goes on after Ctrl-C, a crash or a full disk, and more seeds or values go on from fewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from civitas.errors import ConfigError, FileError, StateError
+from civitas.society.experiments.cell import Cell
+from civitas.society.experiments.design import Design
+from civitas.society.experiments.functions import code_of, in_words
+from civitas.society.experiments.table import arrow, join
+from civitas.society.experiments.whole import write_whole
+
+_MANIFEST: Final = "experiment.json"
+_KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}
+_PACKAGES: Final = ("civitas", "numpy", "scipy")
+
+
+@dataclass
+class Progress:
+    """How far a sweep is.
+
+    Attributes:
+        cells: how many cells there are
+        ended: how many have ended, those of earlier calls too
+        steps: how many steps this call lives
+        lived: how many of them it has lived
+        seconds: for how long
+    """
+
+    cells: int
+    ended: int
+    steps: int
+    lived: int = 0
+    seconds: float = 0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None before that can be said."""
+        return self.seconds * (self.steps - self.lived) / self.lived if self.lived else None
+
+
+async def sweep(
+    design: Design,
+    folder: Path,
+    *,
+    jobs: int,
+    progress: Callable[[Progress], Any] | None = None,
+) -> Path:
+    """Live all cells that have not ended, and join their parts; gives the file of the results.
+
+    Args:
+        design: the experiment
+        folder: where parts and results are written
+        jobs: how many processes live cells at a time; 0: this process, one cell after the other
+        progress: told how far it is
+
+    Raises:
+        ConfigError: the folder has the results of another experiment or version, or a cell cannot
+            be lived
+        FileError: something cannot be written
+        StateError: the process of a cell was killed, twice
+    """
+    if type(jobs) is not int or jobs < 0:
+        raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
+    arrow()
+    cells = design.cells()
+    if jobs:
+        cells[0].as_json()  # what no process can import is said before anything is lived
+    same = _fingerprint(design)
+    _claim(design, folder, same)
+    parts = [folder / "parts" / f"{_key(same, cell)}.parquet" for cell in cells]
+    left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
+    far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
+    begun = time.perf_counter()
+
+    def lived(steps: int, ended: int = 0) -> None:
+        far.lived += steps
+        far.ended += ended
+        far.seconds = time.perf_counter() - begun
+        if progress is not None:
+            progress(far)
+
+    lived(0)
+    gate = asyncio.Semaphore(max(1, jobs))
+
+    async def one(cell: Cell, part: Path) -> None:
+        async with gate:
+            try:
+                if jobs:
+                    await _in_process(design, cell, part, lived)
+                else:
+                    await cell.live(part, design.name, design.folder, lived)
+            except (ConfigError, FileError, StateError) as error:
+                raise type(error)(f"{cell}: {error}") from error
+            lived(0, ended=1)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in left:
+                group.create_task(one(*each))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    path = folder / "results.parquet"
+    totals = join(parts, path)
+    _write_manifest(design, folder, same, totals)
+    return path
+
+
+def _fingerprint(design: Design) -> str:
+    """The hash of what all cells share: the society, its code, workflow and metrics."""
+    said = design.as_json()
+    for name in ("seeds", "parameters", "published", "source", "notes", "question"):
+        said.pop(name, None)
+    codes = [design.society.source]
+    codes += [each.by for each in design.metrics if each.by is not None]
+    hashes = [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in codes]
+    return hashlib.sha256(json.dumps([said, hashes], sort_keys=True).encode()).hexdigest()
+
+
+def _key(fingerprint: str, cell: Cell) -> str:
+    said = [fingerprint, cell.condition, cell.seed, cell.values]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def versions() -> dict[str, str]:
+    """The versions that results depend on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def _claim(design: Design, folder: Path, fingerprint: str) -> None:
+    """See that a folder has nothing, or what an earlier call of this experiment has left."""
+    path = folder / _MANIFEST
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise FileError(f"{folder} cannot be used: {error.strerror}") from error
+    if not data:
+        _write_manifest(design, folder, fingerprint, None)
+        return
+    try:
+        before = json.loads(data)
+        other, has = before["fingerprint"], before["versions"]["civitas"]
+        name = before["experiment"]["name"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path} is no manifest of an experiment: give another folder") from None
+    if has != version("civitas"):
+        raise ConfigError(
+            f"{folder} has results of civitas {has}, and this is "
+            f"{version('civitas')}: give another folder, or delete it"
+        )
+    if other != fingerprint:
+        what = f"experiment {name!r}" if name != design.name else "another version of this one"
+        raise ConfigError(
+            f"{folder} has results of {what} (its society, code, workflow, metrics or conditions "
+            "differ): give another folder, or delete it"
+        )
+
+
+def _write_manifest(
+    design: Design, folder: Path, fingerprint: str, totals: dict[str, Any] | None
+) -> None:
+    made = {
+        "experiment": design.as_json(),
+        "complete": totals is not None,
+        "totals": totals,
+        "versions": versions(),
+        "fingerprint": fingerprint,
+    }
+    text = json.dumps(in_words(made), indent=2, ensure_ascii=False) + "\n"
+    write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
+    """Live a cell in a process of its own; one that is killed is replaced once."""
+    code = 0
+    for _ in range(2):
+        steps = 0
+        async for said in _said(_job(design, cell, part)):
+            if "lived" in said:
+                steps += said["lived"]
+                lived(said["lived"])
+            elif "error" in said:
+                raise _KINDS.get(said["kind"], StateError)(said["error"])
+            else:
+                code = said["code"]
+        if code == 0:
+            return
+        lived(-steps)
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    raise StateError(
+        f"its process {how}, twice; cells that have ended are kept, and the same call goes on"
+    )
+
+
+def _job(design: Design, cell: Cell, part: Path) -> bytes:
+    """What the process of a cell is told."""
+    said = {"cell": json.loads(cell.as_json()), "name": design.name}
+    paths = {"folder": os.path.abspath(design.folder), "part": os.path.abspath(part)}
+    return json.dumps({**said, **paths}).encode() + b"\n"
+
+
+async def _said(job: bytes) -> AsyncIterator[dict[str, Any]]:
+    """What the process of a cell says, and last its exit status."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "civitas.society.experiments.cell"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+        start_new_session=True,  # Ctrl-C is for the process that ends this one
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(job)
+            await process.stdin.drain()
+        async for line in process.stdout:
+            yield json.loads(line)
+        yield {"code": await process.wait()}
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.shield(process.wait())

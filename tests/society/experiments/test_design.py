@@ -1,0 +1,197 @@
+"""An experiment as data: what it may say, and what it is told where it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas.errors import ConfigError
+from civitas.society import Experiment
+
+RUN = {"workflow": [{"run": {"steps": 2}}]}
+GOOD = """\
+name: curfew
+question: Do closed shops keep people at home?
+society:
+  citizens: 10
+  step: 6h
+metrics:
+- home
+workflow:
+- run: {days: 1}
+"""
+
+
+def of_yaml(folder: Path, text: str) -> Experiment:
+    path = folder / "e.yaml"
+    path.write_text(text)
+    return Experiment.from_yaml(path)
+
+
+def test_yaml_and_python_say_the_same(tmp_path: Path) -> None:
+    said = of_yaml(tmp_path, GOOD)
+    made = Experiment(
+        name="curfew",
+        question="Do closed shops keep people at home?",
+        society={"citizens": 10, "step": "6h"},
+        metrics=["home"],
+        workflow=[{"run": {"days": 1}}],
+    )
+    assert said.as_json() == made.as_json()
+    assert said.size() == {"cells": 1, "agent_steps": 40, "model_calls": 0}
+
+
+def test_cells_are_conditions_with_values_and_seeds() -> None:
+    made = Experiment(
+        name="e",
+        society={"citizens": 10},
+        conditions={"a": {}, "b": {"parameters": {"feed": False, "much": 2}}},
+        parameters={"blocks.SocialBlock.bound": [1, 2], "params.enable_social": [True]},
+        seeds=[3, 5],
+        workflow=[{"run": "1h"}, {"intervene": {"facts": {"x": "$much"}}}],
+    )
+    cells = made.cells()
+    assert [(each.condition, each.seed) for each in cells[:4]] == [
+        ("a", 3),
+        ("a", 5),
+        ("a", 3),
+        ("a", 5),
+    ]
+    assert len(cells) == 8
+    last = cells[-1]
+    assert last.parameters == {
+        "citizens": 10,
+        "feed": False,
+        "blocks": {"SocialBlock": {"bound": 2}},
+        "params": {"enable_social": True},
+    }
+    assert last.workflow[1].intervene is not None
+    assert last.workflow[1].intervene.facts == {"x": 2}
+
+
+WRONG: tuple[tuple[str, str, str], ...] = (
+    ("- run: {days: 1}", "- run: {days: one}", ":9: workflow[0].run.days: Input should be a"),
+    ("- run: {days: 1}", "- run: {days: 0.3}", ":9: workflow[0].run: 25920 s are not a whole"),
+    ("- run: {days: 1}", "- run: {days: 1, steps: 2}", ":9: workflow[0].run: must have days or"),
+    ("- run: {days: 1}", "- jump: 1", ":9: workflow[0].jump: there is no such field"),
+    ("- run: {days: 1}", "- {step: 1, save: a}", ":9: workflow[0]: an item has one of"),
+    ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow lives no step"),
+    (
+        "- run: {days: 1}",
+        "- step: 1\n- branch: {of: noon, name: b, workflow: [step: 1]}",
+        ":10: workflow[1].branch.of: no state 'noon' is saved before it",
+    ),
+    (
+        "- run: {days: 1}",
+        "- step: 1\n- save: a\n- branch:\n    of: a\n    name: b\n    workflow:\n    - save: a\n",
+        ":15: workflow[2].branch.workflow[0].save: 'a' is saved twice",
+    ),
+    ("- run: {days: 1}", "- step: 0", ":9: workflow[0].step: Input should be greater"),
+    ("- run: {days: 1}", "- intervene: {}", ":9: workflow[0].intervene: an intervention must"),
+    (
+        "- run: {days: 1}",
+        "- survey: {name: s, questions: [{id: a, text: A, kind: text}]}",
+        ":9: workflow[0].survey.questions[0]: a survey of an experiment takes no texts",
+    ),
+    ("  citizens: 10", "  citizen: 10", ":4: society.citizen: the society has no such parameter"),
+    ("  step: 6h", "  step: soon", ":5: society.step: step must be a length of time"),
+    ("  step: 6h", "  model: village", ":5: society.model: must be one of"),
+    ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
+    ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
+    ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),
+    ("- home", "- {name: a, by: m.py:f}", ":7: metrics[0].by: there is no file 'm.py'"),
+    ("- home", "- home\n- home", ":6: metrics: two metrics have the same name"),
+    ("name: curfew", "name: a/b", ":1: name: String should match"),
+    ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
+    ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
+    ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
+    (
+        "name: curfew",
+        "name: e\nparameters: {tax: [1]}",
+        ":2: parameters.tax: the society has no such parameter",
+    ),
+    ("name: curfew", "name: e\nparameters: {feed: []}", ":2: parameters.feed: must be a list"),
+    (
+        "name: curfew",
+        "name: e\nparameters: {feed: [true]}\nconditions: {a: {parameters: {feed: false}}}",
+        ":3: conditions.a.parameters.feed: it is swept",
+    ),
+    (
+        "name: curfew",
+        "name: e\nconditions: {a: {workflow: [{run: {days: x}}]}}",
+        ":2: conditions.a.workflow[0].run.days: Input should be a valid number",
+    ),
+    ("name: curfew", "name: e\nseeds: 999999", "it has 999,999 cells, and may have 100,000"),
+    ("name: curfew", "name: e\nname: f", ":2: 'name' is there twice"),
+    (
+        "name: curfew",
+        "name: !!python/object:os.system {}",
+        ":1: no objects of 'tag:yaml.org,2002:python/object:os.system' are made",
+    ),
+    ("name: curfew", "name: [", ": this is no YAML: "),
+    ("name: curfew", "1: e", ":1: a key must be a text, got"),
+    ("name: curfew", "<<: {name: e}", ":1: a key must be a text"),
+)
+
+
+@pytest.mark.parametrize(("line", "instead", "told"), WRONG, ids=[each[1] for each in WRONG])
+def test_what_is_wrong_is_told_with_its_field_and_line(
+    tmp_path: Path, line: str, instead: str, told: str
+) -> None:
+    assert line in GOOD
+    with pytest.raises(ConfigError) as raised:
+        of_yaml(tmp_path, GOOD.replace(line, instead))
+    assert str(tmp_path / "e.yaml") in str(raised.value)
+    assert told in str(raised.value)
+
+
+def bomb() -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    (
+        (bomb(), "more than 100,000 values, aliases included"),
+        ("&a [*a]", "is nested too deep"),
+        ("[" * 5000, "is nested too deep"),
+        ("a" * 1_000_001, "has more than 1,000,000 bytes"),
+        ("- name", "must be a mapping of fields"),
+        ("", "must be a mapping of fields"),
+        ("\0", "this is no YAML"),
+    ),
+    ids=("aliases", "itself", "deep", "large", "list", "empty", "bytes"),
+)
+def test_a_file_that_is_no_experiment_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        of_yaml(tmp_path, text)
+
+
+def test_no_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        Experiment.from_yaml(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    (
+        ({"name": "e"}, "workflow: Field required"),
+        (RUN, "name: Field required"),
+        ({"name": "e", **RUN, "tax": 1}, "tax: there is no such field"),
+        ({"name": "e", **RUN, "society": {"citizens": {1}}}, "parameters must be JSON data"),
+        ({"name": "e", **RUN, "every": 0}, "every: Input should be greater"),
+    ),
+)
+def test_fields_of_python_are_told_too(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Experiment(**fields)
+
+
+def test_code_that_fails_when_it_is_imported_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match=r"society\.make: 'm\.py' cannot be run: ZeroDivision"):
+        of_yaml(tmp_path, GOOD.replace("step: 6h", "make: m.py:f"))

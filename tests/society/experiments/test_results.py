@@ -1,0 +1,113 @@
+"""What results say: intervals, differences, pictures and the report."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from civitas.errors import ConfigError
+from civitas.society import Experiment, Results, Society
+from civitas.society.experiments.results import Interval
+
+EVIL = "<script>alert('1')</script>"
+
+
+def made(seed: int, more: int = 0, citizens: int = 2) -> Society:
+    return Society(citizens, seed=seed)
+
+
+def chance(society: Any) -> float:
+    return float(society.seed % 5 + society.number)
+
+
+def far(society: Any) -> float:
+    return float(10 * society.seed)
+
+
+def experiment(**fields: Any) -> Experiment:
+    return Experiment(
+        **{
+            "name": "two",
+            "question": EVIL,
+            "society": {"make": made, "step": "6h"},
+            "metrics": [
+                {"name": "chance", "by": chance, "label": "by chance", "unit": "points"},
+                {"name": "a/b", "by": far},
+            ],
+            "workflow": [{"run": {"days": 1}}, {"interview": {"citizen": 1, "question": EVIL}}],
+            "conditions": {
+                "base": {},
+                "other": {"label": EVIL, "workflow": [{"run": {"days": 2}}]},
+            },
+            "published": [
+                {"quantity": "theirs", "published": EVIL, "metric": "chance", "scale": 100},
+                {"quantity": "none", "published": "1", "metric": "chance", "condition": "no"},
+            ],
+            "seeds": 4,
+            **fields,
+        }
+    )
+
+
+def run(made: Experiment, **options: Any) -> Results:
+    return asyncio.run(made.run(jobs=0, **options))
+
+
+def test_an_interval_is_students(tmp_path: Path) -> None:
+    values = [3.0, 5.0, 4.0, 9.0]
+    found = Interval.of(values)
+    low, high = stats.t.interval(0.95, 3, loc=5.25, scale=stats.sem(values))
+    assert (found.mean, found.n) == (5.25, 4)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
+    assert 5 in found
+    assert 10 not in found
+    assert str(found) == f"5.250 [{low:.3f}, {high:.3f}]"
+    assert str(Interval.of([1234567.0])) == "1,234,567"
+    with pytest.raises(ConfigError, match="no value"):
+        Interval.of([])
+
+
+def test_values_differences_and_what_is_not_there() -> None:
+    results = run(experiment(parameters={"more": [1, 2]}))
+    one = {"more": 1}
+    assert results.values("chance", "base", 0, one) == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert results.interval("chance", "base", None, one).mean == 5.5
+    above = results.difference("chance", "other", "base", None, one)
+    assert (above.mean, above.low, above.high) == (4, 4, 4)
+    for given, told in (
+        (("chance",), "say which parameters"),
+        (("chance", "no", 0, one), "metrics: chance, a/b; conditions: base, other"),
+        (("chance", "base", 3, {"more": 3}), "there is no 'chance' of condition 'base'"),
+        (("chance", "base", 99, one), "was not measured after 99 steps"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            results.values(*given)
+
+
+def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
+    run(experiment(), out=tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 6
+    # Nothing is loaded, and nothing could be.
+    assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
+    assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!data:)\w", page)
+    assert page.count("data:image/png;base64,") == 2
+    for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "civitas simulate"):
+        assert told in page, told
+    for name in ("chance.png", "a-b.png"):
+        png = (tmp_path / name).read_bytes()
+        assert png.startswith(b"\x89PNG")
+        assert min(struct.unpack(">II", png[16:24])) >= 500
+
+
+def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
+    survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
+    run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
+    assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")

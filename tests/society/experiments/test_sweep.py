@@ -1,0 +1,281 @@
+"""A sweep in processes: what it leaves, and what it does when something is killed or full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from civitas.errors import ConfigError, FileError, StateError
+from civitas.society import Experiment, Results
+
+CODE = '''\
+"""Societies for tests: what they do is told by files."""
+import os
+import signal
+from pathlib import Path
+
+from civitas.society import Society
+
+HERE = Path(__file__).parent
+
+
+def made(seed, size=2, stops=False, dies=0, folder=None):
+    with (HERE / "made").open("a") as file:
+        file.write(f"{seed} {os.getpid()}\\n")
+    if stops and seed > 0 and not (HERE / "open").exists():
+        (HERE / "waits").write_text("here")
+        (HERE / "never").read_text()
+    if len((HERE / "made").read_text().splitlines()) <= dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("a society may print")
+    return Society(size, seed=seed)
+
+
+def owned(society):
+    return society.books.total
+
+
+def nothing(society):
+    return float("nan")
+'''
+TEXT = """\
+name: small
+society: {make: make.py:made, step: 6h, size: 2}
+metrics: [messages, {name: owned, by: make.py:owned, unit: cents}]
+workflow:
+- run: {steps: 2}
+- survey:
+    name: mood
+    questions:
+    - {id: hunger, text: Hunger, kind: number, by: status.needs.hunger}
+    - {id: full, text: Full, kind: yes_no, by: make.py:full}
+- save: noon
+- branch: {of: noon, name: longer, workflow: [step: 1]}
+- interview: {citizen: 1, question: "How are you?"}
+seeds: 2
+"""
+FULL = "\ndef full(one):\n    return one.status['needs']['hunger'] > 0\n"
+
+
+def of(folder: Path, text: str = TEXT, **instead: Any) -> Experiment:
+    folder.mkdir(exist_ok=True)
+    (folder / "make.py").write_text(CODE + FULL)
+    (folder / "e.yaml").write_text(text)
+    return Experiment.from_yaml(folder / "e.yaml", **instead)
+
+
+def made(folder: Path) -> list[tuple[int, int]]:
+    """The seed and process of each society that was made."""
+    lines = (folder / "made").read_text().splitlines()
+    return [(int(seed), int(pid)) for seed, pid in (line.split() for line in lines)]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+def run(experiment: Experiment, **options: Any) -> Results:
+    return asyncio.run(experiment.run(report=False, **options))
+
+
+def test_processes_and_this_one_come_to_the_same_table(tmp_path: Path) -> None:
+    told: list[tuple[int, int, int, int]] = []
+
+    def far(progress: Any) -> None:
+        told.append((progress.ended, progress.cells, progress.lived, progress.steps))
+
+    results = run(of(tmp_path), jobs=2, out=tmp_path / "out", progress=far)
+    assert len({pid for _, pid in made(tmp_path)}) == 2
+    assert os.getpid() not in {pid for _, pid in made(tmp_path)}
+    assert told[0] == (0, 2, 0, 6)
+    assert told[-1] == (2, 2, 6, 6)
+    run(of(tmp_path), jobs=0, out=tmp_path / "here")
+    tables = [
+        pyarrow.parquet.read_table(tmp_path / each / "results.parquet").to_pylist()
+        for each in ("out", "here")
+    ]
+    assert tables[0] == tables[1]
+    assert list(tables[0][0])[:7] == [
+        *("experiment", "condition", "parameters", "seed", "step", "metric", "value")
+    ]
+    assert tables[0][0]["experiment"] == "small"
+    # Own metrics are taken before the first step too, columns after each.
+    assert list(results.curve("owned", "base")) == [0, 1, 2]
+    assert list(results.curve("messages", "base")) == [1, 2]
+    assert list(results.curve("owned", "base/longer")) == [2, 3]
+    assert set(results.values("mood.full")) == {0, 1}
+    assert results.interval("mood.full").mean == 1
+    (text, *_) = results.texts
+    assert text[4] == "interview 1: How are you? (by rule)"
+    assert "I am" in text[5]
+
+
+def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) -> None:
+    run(of(tmp_path), jobs=1, out=tmp_path / "out")
+    first = made(tmp_path)
+    before = (tmp_path / "out" / "results.parquet").read_bytes()
+    run(of(tmp_path), jobs=1, out=tmp_path / "out")
+    assert made(tmp_path) == first
+    assert (tmp_path / "out" / "results.parquet").read_bytes() == before
+    results = run(of(tmp_path, seeds=3), jobs=1, out=tmp_path / "out")
+    assert {seed for seed, _ in made(tmp_path)[len(first) :]} == {2}
+    assert set(results.values("owned")) == {0, 1, 2}
+
+
+def changed(folder: Path, **values: Any) -> None:
+    path = folder / "out" / "experiment.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | values))
+
+
+def test_results_of_others_are_refused(tmp_path: Path) -> None:
+    run(of(tmp_path), jobs=0, out=tmp_path / "out")
+    kept = (tmp_path / "out" / "results.parquet").read_bytes()
+
+    def refused(experiment: Experiment, told: str) -> None:
+        with pytest.raises(ConfigError, match=told):
+            run(experiment, jobs=0, out=tmp_path / "out")
+        assert (tmp_path / "out" / "results.parquet").read_bytes() == kept
+
+    refused(of(tmp_path, name="large"), "has results of experiment 'small'")
+    refused(of(tmp_path, every=2), "has results of another version of this one")
+    other = of(tmp_path)
+    (tmp_path / "make.py").write_text(CODE + FULL + "# mended\n")
+    refused(other, "another version of this one")
+    changed(tmp_path, versions={"civitas": "0.0.1"})
+    refused(of(tmp_path), r"has results of civitas 0\.0\.1, and this is")
+    changed(tmp_path, versions=None)
+    refused(of(tmp_path), "is no manifest of an experiment")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    (
+        (TEXT.replace("messages,", "mesages,"), "there is no column 'mesages'; there are: step,"),
+        (
+            TEXT.replace("make.py:owned", "make.py:nothing"),
+            "owned must be a finite number, got nan",
+        ),
+        (TEXT.replace("citizen: 1", "citizen: 99"), "there is no citizen '99' to ask"),
+        (TEXT.replace("status.needs.hunger", "status.wants"), "nobody answers: hunger: .*KeyErr"),
+        (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
+        (
+            TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),
+            "'mill', which is no place",
+        ),
+    ),
+    ids=("column", "nan", "citizen", "rule", "society", "place"),
+)
+def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"condition 'base', seed 0: .*{told}"):
+        run(of(tmp_path, text), jobs=int("KeyErr" in told), out=tmp_path / "out")
+    assert not (tmp_path / "out" / "results.parquet").exists()
+
+
+def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
+    once = TEXT.replace("size: 2", "size: 2, dies: 1")
+    results = run(of(tmp_path / "once", once), jobs=1, out=tmp_path / "out")
+    assert set(results.values("owned")) == {0, 1}
+    twice = TEXT.replace("size: 2", "size: 2, dies: 9")
+    with pytest.raises(StateError, match="seed 0: its process was killed by signal 9, twice"):
+        run(of(tmp_path / "twice", twice), jobs=1, out=tmp_path / "other")
+    assert names(tmp_path / "other") == {"experiment.json"}
+
+
+def begun(folder: Path) -> subprocess.Popen[bytes]:
+    """A sweep whose first cell has ended and whose second waits, as a command."""
+    of(folder, TEXT.replace("size: 2", "size: 2, stops: true"))
+    for name in ("waits", "never"):
+        os.mkfifo(folder / name)
+    command = ("-m", "civitas", "simulate", "e.yaml", "--jobs", "1", "--out", "out")
+    process = subprocess.Popen([sys.executable, *command], cwd=folder, stderr=subprocess.PIPE)
+    assert (folder / "waits").read_text() == "here"
+    return process
+
+
+def gone(pid: int) -> None:
+    """Wait until a process is gone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    assert select.select([handle], [], [], 30)[0], "the process of a cell outlives its sweep"
+    os.close(handle)
+
+
+@pytest.mark.parametrize("how", (signal.SIGINT, signal.SIGKILL))
+def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int) -> None:
+    process = begun(tmp_path)
+    seed, pid = made(tmp_path)[-1]
+    assert seed == 1
+    process.send_signal(how)
+    _, told = process.communicate(timeout=30)
+    gone(pid)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert b"the same command goes on" in told
+    assert not (tmp_path / "out" / "results.parquet").exists()
+    assert len(list((tmp_path / "out" / "parts").iterdir())) == 1
+    (tmp_path / "open").touch()
+    lived = len(made(tmp_path))
+    results = run(Experiment.from_yaml(tmp_path / "e.yaml"), jobs=1, out=tmp_path / "out")
+    assert {seed for seed, _ in made(tmp_path)[lived:]} == {1}
+    assert set(results.values("owned")) == {0, 1}
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    experiment = of(tmp_path)
+    run(experiment, jobs=0, out=tmp_path / "out")
+    whole = (tmp_path / "out" / "results.parquet").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (10, 3000, len(whole) - 10):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(FileError, match=r"cannot be written: .*File too large"):
+                run(experiment, jobs=0, out=tmp_path / str(limit))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        left = tmp_path / str(limit)
+        assert not [name for name in names(left) if name.startswith(".")]
+        assert "results.parquet" not in names(left)
+        run(experiment, jobs=0, out=left)
+        assert (left / "results.parquet").read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(FileError, match="out cannot be used"):
+        run(of(tmp_path), jobs=0, out=tmp_path / "out")
+
+
+def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:
+    def owned(society: Any) -> int:
+        return int(society.books.total)
+
+    experiment = Experiment(
+        name="e",
+        society={"citizens": 10, "step": "12h"},
+        metrics=[{"name": "owned", "by": owned}],
+        workflow=[{"step": 1}],
+    )
+    assert len(run(experiment, jobs=0).curve("owned")) == 2
+    with pytest.raises(ConfigError, match=r"needs functions as file.py:function; with jobs=0"):
+        run(experiment, jobs=1)
+
+
+def test_results_that_are_none_are_told(tmp_path: Path) -> None:
+    (tmp_path / "r.parquet").write_bytes(b"PAR1")
+    for name in ("r.parquet", "none.parquet"):
+        with pytest.raises(ConfigError, match="has no results of an experiment"):
+            Results(tmp_path / name)
