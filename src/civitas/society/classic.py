@@ -218,10 +218,14 @@ class OpinionBlock(RowBlock):
 
 
 def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 0) -> Population:
-    """Return a population of `WealthBlock`, each with `mean` cents at the start."""
+    """Return a population of `WealthBlock`, each with `mean` cents at the start.
+
+    Its metrics are `gini`, the Gini coefficient of money, and `without`, the share who have none.
+    """
     np = numpy()
     block = WealthBlock(block_params=WealthParams(gift=gift))
-    return Population({"money": np.full(citizens, mean)}, None, [block], seed)
+    metrics = {"gini": _gini, "without": _share("money", 0)}
+    return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)
 
 
 def schelling(
@@ -257,7 +261,7 @@ def epidemic(
     infects: float = 0.05,
     recovers: float = 0.1,
     meets: int = 0,
-    network: Network | None = None,
+    network: Network | str | None = None,
     seed: int = 0,
 ) -> Population:
     """Return a population of `EpidemicBlock`, of whom the first `infected` drawn are ill.
@@ -268,14 +272,15 @@ def epidemic(
         infects: the probability that a contact infects, in a step
         recovers: the probability of recovery, in a step
         meets: how many drawn contacts each has in a step; 0 for those of the network
-        network: who meets whom; if left out and `meets` is 0, drawn edges of mean degree 8
+        network: who meets whom, or its kind: `random` (also if left out and `meets` is 0),
+            `small_world`, `scale_free` or `spatial`
         seed: of all draws
     """
     from civitas.society.draw import integers
 
     np = numpy()
     if not meets and network is None:
-        network = Network.random(citizens, degree=8, seed=seed)
+        network = "random"
     first = np.argsort(integers(seed, np.arange(citizens, dtype=np.uint64), 0, "sir.first"))
     health = np.zeros(citizens, np.int8)
     health[first[:infected]] = INFECTED
@@ -286,7 +291,14 @@ def epidemic(
         name: _share("health", code)
         for name, code in (("susceptible", 0), ("infected", 1), ("recovered", 2))
     }
-    return Population({"health": health}, None, [block], seed, network=network, metrics=metrics)
+    return Population(
+        {"health": health},
+        None,
+        [block],
+        seed,
+        network=_network(network, citizens, seed),
+        metrics=metrics,
+    )
 
 
 def opinions(
@@ -294,12 +306,18 @@ def opinions(
     *,
     bound: float = 0.2,
     pull: float = 0.5,
-    network: Network | None = None,
+    network: Network | str | None = None,
     seed: int = 0,
 ) -> Population:
-    """Return a population of `OpinionBlock`, on a network or among all."""
+    """Return a population of `OpinionBlock`, on a network or among all.
+
+    Its metrics are `groups`, how many groups of a hundredth of the citizens or more are further
+    than a quarter of the bound from each other, and `spread`, how far the outermost are apart.
+    """
     block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
-    return Population(citizens, None, [block], seed, network=network)
+    metrics = {"groups": lambda columns: _groups(columns["opinion"], bound), "spread": _spread}
+    network = _network(network, citizens, seed)
+    return Population(citizens, None, [block], seed, network=network, metrics=metrics)
 
 
 def _cell_kinds(kinds: Any, places: Any, cells: int) -> Any:
@@ -316,3 +334,33 @@ def _mean(name: str) -> Any:
 
 def _share(name: str, code: int) -> Any:
     return lambda columns: float((columns[name] == code).sum()) / len(columns[name])
+
+
+def _network(given: Network | str | None, citizens: int, seed: int) -> Network | None:
+    """A network, or the one of a kind that is drawn by the seed."""
+    if not isinstance(given, str):
+        return given
+    kinds = ("random", "scale_free", "small_world", "spatial")
+    if given not in kinds:
+        raise ConfigError(f"network must be one of {', '.join(kinds)}, got {given!r:.40}")
+    made: Network = getattr(Network, given)(citizens, seed=seed)
+    return made
+
+
+def _gini(columns: Any) -> float:
+    np = numpy()
+    money = np.sort(columns["money"])
+    total, count = int(money.sum()), len(money)
+    weighted = int((money * np.arange(1, count + 1)).sum())
+    return (2 * weighted / total - count - 1) / count if total else 0.0
+
+
+def _groups(opinions: Any, bound: float) -> int:
+    np = numpy()
+    found = np.sort(opinions)
+    ends = np.flatnonzero(np.r_[np.diff(found) > bound / 4, True])
+    return int((np.diff(np.r_[-1, ends]) * 100 >= len(found)).sum())
+
+
+def _spread(columns: Any) -> float:
+    return float(columns["opinion"].max() - columns["opinion"].min())
