@@ -78,6 +78,11 @@ class Service:
         self.place = place
         self.money = checked_cents(money, f"the money of service {id!r}")
 
+    @property
+    def owed(self) -> int:
+        """The sum of all deposits, in cents."""
+        return sum(self.deposits.values())
+
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Do what is wanted, or say why not.
 

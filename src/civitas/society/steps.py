@@ -303,7 +303,7 @@ class Steps(Space):
 
     def _row(self, delivered: int) -> dict[str, Any]:
         home = work = 0
-        owned = sum(sum(each.deposits.values()) for each in self.services.values())
+        owned = sum(each.owed for each in self.services.values() if each.deposits)
         own: dict[str, Any] = {}
         if self.population is not None:
             home, work, cents, own = measured(self.population)

@@ -219,7 +219,7 @@ class Population:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
-        if type(value) is not int:
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
         return value
 

@@ -94,6 +94,12 @@ class Table:
         self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
         self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
 
+    def done(self, entries: Any, done: Any, value: Any) -> None:
+        """Note which entries a service has done, and what came of them."""
+        np = numpy()
+        self.reason[entries] = np.where(done, 0, BY_SERVICE)
+        self.value[entries] = np.where(done, value, 0)
+
     def rows_of(self, first: int, until: int) -> slice:
         """Which of its entries rows `first` … `until` − 1 have asked."""
         low, high = numpy().searchsorted(self.sender, [first, until])
