@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.block import lacking
-from civitas.society.population.population import Population
+from civitas.society.population.population import SETTLED, Population
 from civitas.society.population.step import Moment, merged
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Others:
     def __init__(self, population: Population, seen: dict[str, Any]) -> None:
         self._population = population
         self._seen = seen
+        self.network = population.network
 
     def __len__(self) -> int:
         return len(self._population)
@@ -100,7 +101,7 @@ async def live_rows(
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
-    }
+    } | {name: population.arrays[name] for name in SETTLED if name in population.arrays}
     view.others = Others(population, seen)
     if population.places:
         view.at = RowsHere(population)

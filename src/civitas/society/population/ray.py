@@ -133,7 +133,8 @@ class RayEngine:
         settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
         arrays = {"full": population.full, **settled}
         blocks = None if moment.city is population.city else moment.city
-        return self._ray.put((replace(moment, city=None), blocks, arrays))
+        seen = {name: each for name, each in moment.seen.items() if name not in settled}
+        return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
 
     def pull(self, names: Iterable[str]) -> None:
         """Bring columns of the workers into the population's arrays."""
@@ -275,7 +276,11 @@ class Worker:
             if name != "full":
                 self._own[name] = values[first:until]
         part = population.part(first, until, self._own, arrays["full"])
-        moment = replace(moment, city=population.city if city is None else city)
+        moment = replace(
+            moment,
+            city=population.city if city is None else city,
+            seen={**moment.seen, **{name: arrays[name] for name in arrays if name != "full"}},
+        )
         return in_threads(part, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
@@ -166,6 +166,8 @@ class Rows:
     def seen(self, name: str) -> Any:
         """Return a column of the whole population as the step before left it; not to be written.
 
+        Money and places, which the commit stage alone writes, are seen by all.
+
         Raises:
             ConfigError: the column is not declared with `seen=True`
         """
@@ -173,6 +175,15 @@ class Rows:
         if found is None:
             raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
         return found
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function of what all see gives; in a step it is called once for all rows.
+
+        Args:
+            name: what it is, with the block's name before it
+            function: without arguments
+        """
+        return self.moment.once(name, function)
 
     # -- random numbers ----------------------------------------------------------------------------
 

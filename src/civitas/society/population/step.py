@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 1 << 15
 """So many citizens run at a time: their columns fit the processor's cache."""
+
+_FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
@@ -35,6 +38,7 @@ class Moment:
         seen: copies of the columns that others may read, by name
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
+        found: what `once` has found
     """
 
     step: int = 0
@@ -46,6 +50,14 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function gives, called once in a step for all parts of a population."""
+        with _FINDING:
+            if name not in self.found:
+                self.found[name] = function()
+            return self.found[name]
 
 
 def begin(population: Population, given: Iterable[str] = ()) -> None:
