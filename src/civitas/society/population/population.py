@@ -273,7 +273,7 @@ class Population:
             return self.agents[row].memory.status
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
-            if name not in SETTLED:
+            if name not in SETTLED and not column.own:
                 column.to_status(name, status, self.arrays[name][row], self.places)
         for block in self.blocks:
             if hasattr(block, "to_status"):
@@ -306,7 +306,7 @@ class Population:
             ConfigError: a value does not fit its column
         """
         for name, column in self.declared.items():
-            if name in SETTLED:
+            if name in SETTLED or column.own:
                 continue
             value = column.of_status(name, status, self.place_number)
             if value is None:
