@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -21,10 +21,14 @@ from civitas.block import Block
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
+from civitas.society.blocks import columns
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception
 from civitas.society.wants import Want
 from civitas.text import error_text, one_line
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
 
 Item = dict[str, Any]
 """An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
@@ -113,6 +117,10 @@ class CitizenBlock(Block):
             context: the citizen's perception, or an intention in words, `work at office-3`
         """
         return 1.0 if wanted(context) in self.does else 0.0
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """`fits` of rows of a population: by the item of the plan that is on."""
+        return columns.fits_rows(self.does, rows)
 
     # -- what it does ------------------------------------------------------------------------------
 

@@ -323,7 +323,7 @@ class Population:
             return self.agents[row].memory.status
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
-            if name not in SETTLED:
+            if name not in SETTLED and not column.own:
                 column.to_status(name, status, self.arrays[name][row], self.places)
         for block in self.blocks:
             if hasattr(block, "to_status"):
@@ -356,7 +356,7 @@ class Population:
             ConfigError: a value does not fit its column
         """
         for name in names or self.declared:
-            if name in SETTLED or name not in self.declared:
+            if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
             column = self.declared[name]
             value = column.of_status(name, status, self.place_number)
