@@ -123,6 +123,9 @@ class Books:
         travelled: how many were on their way in the last step
     """
 
+    messages: Any = None
+    """What rows of a population hear in the step that comes next."""
+
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
         self.city = city
         self.services = services

@@ -176,7 +176,7 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
 
 
 @given(worlds)
-@settings(max_examples=1500, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
     for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):

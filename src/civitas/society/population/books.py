@@ -10,6 +10,7 @@ from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
 from civitas.society.population import moves, wants
+from civitas.society.population.messages import Messages
 from civitas.society.population.settling import Settlers, one_by_one
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
@@ -82,6 +83,7 @@ class RowBooks(Books):
 
     Attributes:
         answers: what became of the wants of the step before, by kind
+        messages: what rows hear in the step that comes next
         at_place: how many are at each place
         coming_to: how many are on the way to each place
     """
@@ -99,6 +101,7 @@ class RowBooks(Books):
         for service in ordered:
             if hasattr(service, "of_population"):
                 service.of_population(population)
+        self.messages: Messages | None = None
         self.travelled = 0
         self.capacity: Any = None
         arrays, count = population.arrays, len(population.places)

@@ -142,9 +142,10 @@ class Firm(Service):
         np = numpy()
         sender, place = table.sender[entries], table.fields["place"][entries]
         here = books.city is None or books.population.arrays["place"][sender] == place
-        here = np.broadcast_to(here, len(sender)) & np.array(
-            [not firm._closed(books) for firm in firms]
-        )[of]
+        here = (
+            np.broadcast_to(here, len(sender))
+            & np.array([not firm._closed(books) for firm in firms])[of]
+        )
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
         if again or not rule(books, table, entries, firms, of, here):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
@@ -105,7 +104,7 @@ def sums(group: Any, values: Any, count: int) -> Any:
 
 
 def afforded(cents: Any, payer: Any, has: Any) -> Any:
-    """Return which payments are made, each in full or not, in their order, as the payer's money lasts.
+    """Return which payments are made, in their order, each in full, as the payer's money lasts.
 
     Args:
         cents: how much, 0 or more
@@ -149,7 +148,8 @@ def taxes_on(incomes: Any, brackets: Sequence[tuple[int, int]]) -> Any:
     """Return `tax_on` of incomes, int64."""
     np = numpy()
     tax = np.zeros(len(incomes), np.int64)
-    for (start, rate), (end, _) in pairwise([*brackets, (None, 0)]):
+    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
+    for (start, rate), end in zip(brackets, ends, strict=True):
         part = np.maximum(incomes - start, 0)
         if end is not None:
             np.minimum(part, end - start, out=part)
