@@ -95,13 +95,7 @@ class CitizenBlock(Block):
     @property
     def now(self) -> int:
         """Seconds since the first midnight before the run, at the beginning of the step."""
-        perceived = self.perceived
-        clock = perceived.clock
-        if clock is None:
-            return perceived.step * perceived.seconds
-        start = clock.start  # `clock.day` and `clock.time` would each compute the same
-        seconds = start.hour * 3600 + start.minute * 60 + start.second
-        return int(seconds + clock.index * clock.step_s)
+        return now_of(self.perceived)
 
     @property
     def item(self) -> Item | None:
@@ -194,6 +188,20 @@ class CitizenBlock(Block):
             self.fall_back(one_line(f"the model's answer does not fit: {fault.message}", 200))
             return None
         return answer  # type: ignore[no-any-return]
+
+
+def now_of(perceived: Any) -> int:
+    """Seconds since the first midnight before the run, at the beginning of a step.
+
+    Args:
+        perceived: the `Perception` of a citizen, or `Rows`
+    """
+    clock = perceived.clock
+    if clock is None:
+        return int(perceived.step * perceived.seconds)
+    start = clock.start  # `clock.day` and `clock.time` would each compute the same
+    seconds = start.hour * 3600 + start.minute * 60 + start.second
+    return int(seconds + clock.index * clock.step_s)
 
 
 def wanted(context: Any) -> str:

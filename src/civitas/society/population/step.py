@@ -35,6 +35,7 @@ class Moment:
         seen: copies of the columns that others may read, by name
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
+        kept: what blocks find out once in the step, for all rows
     """
 
     step: int = 0
@@ -46,6 +47,7 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
+    kept: dict[Any, Any] = field(default_factory=dict)
 
 
 def begin(population: Population, given: Iterable[str] = ()) -> None:
