@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
@@ -61,9 +61,9 @@ def code(do: str) -> int:
     return ACTS.index(do)
 
 
-def fits_rows(does: Iterable[str], rows: Rows) -> Any:
+def fits_rows(does: Collection[str], rows: Rows) -> Any:
     """Return 1.0 of each whose plan wants one of these done, else 0.0."""
-    if "item_do" not in rows.population.arrays:
+    if not does or "item_do" not in rows.population.arrays:
         return 0.0
     table = numpy().zeros(len(ACTS))
     table[[code(each) for each in does if each in DOES]] = 1.0

@@ -95,7 +95,11 @@ class Rows:
     def _of_column(self, column: Any) -> Any:
         base = self.population.base
         whole = column[self.first - base : self.until - base]
-        return whole if self._chosen is None else whole[self._chosen]
+        return self.inside(whole)
+
+    def inside(self, array: Any) -> Any:
+        """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
+        return array if self._chosen is None else array[self._chosen]
 
     def __getitem__(self, name: str) -> Any:
         found = self._gathered.get(name)
@@ -354,9 +358,26 @@ class Rows:
             at = table.sender[part] - self.first
             state[at] = np.where(table.reason[part] == 0, 1, -1)
             value[at] = table.value[part]
-        return (
-            (state, value) if self._chosen is None else (state[self._chosen], value[self._chosen])
-        )
+        return self.inside(state), self.inside(value)
+
+    def refused(self, *kinds: type[Want]) -> Any:
+        """Of which rows a want of these kinds was refused in the step before.
+
+        Returns:
+            booleans; None where no row's was
+        """
+        np = numpy()
+        found = None
+        for kind in kinds:
+            table = self.moment.answers.get(kind)
+            if table is None:
+                continue
+            part = table.rows_of(self.first, self.until)
+            who = table.sender[part][table.reason[part] != 0]
+            if len(who):
+                found = np.zeros(self.until - self.first, bool) if found is None else found
+                found[who - self.first] = True
+        return None if found is None else self.inside(found)
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:

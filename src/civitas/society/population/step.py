@@ -39,6 +39,7 @@ class Moment:
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
         found: what `once` has found
+        kept: what blocks find out once in the step, for all rows
     """
 
     step: int = 0
@@ -50,6 +51,7 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
+    kept: dict[Any, Any] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
