@@ -253,7 +253,7 @@ class Rows:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def want(self, kind: type[Want], where: Any = None, **fields: Any) -> None:
+    def want(self, kind: type[Want], /, where: Any = None, **fields: Any) -> None:
         """Ask something of the world, for these rows or some of them.
 
         Args:
