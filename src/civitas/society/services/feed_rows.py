@@ -113,6 +113,8 @@ class RowFeed:
         np = numpy()
         count = len(author)
         numbers = self.next + np.arange(count)
+        if not count:
+            return numbers
         new = (author, text, topic, np.full(count, now), np.zeros(count, np.int64))
         new = (*new, np.full(count, heat(0, now)))
         for name, values in zip(_PARTS, new, strict=True):
