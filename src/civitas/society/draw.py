@@ -105,10 +105,14 @@ def integers(
     if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_word("seed", seed), _word("step", step), purpose)
-    h = _mix_rows(rows.astype(np.uint64) ^ np.uint64(start))
+    h = rows.astype(np.uint64)
+    h ^= np.uint64(start)
+    rest = np.empty_like(h)
+    _mix_rows(h, rest)
     many = getattr(draw, "shape", ()) != ()
     h ^= draw.astype(np.uint64) if many else np.uint64(_word("draw", draw))
-    return _mix_rows(h)
+    _mix_rows(h, rest)
+    return h
 
 
 def uniforms(
@@ -180,15 +184,18 @@ def _mix(h: int) -> int:
     return h ^ h >> 31
 
 
-def _mix_rows(h: NDArray[Any]) -> NDArray[Any]:
+def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
+    """Add the constant and mix, in place; `rest` is room for as many numbers."""
     np = numpy()
-    h = h + np.uint64(_GAMMA)
-    h ^= h >> np.uint64(30)
+    h += np.uint64(_GAMMA)
+    np.right_shift(h, np.uint64(30), out=rest)
+    h ^= rest
     h *= np.uint64(_FIRST)
-    h ^= h >> np.uint64(27)
+    np.right_shift(h, np.uint64(27), out=rest)
+    h ^= rest
     h *= np.uint64(_SECOND)
-    h ^= h >> np.uint64(31)
-    return h
+    np.right_shift(h, np.uint64(31), out=rest)
+    h ^= rest
 
 
 def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:

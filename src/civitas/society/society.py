@@ -24,6 +24,7 @@ from civitas.society.checkpoint import (
     SocietyState,
     agents_as_bytes,
     as_bytes,
+    columns_of,
     head_of,
     load,
     restore,
@@ -308,6 +309,7 @@ class Society(Experiments):
             "seed": self.seed,
             "time": [clock.step_s, count],
             "agents": makes,
+            **({} if self.population is None else {"population": self.population.program()}),
             "city": city,
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
@@ -350,7 +352,8 @@ class Society(Experiments):
 
     def _state_dict(self) -> dict[str, Any]:
         made: dict[str, Any] = json.loads(as_bytes(head_of(self), "the state of the society"))
-        return made | {"agents": json.loads(agents_as_bytes(self.seats))}
+        agents = json.loads(agents_as_bytes(self.seats))
+        return made | {"agents": agents} | columns_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Be where another society with the same seed and services was.

@@ -419,7 +419,7 @@ class Steps(Space):
 
     def _seat_of_row(self, agent: Agent, row: int) -> None:
         """Have a promoted citizen come, with what its row was answered."""
-        self._add(agent, self.office)
+        self.add(agent)
         seat: Any = agent._seat
         seat.answers = answers_of(self.books, row)
 

@@ -98,10 +98,9 @@ def from_status(self: Any, population: Population, row: int, status: dict[str, A
         return
     if len(plan) >= SLOTS:
         raise ConfigError(f"citizen {population.id_of(row)}: a plan has at most {SLOTS - 1} items")
-    for key in ("plan_home", "plan_duty"):
-        if key not in status:
-            at = status.get("home") if key == "plan_home" else status.get("work")
-            arrays[key][row] = population.place_number(at or None)
+    duty = status.get("work") or status.get("school")
+    for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
+        arrays[key][row] = population.place_number(status.get(key, at) or None)
     kinds = {} if population.city is None else _numbers(population.city.kinds())
     begins, live = 0, False
     for slot, item in enumerate(plan):

@@ -96,6 +96,13 @@ class City(CityRows):
         # By road node, so that neighbours share it; citizens ask for the same day after day.
         self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_near"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
         """Return a plausible town for 10 … 1,000,000 citizens: the same for the same arguments.

@@ -358,6 +358,7 @@ class RowBooks(Books):
                     rows.append(row)
         else:
             rows = self._rows_with(whose or {})
+        population.written()
         known = {
             column.key or (name,): (name, column) for name, column in population.declared.items()
         }

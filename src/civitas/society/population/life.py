@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.block import lacking
-from civitas.society.population.population import Population
+from civitas.society.population.population import SETTLED, Population
 from civitas.society.population.step import Moment, merged
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Others:
     def __init__(self, population: Population, seen: dict[str, Any]) -> None:
         self._population = population
         self._seen = seen
+        self.network = population.network
 
     def __len__(self) -> int:
         return len(self._population)
@@ -82,11 +83,12 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
                     f"block {block.name!r} has no `{missing}`, so it cannot run as rows: define it "
                     "or use engine=LocalEngine(rows=False), which makes all citizens full agents"
                 )
+    population.enter(society, society.services)
     society._start()
     if not engine.rows:
         for row in range(len(population)):
             if row not in population.agents:
-                population._promote(row, {})
+                population._made(row, {})
     for row, agent in population.agents.items():
         society._seat_of_row(agent, row)
 
@@ -96,11 +98,10 @@ async def live_rows(
 ) -> dict[type[Want], Table]:
     """Have the rows of a population live for a step; gives what they want."""
     seen = {
-        name: columns[name].copy()
-        for columns in (population.columns,)
+        name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
-    }
+    } | {name: population.arrays[name] for name in SETTLED if name in population.arrays}
     view.others = Others(population, seen)
     if population.places:
         view.at = RowsHere(population)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
 from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.population.block import checked
+from civitas.society.population.block import checked, writes
 from civitas.society.population.column import PLACE, Column
 from civitas.society.population.wants import INT, WHO, WORD
 from civitas.society.wants import id_order
@@ -31,6 +33,27 @@ _PLACES: Final = {
 }
 SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
 """The columns that the commit stage alone writes."""
+
+
+class Columns(Mapping[str, Any]):
+    """The columns of a population, each brought when it is asked for."""
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._population.arrays:
+            raise KeyError(name)
+        return self._population.fresh(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._population.arrays)
+
+    def __len__(self) -> int:
+        return len(self._population.arrays)
+
+    def __repr__(self) -> str:
+        return f"<columns {', '.join(self)}>"
 
 
 class Population:
@@ -92,6 +115,8 @@ class Population:
         self.agents: dict[int, CitizenAgent] = {}
         """The full agents, by row."""
         self.society: Any = None
+        self.source: Any = None
+        """Where the columns are, if it is not here: an engine with workers of its own."""
         table = None
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
@@ -107,6 +132,8 @@ class Population:
                 f"the network has {len(network):,} nodes, and there are {count:,} citizens"
             )
         self.full = np.zeros(count, bool)
+        self.base, self.until = 0, count
+        """The rows that `arrays` has: all, but in a worker of an engine."""
         self.arrays = {name: column.made(count) for name, column in self.declared.items()}
         if table is not None:
             from civitas.society.population.table import fill
@@ -123,11 +150,28 @@ class Population:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Mapping[str, Any]:
         """The arrays, by name, one entry for each citizen, by rising id; full agents included."""
+        return Columns(self)
+
+    def fresh(self, name: str) -> Any:
+        """Return a column as it is now, wherever its rows live."""
+        if self.source is not None:
+            self.source.pull([name])
         for row, agent in self.agents.items():
-            self.pull(row, agent.memory.status)
-        return self.arrays
+            self.pull(row, agent.memory.status, (name,))
+        return self.arrays[name]
+
+    def written(self) -> None:
+        """Say that the arrays are about to be written between two steps."""
+        if self.source is not None:
+            self.source.changed()
+
+    def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
+        """Return some of the rows, whose columns are `arrays`, as a worker has them."""
+        made = copy.copy(self)
+        made.base, made.until, made.arrays, made.full = first, until, arrays, full
+        return made
 
     def row_of(self, id: str | int) -> int:
         """Return the row of a citizen.
@@ -227,6 +271,18 @@ class Population:
         return self._promote(row, options)
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        agent = self._made(row, options)
+        if self.society is not None:
+            try:
+                self.society._seat_of_row(agent, row)
+            except BaseException:
+                del self.agents[row]
+                self.full[row] = False
+                raise
+        return agent
+
+    def _made(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        self.written()
         options = dict(options)
         blocks = options.pop("blocks", None)
         if blocks is None:
@@ -236,13 +292,6 @@ class Population:
         )
         self.agents[row] = agent
         self.full[row] = True
-        if self.society is not None:
-            try:
-                self.society._seat_of_row(agent, row)
-            except BaseException:
-                del self.agents[row]
-                self.full[row] = False
-                raise
         return agent
 
     def demote(self, id: str | int) -> None:
@@ -261,6 +310,7 @@ class Population:
 
     def _demote(self, row: int) -> None:
         agent = self.agents[row]
+        self.written()
         self.pull(row, agent.memory.status)
         if self.society is not None:
             self.society._unseat_row(agent, row)
@@ -299,15 +349,16 @@ class Population:
             }
         return made
 
-    def pull(self, row: int, status: dict[str, Any]) -> None:
-        """Write a full agent's status into the columns.
+    def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
+        """Write a full agent's status into the columns, or some of them.
 
         Raises:
             ConfigError: a value does not fit its column
         """
-        for name, column in self.declared.items():
-            if name in SETTLED or column.own:
+        for name in names or self.declared:
+            if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
+            column = self.declared[name]
             value = column.of_status(name, status, self.place_number)
             if value is None:
                 continue
@@ -318,7 +369,7 @@ class Population:
                     f"citizen {self.id_of(row)}: {name} does not fit its column: {error}"
                 ) from None
         for block in self.blocks:
-            if hasattr(block, "from_status"):
+            if hasattr(block, "from_status") and (not names or writes(block, names)):
                 block.from_status(self, row, status)
 
     # -- its society -------------------------------------------------------------------------------
@@ -333,6 +384,15 @@ class Population:
             raise DefinitionError("the population lives in a society already: make another")
         self.society = society
         self.services = sorted(services, key=id_order)
+
+    def program(self) -> dict[str, Any]:
+        """What must be the same for a society to go on with a run: who its citizens are."""
+        return {
+            "citizens": len(self),
+            "ids": hashlib.sha256(self.ids.tobytes()).hexdigest(),
+            "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
+            "network": None if self.network is None else len(self.network),
+        }
 
     def to_arrow(self) -> Any:
         """Return the citizens as a pyarrow Table, `id` first; places by their ids."""

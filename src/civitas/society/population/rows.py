@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
@@ -96,6 +96,21 @@ class Rows:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
         return array if self._chosen is None else array[self._chosen]
 
+    def column(self, name: str) -> Any:
+        """Return a column of these rows as it is now; to be read, and not written back."""
+        return self._of_column(self.population.arrays[name])
+
+    @property
+    def at(self) -> Any:
+        """Where these rows stand in `population.arrays`, of which a worker has a part."""
+        base = self.population.base
+        return self.index - base if base else self.index
+
+    def _of_column(self, column: Any) -> Any:
+        base = self.population.base
+        whole = column[self.first - base : self.until - base]
+        return whole if self._chosen is None else whole[self._chosen]
+
     def __getitem__(self, name: str) -> Any:
         found = self._gathered.get(name)
         if found is None:
@@ -104,7 +119,7 @@ class Rows:
                 raise ConfigError(
                     f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
                 )
-            found = self.part(columns[name])
+            found = self._of_column(columns[name])
             if name not in self._own:
                 found = found.view()
                 found.flags.writeable = False
@@ -149,7 +164,9 @@ class Rows:
                     f"{int(self.population.ids[row])} in step {self.step}"
                 )
             if self._chosen is not None:
-                self.population.arrays[name][self.first : self.until][self._chosen] = values
+                base = self.population.base
+                column = self.population.arrays[name]
+                column[self.first - base : self.until - base][self._chosen] = values
         self._gathered = {}
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
@@ -163,6 +180,8 @@ class Rows:
     def seen(self, name: str) -> Any:
         """Return a column of the whole population as the step before left it; not to be written.
 
+        Money and places, which the commit stage alone writes, are seen by all.
+
         Raises:
             ConfigError: the column is not declared with `seen=True`
         """
@@ -170,6 +189,15 @@ class Rows:
         if found is None:
             raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
         return found
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function of what all see gives; in a step it is called once for all rows.
+
+        Args:
+            name: what it is, with the block's name before it
+            function: without arguments
+        """
+        return self.moment.once(name, function)
 
     # -- random numbers ----------------------------------------------------------------------------
 
@@ -261,17 +289,11 @@ class Rows:
             index = index[where]
         if not len(index):
             return
-        self._wants.setdefault(kind, []).append(
-            (
-                index,
-                {
-                    name: np.full(len(index), values)
-                    if not values.shape
-                    else (values if where is None else values[where])
-                    for name, values in made.items()
-                },
-            )
-        )
+        fields = {
+            name: values if where is None or not values.shape else values[where]
+            for name, values in made.items()
+        }
+        self._wants.setdefault(kind, []).append((index, fields))
 
     def answers(self, kind: type[Want]) -> tuple[Any, Any]:
         """What became of the last want of a kind that each had in the step before.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 1 << 15
 """So many citizens run at a time: their columns fit the processor's cache."""
+
+_FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
@@ -35,7 +38,7 @@ class Moment:
         seen: copies of the columns that others may read, by name
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
-        kept: what blocks find out once in the step, for all rows
+        found: what `once` has found
     """
 
     step: int = 0
@@ -47,7 +50,14 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
-    kept: dict[Any, Any] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function gives, called once in a step for all parts of a population."""
+        with _FINDING:
+            if name not in self.found:
+                self.found[name] = function()
+            return self.found[name]
 
 
 def begin(population: Population, given: Iterable[str] = ()) -> None:
@@ -102,9 +112,10 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []
-    for number in np.unique(which[which >= 0]):
+    for number in range(int(which.max()) + 1):
         at = np.flatnonzero(which == number)
-        found.append((int(number), at if awake is None else awake[at]))
+        if len(at):
+            found.append((number, at if awake is None else awake[at]))
     return found
 
 
@@ -134,9 +145,8 @@ def in_threads(
     population: Population, moment: Moment, pool: ThreadPoolExecutor | None
 ) -> list[Wants]:
     """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
-    ranges = [
-        (first, min(first + CHUNK, len(population))) for first in range(0, len(population), CHUNK)
-    ]
+    first, until = population.base, population.until
+    ranges = [(at, min(at + CHUNK, until)) for at in range(first, until, CHUNK)]
 
     def one(part: tuple[int, int]) -> Wants:
         return live(population, moment, *part)

@@ -118,7 +118,18 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
     """Return one table of the wants of shards, by sender, each sender's in their order."""
     np = numpy()
     sender = np.concatenate([part[0] for part in parts])
-    fields = {name: np.concatenate([part[1][name] for part in parts]) for name in FIELDS[kind]}
+    fields = {}
+    for name in FIELDS[kind]:
+        values = [part[1][name] for part in parts]
+        if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
+            fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
+        else:
+            fields[name] = np.concatenate(
+                [
+                    np.broadcast_to(each, len(part[0]))
+                    for each, part in zip(values, parts, strict=True)
+                ]
+            )
     if len(sender) > 1 and (sender[1:] < sender[:-1]).any():
         order = np.argsort(sender, kind="stable")
         sender = sender[order]
