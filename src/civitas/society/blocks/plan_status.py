@@ -25,6 +25,7 @@ from civitas.society.population.column import Column
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
+EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 COLUMNS: Final = {
     **ACT,
     **PLAN,
@@ -34,6 +35,8 @@ COLUMNS: Final = {
     "plan_duty": Column("place", None),
     "work": Column("place", None),
     "school": Column("place", None),
+    "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
+    "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
 }
 """What `PlanBlock` keeps of each citizen."""
 _PAST: Final = {"where": None, "kind": None}

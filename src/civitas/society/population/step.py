@@ -61,7 +61,14 @@ class Moment:
 
 
 def begin(population: Population, given: Iterable[str] = ()) -> None:
-    """Have the blocks fill their columns, by `begin_rows`, but for those that a table has given."""
+    """Draw the citizens, and have the blocks fill their columns, by `begin_rows`.
+
+    Columns that a table has given remain as they are.
+    """
+    from civitas.society.population.people import draw
+
+    if population.city is not None and hasattr(population.city, "by_kind"):
+        draw(population, given)
     kept = {name: population.arrays[name].copy() for name in given if name in population.arrays}
     whole = Rows(population, Moment(city=population.city), 0, len(population), {})
     for block in population.blocks:
