@@ -152,6 +152,9 @@ class NeedsBlock(CitizenBlock):
                 # In a need of 0 … 1000 more than ±16,000 makes no difference.
                 level += np.clip(changes, -16_000, 16_000).astype(np.int16)[act]
                 np.clip(level, 0, 1000, out=level)
+        if rows.heard() is not None:
+            social = rows["social"] + CONTACT * np.minimum(rows.heard_count(), 4)
+            rows["social"] = np.minimum(1000, social)
         act[...] = code("idle")
 
     def step_rows(self, rows: Rows) -> None:

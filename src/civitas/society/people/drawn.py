@@ -30,12 +30,12 @@ from typing import Any, Final
 from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.blocks import all_blocks
+from civitas.society.blocks.ties import TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
 
-TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 SKILL: Final = (592, 765, 880, 1262, 1550)

@@ -116,6 +116,7 @@ async def live_rows(
         city=view.city,
         seen=seen,
         answers=books.answers,
+        messages=books.messages,
     )
     return merged(await engine.run_rows(population, moment))
 

@@ -13,7 +13,7 @@ from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import PLACE, Column
-from civitas.society.population.wants import INT, WHO, WORD
+from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
 
@@ -112,6 +112,7 @@ class Population:
         self.words = list(dict.fromkeys(["", *names, *said]))
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
+        self.strangers: list[str] = []
         self.agents: dict[int, CitizenAgent] = {}
         """The full agents, by row."""
         self.society: Any = None
@@ -219,7 +220,7 @@ class Population:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
-        if type(value) is not int:
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
         return value
 
@@ -228,6 +229,8 @@ class Population:
         if what == INT:
             return number
         if what == WHO:
+            if number <= STRANGER:
+                return self.strangers[STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)
         if number < 0:
             return None
