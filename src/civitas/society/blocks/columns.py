@@ -72,13 +72,13 @@ def fits_rows(does: Collection[str], rows: Rows) -> Any:
 
 def bought(rows: Rows) -> Any:
     """Return of each whether it has bought already in the item that is on: `item["bought"]`."""
-    arrays, index = rows.population.arrays, rows.index
+    arrays, index = rows.population.arrays, rows.at
     return (arrays["plan_what"][index, arrays["plan_now"][index]] & BOUGHT) != 0
 
 
 def set_bought(rows: Rows, where: Any, bought: bool) -> None:
     """Note of some of the rows, by booleans or positions, whether they have bought."""
-    arrays, index = rows.population.arrays, rows.index[where]
+    arrays, index = rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
     what = arrays["plan_what"][at]
     arrays["plan_what"][at] = what | BOUGHT if bought else what & (255 - BOUGHT)
@@ -86,7 +86,7 @@ def set_bought(rows: Rows, where: Any, bought: bool) -> None:
 
 def stay_home(rows: Rows, where: Any) -> None:
     """Have the item that is on, of some of the rows, go on at home: of no kind any more."""
-    np, arrays, index = numpy(), rows.population.arrays, rows.index[where]
+    np, arrays, index = numpy(), rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
     home = arrays["home"][index]
     arrays["item_where"][index] = home

@@ -52,10 +52,10 @@ def fits_rows(self: Any, rows: Rows) -> Any:
 def step_rows(self: Any, rows: Rows) -> None:
     """`forward` of rows: set out, or go on."""
     np = numpy()
-    arrays, index = rows.population.arrays, rows.index
+    arrays, index = rows.population.arrays, rows.at
     arrays["act"][index] = code("travel")
     at = np.flatnonzero(rows["moving_to"] < 0)
-    where = rows.part(arrays["item_where"])  # not `rows[…]`, which would be written back
+    where = rows.column("item_where")  # not `rows[…]`, which would be written back
     place = rows["place"]
     goes = np.where(where >= 0, where, -1).astype(np.int64)
     for number, kind in enumerate(rows.city.kinds()):
@@ -71,7 +71,7 @@ def step_rows(self: Any, rows: Rows) -> None:
 
 
 def _stuck(rows: Rows, at: Any) -> None:
-    index = rows.index[at]
+    index = rows.at[at]
     rows.population.arrays["stuck"][index] = True
     rows.population.arrays["act"][index] = code("idle")
 
@@ -118,7 +118,7 @@ def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
 def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     """`_place_of` by rule: the places of a kind that some of the rows go to; −1 and stuck: none."""
     np, params = numpy(), self.params
-    arrays, index = rows.population.arrays, rows.index[at]
+    arrays, index = rows.population.arrays, rows.at[at]
     place = rows["place"][at].astype(np.int64)
     now = arrays["plan_now"][index]
     avoids = np.where(
@@ -159,7 +159,7 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
     from civitas.society.blocks.mobility import explores, gravity
 
     np, params, seed = numpy(), self.params, rows.population.seed
-    arrays, index, ids = rows.population.arrays, rows.index[at], rows.ids[at]
+    arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
     visits = np.zeros(found.shape, np.int64)
     many = np.zeros(len(at), np.int64)
     if kind in KINDS:

@@ -59,16 +59,16 @@ class Plans:
 
     def __init__(self, rows: Rows) -> None:
         np = numpy()
-        self.rows, self.arrays, self.index = rows, rows.population.arrays, rows.index
+        self.rows, self.arrays, self.index = rows, rows.population.arrays, rows.at
         self.home = self.duty = np.full(len(rows), -1, np.int32)
         if rows.population.places:
-            self.home = rows.part(self.arrays["home"])
-            work = rows.part(self.arrays["work"])
-            self.duty = np.where(work >= 0, work, rows.part(self.arrays["school"]))
+            self.home = rows.column("home")
+            work = rows.column("work")
+            self.duty = np.where(work >= 0, work, rows.column("school"))
 
     def of(self, name: str) -> Any:
         """Return a column of these rows, to be read."""
-        return self.rows.part(self.arrays[name])
+        return self.rows.column(name)
 
     def set(self, name: str, at: Any, values: Any) -> None:
         """Write a column of some of these rows."""

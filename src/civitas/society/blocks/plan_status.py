@@ -25,6 +25,7 @@ from civitas.society.population.column import Column
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
+EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 COLUMNS: Final = {
     **ACT,
     **PLAN,
@@ -34,6 +35,8 @@ COLUMNS: Final = {
     "plan_duty": Column("place", None),
     "work": Column("place", None),
     "school": Column("place", None),
+    "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
+    "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
 }
 """What `PlanBlock` keeps of each citizen."""
 _PAST: Final = {"where": None, "kind": None}
@@ -98,10 +101,9 @@ def from_status(self: Any, population: Population, row: int, status: dict[str, A
         return
     if len(plan) >= SLOTS:
         raise ConfigError(f"citizen {population.id_of(row)}: a plan has at most {SLOTS - 1} items")
-    for key in ("plan_home", "plan_duty"):
-        if key not in status:
-            at = status.get("home") if key == "plan_home" else status.get("work")
-            arrays[key][row] = population.place_number(at or None)
+    duty = status.get("work") or status.get("school")
+    for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
+        arrays[key][row] = population.place_number(status.get(key, at) or None)
     kinds = {} if population.city is None else _numbers(population.city.kinds())
     begins, live = 0, False
     for slot, item in enumerate(plan):

@@ -22,7 +22,7 @@ def kind_numbers(rows: Rows) -> dict[str, int]:
 
 def kinds_of(rows: Rows) -> Any:
     """Return the number of each place's kind."""
-    city, kept = rows.city, rows.moment.kept
+    city, kept = rows.city, rows.moment.found
     if hasattr(city, "kind_rows"):
         return city.kind_rows()
     if "kinds" not in kept:
@@ -34,7 +34,7 @@ def kinds_of(rows: Rows) -> Any:
 
 def open_now(rows: Rows, time: int) -> Any:
     """Return of each place whether it is open; None where places have no hours."""
-    kept = rows.moment.kept
+    kept = rows.moment.found
     key = ("open", time)
     if key not in kept:
         kept[key] = None
@@ -64,7 +64,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     """Return of each time whether a place of a kind is open from then on for half an hour: 0, 1."""
-    np, city, kept = numpy(), rows.city, rows.moment.kept
+    np, city, kept = numpy(), rows.city, rows.moment.found
     key = ("opens", kind)
     if key not in kept:
         kept[key] = np.full(DAY_S, -1, np.int8)
@@ -81,7 +81,7 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
 
 def holds(rows: Rows) -> Any:
     """Return how many each place holds; 1 where there is no limit."""
-    city, kept = rows.city, rows.moment.kept
+    city, kept = rows.city, rows.moment.found
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()
     if "holds" not in kept:
@@ -97,7 +97,7 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
     Returns:
         two int64 arrays, (n, limit)
     """
-    np, city, kept = numpy(), rows.city, rows.moment.kept
+    np, city, kept = numpy(), rows.city, rows.moment.found
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
     names, numbers = rows.population.places, rows.population._place
@@ -125,7 +125,7 @@ def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
                 metres = city.metres_rows(place, to, mode)
             made[:, number] = city.time_rows(metres, same, mode)
         return made
-    names, kept = rows.population.places, rows.moment.kept
+    names, kept = rows.population.places, rows.moment.found
     for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
         for number, mode in enumerate(modes):
             key = ("way", one, other, mode)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError, DefinitionError
 from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.population.block import checked
+from civitas.society.population.block import checked, writes
 from civitas.society.population.column import PLACE, Column
 from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
@@ -372,7 +372,7 @@ class Population:
                     f"citizen {self.id_of(row)}: {name} does not fit its column: {error}"
                 ) from None
         for block in self.blocks:
-            if hasattr(block, "from_status"):
+            if hasattr(block, "from_status") and (not names or writes(block, names)):
                 block.from_status(self, row, status)
 
     # -- its society -------------------------------------------------------------------------------

@@ -92,14 +92,24 @@ class Rows:
         whole = array[self.first : self.until]
         return whole if self._chosen is None else whole[self._chosen]
 
-    def _of_column(self, column: Any) -> Any:
-        base = self.population.base
-        whole = column[self.first - base : self.until - base]
-        return self.inside(whole)
-
     def inside(self, array: Any) -> Any:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
         return array if self._chosen is None else array[self._chosen]
+
+    def column(self, name: str) -> Any:
+        """Return a column of these rows as it is now; to be read, and not written back."""
+        return self._of_column(self.population.arrays[name])
+
+    @property
+    def at(self) -> Any:
+        """Where these rows stand in `population.arrays`, of which a worker has a part."""
+        base = self.population.base
+        return self.index - base if base else self.index
+
+    def _of_column(self, column: Any) -> Any:
+        base = self.population.base
+        whole = column[self.first - base : self.until - base]
+        return whole if self._chosen is None else whole[self._chosen]
 
     def __getitem__(self, name: str) -> Any:
         found = self._gathered.get(name)
