@@ -93,9 +93,12 @@ class Draws:
 
 
 def integers(
-    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
-    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64)."""
+    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64).
+
+    `draw` is one number, or, here and in `belows`, an array of one for each citizen.
+    """
     np = numpy()
     rows = np.asarray(citizens)
     whole = rows.ndim and rows.dtype.kind in "ui"
@@ -106,7 +109,8 @@ def integers(
     h ^= np.uint64(start)
     rest = np.empty_like(h)
     _mix_rows(h, rest)
-    h ^= np.uint64(_word("draw", draw))
+    many = getattr(draw, "shape", ()) != ()
+    h ^= draw.astype(np.uint64) if many else np.uint64(_word("draw", draw))
     _mix_rows(h, rest)
     return h
 
@@ -120,7 +124,7 @@ def uniforms(
 
 
 def belows(
-    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
     """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
 

@@ -19,7 +19,7 @@ def row_of(society: Steps, delivered: int, failures: int) -> dict[str, Any]:
         failures: how many agents and interventions have failed
     """
     home = work = 0
-    owned = sum(sum(each.deposits.values()) for each in society.services.values())
+    owned = sum(each.owed for each in society.services.values() if each.deposits)
     own: dict[str, Any] = {}
     if society.population is not None:
         home, work, cents, own = measured(society.population)

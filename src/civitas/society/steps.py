@@ -22,6 +22,8 @@ from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
 from civitas.society.population.life import answers_of, live_rows
+from civitas.society.population.messages import as_sent, delivered, sent_by_rows
+from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
 from civitas.spaces.loop import on_a_space
@@ -150,7 +152,7 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
-            delivered = office.deliver(early)
+            heard = office.deliver(early) + self._to_rows(early, self.books.messages)
             tables: dict[Any, Any] = {}
             with only_new_garbage():
                 view = self._view_now()
@@ -160,7 +162,7 @@ class Steps(Space):
             if many := len(self.seats) > _MANY:
                 WATCHDOG.forget(office)
             to_services = [s for s in early if s.envelope.to in self.services]
-            row = self._commit(delivered, to_services, tables)
+            row = self._commit(heard, to_services, tables)
             if many:
                 WATCHDOG.watch(office)
         except asyncio.CancelledError:
@@ -240,7 +242,7 @@ class Steps(Space):
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
 
     def _commit(
-        self, delivered: int, to_services: list[Sent], tables: dict[Any, Any]
+        self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
     ) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
         office, books = self.office, self.books
@@ -253,6 +255,7 @@ class Steps(Space):
             text = f"it changed its own {what}, which is the commit stage's alone: undone"
             self._failed.append((seat, text))
             logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
+        said = self._said(tables)
         sent = office.collect(self._interceptors)
         services = self.services
         to_services += [each for each in sent if each.envelope.to in services]
@@ -262,17 +265,35 @@ class Steps(Space):
         if to_services:  # the services' answers come in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *office.collect(self._interceptors)], key=lambda s: s.rank)
-        delivered += office.deliver(sent)
+        heard += office.deliver(sent) + self._to_rows(sent, None, said)
         # In id order, whatever the order of turns was.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
         failures = len(self._failed) + len(self._not_changed)
-        row = row_of(self, delivered, failures)
+        row = row_of(self, heard, failures)
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
         return row
+
+    def _said(self, tables: dict[Any, Any]) -> Any:
+        """What rows say to rows; what somebody else hears or sees is sent as full agents send."""
+        said = tables.pop(Say, None)
+        if said is None or self.population is None:
+            return None
+        everything = bool(self._interceptors or self.office.observers)
+        sent, said = sent_by_rows(self.population, said, everything)
+        self.office.sent += sent
+        return said
+
+    def _to_rows(self, sent: list[Sent], before: Any, said: Any = None) -> int:
+        """Have rows hear what was sent and said; gives how many messages were delivered."""
+        if self.population is None:
+            return 0
+        messages = delivered(self.population, self.office, before, sent, said)
+        self.books.messages = messages
+        return len(messages) - (0 if before is None else len(before))
 
     def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
         """Settle what citizens want, those of rows in tables, and what was asked of services."""
@@ -389,11 +410,19 @@ class Steps(Space):
         return RowBooks(self.city, self.services, self.population)
 
     def _seat_of_row(self, agent: Agent, row: int) -> None:
-        """Have a promoted citizen come, with what its row was answered."""
-        self.add(agent)
+        """Have a promoted citizen come, with what its row was answered and told."""
+        self._add(agent, self.office)
         seat: Any = agent._seat
         seat.answers = answers_of(self.books, row)
+        if self.population is not None and self.books.messages is not None:
+            messages: Any = self.books.messages
+            seat.mail = as_sent(self.population, messages.taken(messages.receiver == row))
+            self.books.messages = messages.taken(messages.receiver != row)
 
     def _unseat_row(self, agent: Agent, row: int) -> None:
-        """Have a full agent leave that is a row again."""
-        self._vacate(cast(Any, agent._seat))
+        """Have a full agent leave that is a row again, and hears what it was told."""
+        seat: Any = agent._seat
+        assert self.population is not None
+        self.population.full[row] = False
+        self._to_rows(list(seat.mail), self.books.messages)
+        self._vacate(seat)

@@ -182,6 +182,7 @@ class Changed:
 
         made = copy.copy(own)
         made.is_open = is_open
+        made.closed = closed  # of those who ask for many places at once
         return made
 
     def check(self, intervention: Intervention) -> None:

@@ -83,3 +83,10 @@ def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
                     "give it another name, or the same Column"
                 )
     return made
+
+
+def writes(block: Any, names: Iterable[str]) -> bool:
+    """Return whether a block's `from_status` writes one of these columns, as far as it says."""
+    columns: Mapping[str, Column] = getattr(block, "columns", {})
+    own = [name for name, column in columns.items() if column.own]
+    return not own or any(name in own for name in names)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,14 @@ from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
 from civitas.society.population import moves, wants
+from civitas.society.population.messages import Messages
+from civitas.society.population.settling import Settlers, one_by_one
 from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
-
-logger = logging.getLogger("civitas.society")
 
 
 class RowBooks(Books):
@@ -30,6 +29,7 @@ class RowBooks(Books):
 
     Attributes:
         answers: what became of the wants of the step before, by kind
+        messages: what rows hear in the step that comes next
         at_place: how many are at each place
         coming_to: how many are on the way to each place
     """
@@ -41,6 +41,13 @@ class RowBooks(Books):
         self.balances = Balances(population, dict(self.balances))  # type: ignore[assignment]
         self.where = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
+        self._settlers: dict[type[Want], Settlers] = {}
+        ordered = sorted(services.values(), key=lambda each: id_order(each.id))
+        self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
+        for service in ordered:
+            if hasattr(service, "of_population"):
+                service.of_population(population)
+        self.messages: Messages | None = None
         self.travelled = 0
         self.capacity: Any = None
         arrays, count = population.arrays, len(population.places)
@@ -160,7 +167,10 @@ class RowBooks(Books):
         elif table.kind.__name__ == "Move":
             moves.settle(self, table)
         else:
-            self._by_services(table)
+            settlers = self._settlers.get(table.kind)
+            if settlers is None:
+                settlers = self._settlers[table.kind] = Settlers(self, table.kind)
+            settlers.settle(self, table)
 
     def _pay_all(self, table: Table) -> None:
         """Payments, each all or nothing: who has too little *when it is its turn* pays nothing."""
@@ -217,52 +227,32 @@ class RowBooks(Books):
             return
         np.add.at(money, to[rows], cents[rows])
         services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
-        for number, name in enumerate(self.population.services):
-            part = int(cents[to == -1 - number].sum())
-            services[name] += part
+        np.add.at(received := np.zeros(len(services), np.int64), -1 - to[~rows], cents[~rows])
+        for number in np.flatnonzero(received).tolist():
+            services[self.population.services[number]] += int(received[number])
 
-    def _by_services(self, table: Table) -> None:
-        """Have each service settle what is addressed to it."""
-        np = numpy()
-        table.settled(wants.NO_SERVICE)
-        kind, population = table.kind, self.population
-        if "place" in table.fields:
-            of_place = {
-                population._place[place]: service
-                for (place, takes), service in self._by_place.items()
-                if takes is kind and place in population._place
-            }
-            found = [
-                (of_place[int(place)], np.flatnonzero(table.fields["place"] == place))
-                for place in np.unique(table.fields["place"])
-                if int(place) in of_place
-            ]
-        else:
-            service = self._by_kind.get(kind)
-            found = [] if service is None else [(service, np.arange(len(table)))]
-        for service, entries in found:
-            rows = getattr(service, "settle_rows", None)
-            if rows is not None:
-                rows(self, table, entries)
-                continue
-            for at in entries.tolist():
-                self._settle_one(service, table, at)
+    def one_by_one(self, services: Service | Sequence[Service], table: Table, entries: Any) -> None:
+        """Have a service, or one for each entry, settle wants one after the other."""
+        one_by_one(self, services, table, entries)
 
-    def _settle_one(self, service: Service, table: Table, at: int) -> None:
-        population = self.population
-        fields = {
-            name: population.decoded(FIELDS[table.kind][name], int(values[at]))
-            for name, values in table.fields.items()
-        }
-        sender = population.id_of(int(table.sender[at]))
-        try:
-            answer = service.settle(self, sender, table.kind(**fields))
-        except Exception:  # it costs who asked this answer, and nobody else
-            logger.exception("service %r failed on agent %r", service.id, sender)
-            answer = Answer(table.kind(**fields), False)
-        table.reason[at] = 0 if answer.done else wants.BY_SERVICE
-        if answer.done and type(answer.value) is int:
-            table.value[at] = answer.value
+    def column(self, name: str, rows: Any, default: int) -> Any:
+        """Return a column of some citizens as it is now; the default if there is no such column."""
+        np, population = numpy(), self.population
+        column = population.declared.get(name)
+        if column is None:
+            return np.full(len(rows), default)
+        values = population.arrays[name][rows].astype(np.int64)
+        for at in np.flatnonzero(population.full[rows]) if population.agents else ():
+            status = population.agents[int(rows[at])].memory.status
+            value = column.of_status(name, status, population.place_number)
+            values[at] = default if type(value) is not int else value
+        return values
+
+    def pay_everybody(self, cents: Mapping[str, int]) -> None:
+        """Have services pay so much to each citizen; they have it."""
+        self.population.arrays["money"] += sum(cents.values())
+        for id, each in cents.items():
+            self.balances[id] -= each * len(self.population)
 
     def pay(self, sender: str, to: str, cents: int) -> str:
         """Move money; all of it or none; gives why it was not moved."""
@@ -283,7 +273,7 @@ class RowBooks(Books):
 
     def end_step(self) -> None:
         """Let the services do theirs, and those arrive who are there when the next step begins."""
-        for service in sorted(self.services.values(), key=lambda each: id_order(each.id)):
+        for service in self._after:
             service.after_step(self)
         if self.population.places:
             moves.arrive(self)

@@ -116,6 +116,8 @@ async def live_rows(
         city=view.city,
         seen=seen,
         answers=books.answers,
+        messages=books.messages,
+        feed=books.services.get("feed"),
     )
     return merged(await engine.run_rows(population, moment))
 

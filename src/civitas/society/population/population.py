@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError, DefinitionError
 from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
-from civitas.society.population.block import checked
+from civitas.society.population.block import checked, writes
 from civitas.society.population.column import PLACE, Column
-from civitas.society.population.wants import INT, WHO, WORD
+from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
 
@@ -112,6 +112,7 @@ class Population:
         self.words = list(dict.fromkeys(["", *names, *said]))
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
+        self.strangers: list[str] = []
         self.agents: dict[int, CitizenAgent] = {}
         """The full agents, by row."""
         self.society: Any = None
@@ -219,7 +220,7 @@ class Population:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
-        if type(value) is not int:
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
         return value
 
@@ -228,6 +229,8 @@ class Population:
         if what == INT:
             return number
         if what == WHO:
+            if number <= STRANGER:
+                return self.strangers[STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)
         if number < 0:
             return None
@@ -323,7 +326,7 @@ class Population:
             return self.agents[row].memory.status
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
-            if name not in SETTLED:
+            if name not in SETTLED and not column.own:
                 column.to_status(name, status, self.arrays[name][row], self.places)
         for block in self.blocks:
             if hasattr(block, "to_status"):
@@ -356,7 +359,7 @@ class Population:
             ConfigError: a value does not fit its column
         """
         for name in names or self.declared:
-            if name in SETTLED or name not in self.declared:
+            if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
             column = self.declared[name]
             value = column.of_status(name, status, self.place_number)
@@ -369,7 +372,7 @@ class Population:
                     f"citizen {self.id_of(row)}: {name} does not fit its column: {error}"
                 ) from None
         for block in self.blocks:
-            if hasattr(block, "from_status"):
+            if hasattr(block, "from_status") and (not names or writes(block, names)):
                 block.from_status(self, row, status)
 
     # -- its society -------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import StateError
 from civitas.society.arrays import numpy
+from civitas.society.population.messages import PARTS, Messages
 from civitas.society.population.wants import FIELDS, Table
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ def arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
         at = f"answer.{kind.__name__}"
         made |= {f"{at}.{name}": values for name, values in table.fields.items()}
         made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
-    return made
+    if books.messages is not None:
+        made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    strangers = json.dumps(population.strangers).encode()
+    return made | {"strangers": numpy().frombuffer(strangers, "uint8")}
 
 
 def put(population: Population, arrays: dict[str, Any]) -> None:
@@ -58,8 +63,11 @@ def put(population: Population, arrays: dict[str, Any]) -> None:
 
 
 def put_answers(books: RowBooks, arrays: dict[str, Any]) -> None:
-    """Give books the answers that were saved."""
+    """Give books the answers and the messages that were saved."""
     tables: dict[str, dict[str, Any]] = {}
+    if "message.receiver" in arrays:
+        books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
+    books.population.strangers = json.loads(arrays["strangers"].tobytes())
     for name, values in arrays.items():
         what, _, rest = name.partition(".")
         if what == "answer":

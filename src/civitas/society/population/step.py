@@ -38,6 +38,7 @@ class Moment:
         seen: copies of the columns that others may read, by name
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
+        feed: the feed of the society's services, if it has one
         found: what `once` has found
     """
 
@@ -50,6 +51,7 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
+    feed: Any = None
     found: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
@@ -61,7 +63,14 @@ class Moment:
 
 
 def begin(population: Population, given: Iterable[str] = ()) -> None:
-    """Have the blocks fill their columns, by `begin_rows`, but for those that a table has given."""
+    """Draw the citizens, and have the blocks fill their columns, by `begin_rows`.
+
+    Columns that a table has given remain as they are.
+    """
+    from civitas.society.population.people import draw
+
+    if population.city is not None and hasattr(population.city, "by_kind"):
+        draw(population, given)
     kept = {name: population.arrays[name].copy() for name in given if name in population.arrays}
     whole = Rows(population, Moment(city=population.city), 0, len(population), {})
     for block in population.blocks:
@@ -112,9 +121,10 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []
-    for number in np.unique(which[which >= 0]):
+    for number in range(int(which.max()) + 1):
         at = np.flatnonzero(which == number)
-        found.append((int(number), at if awake is None else awake[at]))
+        if len(at):
+            found.append((number, at if awake is None else awake[at]))
     return found
 
 

@@ -26,8 +26,27 @@ if TYPE_CHECKING:
 
 PLACE: Final = "place"
 WHO: Final = "who"
+STRANGER: Final = -(1 << 30)
 WORD: Final = "word"
 INT: Final = "int"
+
+
+@dataclass(frozen=True, slots=True)
+class Say(Want):
+    """What rows say to a citizen; it is settled by nobody, and heard in the next step.
+
+    Attributes:
+        to: the id of who hears it
+        text: what is said
+        topic: what it is about
+        opinion: what is thought of it, −1000 to 1000
+    """
+
+    to: str
+    text: str
+    topic: str = ""
+    opinion: int = 0
+
 
 FIELDS: Final[dict[type[Want], dict[str, str]]] = {
     Move: {"to": PLACE, "mode": WORD},
@@ -38,14 +57,16 @@ FIELDS: Final[dict[type[Want], dict[str, str]]] = {
     Post: {"text": WORD, "topic": WORD},
     Follow: {"id": WHO},
     Like: {"post": INT},
+    Say: {"to": WHO, "text": WORD, "topic": WORD, "opinion": INT},
 }
 """The fields of each kind of want, and what a number in them is.
 
-`who` is the row of a citizen, or −1, −2, … for the first, second, … service in id order;
+`who` is the row of a citizen, −1, −2, … for the first, second, … service in id order, and from
+`STRANGER` down an agent that is neither;
 `place` the number of a place, −1 for none; `word` the number of a text of the population's `words`,
 −1 for None.
 """
-LEFT_OUT: Final[dict[str, Any]] = {"mode": None, "what": "", "topic": ""}
+LEFT_OUT: Final[dict[str, Any]] = {"mode": None, "what": "", "topic": "", "opinion": 0}
 """The fields that may be left out, and what they then are."""
 
 REFUSED: Final = (
@@ -93,6 +114,12 @@ class Table:
         np = numpy()
         self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
         self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
+
+    def done(self, entries: Any, done: Any, value: Any) -> None:
+        """Note which entries a service has done, and what came of them."""
+        np = numpy()
+        self.reason[entries] = np.where(done, 0, BY_SERVICE)
+        self.value[entries] = np.where(done, value, 0)
 
     def rows_of(self, first: int, until: int) -> slice:
         """Which of its entries rows `first` … `until` − 1 have asked."""
@@ -147,6 +174,18 @@ def encoded(want: Want, population: Population) -> dict[str, int]:
         name: population.encoded(what, getattr(want, name))
         for name, what in FIELDS[type(want)].items()
     }
+
+
+def number_of(population: Population, id: str) -> int:
+    """Return the number that stands for an agent in wants, whoever it is."""
+    row = population._row(id)
+    if row is not None:
+        return row
+    if id in population.services:
+        return -1 - population.services.index(id)
+    if id not in population.strangers:
+        population.strangers.append(id)
+    return STRANGER - population.strangers.index(id)
 
 
 def checked_fields(
