@@ -98,7 +98,9 @@ def _of_rows(population: Any, step: int, spots: Spots) -> Whereabouts:
     nowhere = (place < 0) & ~way
     act = np.full(len(population), ACTS.index("idle"))
     if "act" in columns:
-        act = population.acts(ACTS)
+        words = population.declared["act"].words or ()
+        codes = [ACTS.index("idle" if w is None else w if w in ACTS else "other") for w in words]
+        act = np.array(codes)[columns["act"]]
     act = np.where(way, ACTS.index("travel"), act)
     names = [*population.places, None]
     ids = population.ids.tolist()
