@@ -249,6 +249,11 @@ def _decisions(
         number, equals, result = each.partition("=")
         if not equals:
             raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
+        if result == "RESULT":
+            raise click.UsageError(
+                f"--done {each}: write what the action gave in place of RESULT, such as "
+                f"{number}=sent"
+            )
         try:
             said.append((number, Done(json.loads(result))))
         except (ValueError, RecursionError):
