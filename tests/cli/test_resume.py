@@ -175,10 +175,10 @@ def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
         nobody = civitas("resume", "r", cwd=folder)
         with at_terminal("resume", "r", cwd=folder) as terminal:
             shown = terminal.until("you> ")
-            assert "| Line 1." in shown
+            assert "  Line 1.\r\n" in shown
             assert "until now" not in shown  # of which nothing is shown but the question
             terminal.type("r Look again.\n")
-            assert "| Line 2." in terminal.until("you> ")
+            assert "  Line 2.\r\n" in terminal.until("you> ")
             terminal.type("a\n")
             assert terminal.end() == 0
         assert len(server.requests) == 3

@@ -17,7 +17,8 @@ class Host(Agent):
     """Offers files below one folder, and shell commands.
 
     Every action asks first: its approver, or else its space's, or else the person at the terminal
-    where the program runs. With none of them it refuses. Files are confined to `root`, symbolic links, `..` and races included.
+    where the program runs. With none of them it refuses. Files are confined to `root`, symbolic
+    links, `..` and races included.
 
     Commands start in `root`, without input and without a terminal. Of the environment they see only
     `PATH`, `HOME`, language, time zone and the folder for temporary files. At the time limit, when

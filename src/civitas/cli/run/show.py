@@ -52,7 +52,7 @@ _WORDS: Final[dict[StopReason, str]] = {
     "deadline": "stopped: its time is over",
     "in_doubt": "stopped: whether an action took effect is not known",
     "max_loops": "stopped: the review did not accept it",
-    "cancelled": "stopped: the model's answer was cancelled",
+    "cancelled": "stopped: it was cancelled",
     "error": "failed",
 }
 
