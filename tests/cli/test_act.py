@@ -130,6 +130,14 @@ def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> No
     )
 
 
+def test_a_model_in_the_process_is_loaded_in_sight(folder: Path, weights: Path) -> None:
+    given = ("-m", "civitas", "act", 'Search for "milk" in notes.txt', "--model", "local")
+    with Terminal(*given, cwd=folder) as terminal:
+        terminal.until("loading the model local (Ctrl-C stops it)")
+        terminal.until("search_in_file is running (Ctrl-C stops it)")
+        assert terminal.end() == 0
+
+
 def test_a_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:
     with (
         OpenAIServer(does(WRITE), HANG) as server,

@@ -78,8 +78,9 @@ def acted(
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
     confined = sandbox_for("auto", order.network) is not None
+    screen = _screen(order, actions, as_json, recorded)
     permission = Permission(
-        _screen(order, actions, as_json, recorded),
+        screen,
         (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
         {} if confined else {"run_command": _NOT_CONFINED},
     )
@@ -94,6 +95,8 @@ def acted(
             journal=journal,
             actions=actions,
         )
+    works = agent if order.review is None else agent.config.reactives[0]
+    screen.is_loaded = lambda: getattr(works.model, "loaded", True)
     return asyncio.run(ordered(agent, permission, order, journal, recorded))
 
 
