@@ -8,7 +8,7 @@ from typing import Protocol
 
 from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover
-from civitas.cli.chat.lines import shown_text
+from civitas.cli.chat.lines import said_by, shown_text, told
 
 
 class Console(Protocol):
@@ -22,14 +22,14 @@ class Console(Protocol):
         ...
 
     def show(self, line: str) -> None:
-        """Show a line."""
+        """Show a text."""
         ...
 
     def complain(self, line: str) -> None:
         """Show what is wrong with a line that was written, or with what came of it."""
         ...
 
-    def piece(self, id: str, head: str, text: str) -> None:
+    def piece(self, id: str, text: str) -> None:
         """Show a piece of what an agent is answering, where there is somebody to see it come."""
         ...
 
@@ -37,7 +37,7 @@ class Console(Protocol):
         """Nothing more comes of what an agent was saying."""
         ...
 
-    def answered(self, id: str, head: str, text: str) -> None:
+    def answered(self, id: str, text: str) -> None:
         """Have an agent's whole answer stand there, once."""
         ...
 
@@ -65,22 +65,22 @@ class PlainConsole:
         return await self._terminal.ask("")
 
     def show(self, line: str) -> None:
-        """Write a line to standard output."""
+        """Write a text to standard output."""
         print(line, flush=True)
 
     def complain(self, line: str) -> None:
         """Write a line to standard error."""
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
-    def piece(self, id: str, head: str, text: str) -> None:
-        """Nothing: a message is one line of the output, whole."""
+    def piece(self, id: str, text: str) -> None:
+        """Nothing: an answer is written whole."""
 
     def over(self, id: str) -> None:
         """Nothing."""
 
-    def answered(self, id: str, head: str, text: str) -> None:
-        """Write an answer as a line."""
-        self.show(f"{head}  {shown_text(text)}".rstrip())
+    def answered(self, id: str, text: str) -> None:
+        """Write an answer."""
+        self.show(told(said_by(id), shown_text(text) or "(nothing)"))
 
     def at_work(self, ids: list[str]) -> None:
         """Nothing."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import os
+import stat
 import sys
 import termios
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.approval import Approver, TerminalApprover, escaped
-from civitas.cli.chat.history import LineFile
 from civitas.cli.chat.lines import has_colours, is_dumb
 from civitas.cli.chat.transcript import Transcript
 from civitas.errors import MissingExtra
@@ -42,7 +44,7 @@ class TerminalConsole:
             from prompt_toolkit import PromptSession
             from prompt_toolkit.completion import CompleteEvent, Completer, Completion
             from prompt_toolkit.document import Document
-            from prompt_toolkit.history import History, InMemoryHistory
+            from prompt_toolkit.history import FileHistory, InMemoryHistory
         except ImportError as error:
             raise MissingExtra("civitas chat at a terminal", "cli") from error
 
@@ -57,20 +59,8 @@ class TerminalConsole:
                 for text in candidates:
                     yield Completion(text, -replaced)
 
-        class FromFile(History):
-            def __init__(self, file: LineFile) -> None:
-                super().__init__()
-                self._file = file
-                self._lines = file.lines()
-
-            def load_history_strings(self) -> Iterator[str]:
-                return reversed(self._lines)
-
-            def store_string(self, string: str) -> None:
-                self._file.add(string)
-
         dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
-        self._transcript = Transcript(_write, None if is_dumb() else dim)
+        self._transcript = Transcript(_write, None if is_dumb() else dim, has_colours())
         self._at_work: list[str] = []
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
@@ -81,9 +71,7 @@ class TerminalConsole:
             completer=completer,
             complete_while_typing=False,
             enable_open_in_editor=False,
-            history=InMemoryHistory()
-            if history is None
-            else FromFile(LineFile(history, lambda reason: self.complain(escaped(reason)))),
+            history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
         )
         self._questions: PromptSession[str] = PromptSession()
         self._interrupt = interrupt
@@ -92,6 +80,26 @@ class TerminalConsole:
         self._asking = 0
         asked = _Asked(self)
         self.approver: Approver = TerminalApprover(asked, asked)
+
+    def _usable(self, history: Path | None) -> bool:
+        """Whether lines can be kept in a file, which nobody else may read."""
+        if history is None:
+            return False
+        try:
+            history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Not blocking: what is there may be a pipe.
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+            handle = os.open(history, flags, 0o600)
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError(errno.EINVAL, "it is no regular file")
+                os.fchmod(handle, 0o600)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self.complain(escaped(f"no history: {history}: {error.strerror}"))
+            return False
+        return True
 
     async def line(self) -> str | None:
         """The line that the person writes; None for Ctrl-D. Ctrl-C takes the line back."""
@@ -114,7 +122,7 @@ class TerminalConsole:
             written = self._session.default_buffer.text
 
     def show(self, line: str) -> None:
-        """Show a line, above the one that is being written."""
+        """Show a text, above the line that is being written."""
         app = None if self._current is None else self._current.app
         if app is None or app.context is None or not app.is_running:
             self._transcript.line(line)
@@ -127,17 +135,17 @@ class TerminalConsole:
         """Show a line."""
         self.show(line)
 
-    def piece(self, id: str, head: str, text: str) -> None:
+    def piece(self, id: str, text: str) -> None:
         """Show a piece of what an agent is answering, when that has its turn."""
-        self._transcript.piece(id, head, text)
+        self._transcript.piece(id, text)
 
     def over(self, id: str) -> None:
         """Nothing more comes of what an agent was saying."""
         self._transcript.over(id)
 
-    def answered(self, id: str, head: str, text: str) -> None:
+    def answered(self, id: str, text: str) -> None:
         """Have an agent's whole answer stand there, once."""
-        self._transcript.answered(id, head, text)
+        self._transcript.answered(id, text)
 
     def at_work(self, ids: list[str]) -> None:
         """Show who is waited for; nobody for an empty list.
