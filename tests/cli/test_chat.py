@@ -248,7 +248,12 @@ def test_agents_actions_and_arguments_are_completed(folder: Path) -> None:
             terminal.type(keys)
             terminal.until(shown)
         assert "My calculator: 42" in terminal.line("22")
-        for keys, shown in (("/*.he\t", "lp"), ("act\t", 'ion_name:"')):
+        for keys, shown in (
+            ("/qu\t", "it"),
+            (CONTROL_C, READY),
+            ("/*.he\t", "lp"),
+            ("act\t", 'ion_name:"'),
+        ):
             terminal.type(keys)
             terminal.until(shown)
         assert "Add two integers." in terminal.line('add"')
@@ -313,6 +318,25 @@ def test_a_narrow_terminal_is_wide_enough(folder: Path) -> None:
         assert ": 300000" in terminal.line("/Calculator.add" + " " * 40 + "a:100000 b:200000")
         assert "column 3" in terminal.line("/A")
         assert terminal.leave() == 0
+
+
+def test_without_the_extra_lines_are_read_from_elsewhere(folder: Path) -> None:
+    code = (
+        "import sys; sys.modules['prompt_toolkit'] = None\n"
+        "from civitas.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--model", NO_MODEL, "--agent", "my_agents:Calculator"],
+        input='/Calculator.add a:1 b:2\n/"字".x\n',
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        cwd=folder,
+        env=environment(),
+    )
+    assert "Calculator: 3\n" in done.stdout
+    assert '字: error: no agent "字"' in done.stdout
+    assert done.stderr == ""
 
 
 def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:

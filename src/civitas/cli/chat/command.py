@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from civitas.agent import Agent
-from civitas.cli.chat.console import Console, PlainConsole
+from civitas.cli.chat.console import Console, PlainConsole, TerminalConsole
 from civitas.cli.chat.session import Session
 from civitas.cli.company import Company, brought_by, company_options
 from civitas.cli.options import broker_space, exchange_option, journal_option, recorded
@@ -105,8 +105,6 @@ async def _run(
 ) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
-        from civitas.cli.chat.terminal_console import TerminalConsole
-
         kept = None
         if history:
             try:

@@ -51,8 +51,10 @@ def width_of(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii():
         return len(text)
-    from prompt_toolkit.utils import get_cwidth
-
+    try:
+        from prompt_toolkit.utils import get_cwidth
+    except ImportError:  # it is not needed where there is no terminal
+        return len(text)
     return get_cwidth(text)
 
 

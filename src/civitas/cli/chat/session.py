@@ -200,7 +200,10 @@ class Session:
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """What may stand next in a line."""
-        return await completions(text, self._others(), self._help_of)
+        replaced, found = await completions(text, self._others(), self._help_of)
+        if text.startswith("/"):
+            found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
+        return replaced, found
 
     def told(self, what: str, text: str) -> None:
         """Something has become of the connection; what is bad of it is in the log."""
