@@ -12,7 +12,7 @@ import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, escaped
@@ -27,41 +27,6 @@ if TYPE_CHECKING:
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Gives, for a line up to the cursor, how many characters of it which candidates replace."""
 _QUICK_S: Final = 0.3
-
-
-class Console(Protocol):
-    """What the chat needs of where it takes place; all but `approver` is called on its loop."""
-
-    interactive: bool
-    approver: Approver
-
-    async def line(self) -> str | None:
-        """The next line; None at the end."""
-        ...
-
-    def show(self, line: str) -> None:
-        """Show a text."""
-        ...
-
-    def complain(self, line: str) -> None:
-        """Show what is wrong with a line that was written, or with what came of it."""
-        ...
-
-    def piece(self, id: str, text: str) -> None:
-        """Show a piece of what an agent is answering, where there is somebody to see it come."""
-        ...
-
-    def over(self, id: str) -> None:
-        """Nothing more comes of what an agent was saying."""
-        ...
-
-    def answered(self, id: str, text: str) -> None:
-        """Have an agent's whole answer stand there, once."""
-        ...
-
-    def at_work(self, ids: list[str]) -> None:
-        """Show who is waited for; nobody for an empty list."""
-        ...
 
 
 class PlainConsole:
@@ -91,7 +56,7 @@ class PlainConsole:
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
     def piece(self, id: str, text: str) -> None:
-        """Nothing: an answer is written whole."""
+        """Nothing: an answer is written whole, by `answered`."""
 
     def over(self, id: str) -> None:
         """Nothing."""
@@ -344,6 +309,9 @@ class _Asked(io.StringIO):
         self.seek(0)
         self.truncate()
         return written
+
+
+Console: TypeAlias = PlainConsole | TerminalConsole
 
 
 def _write(text: str) -> None:
