@@ -54,7 +54,7 @@ def test_what_the_readme_serves_is_an_agent_of_the_examples() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("Calculator → You  response  data:3\n")
+    assert done.stdout.endswith("Calculator: 3\n")
 
 
 def test_the_demo_installs_what_the_readmes_commands_need() -> None:

@@ -7,14 +7,16 @@ An approver with a person behind it also has `answer(question)`, for actions tha
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import inspect
+import io
 import json
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 
@@ -291,6 +293,10 @@ class TerminalApprover:
     same thread, is not asked for again while the approver lives. Questions of actions are answered
     by a line.
 
+    A question at the process's own terminal begins on a line of its own, and what the program
+    prints to `sys.stdout` meanwhile, such as an answer that streams, follows after the person's
+    answer.
+
     Args:
         stdin: where answers come from; the process's if left out
         stdout: where questions go; the process's if left out
@@ -304,20 +310,12 @@ class TerminalApprover:
 
     def approve(self, request: ApprovalRequest) -> bool:
         """Whether the person said yes. A closed terminal refuses."""
-        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
-        stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
-            print(f"{escaped(request.sender)} proposes: {request}", file=stdout)
-            print("Permit this? [y/N/always] ", end="", file=stdout, flush=True)
-            try:
-                line = stdin.readline() if stdin is not None else ""
-            except (OSError, ValueError):
-                line = ""
-            if not line:
-                print("\n(no answer: refused)", file=stdout, flush=True)
+            text = f"{escaped(request.sender)} proposes: {request}\nPermit this? [y/N/always] "
+            line = self._ask(text, "\n(no answer: refused)\n")
             said = line.strip().lower()
             if said in ("a", "always"):
                 self._always.add(exact)
@@ -330,15 +328,68 @@ class TerminalApprover:
         Raises:
             NobodyToAsk: the terminal is closed
         """
-        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
-        stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
-            print(f"{question}", file=stdout)
-            print("> ", end="", file=stdout, flush=True)
+            line = self._ask(f"{question}\n> ")
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        """Write a question, and read the person's line; empty if the terminal is closed."""
+        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
+        with _alone(self._stdout) as stdout:
+            print(text, end="", file=stdout, flush=True)
             try:
                 line = stdin.readline() if stdin is not None else ""
             except (OSError, ValueError):
                 line = ""
-        if not line:
-            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
-        return line.strip()
+            if not line and unanswered:
+                print(unanswered, end="", file=stdout, flush=True)
+        return line
+
+
+@contextlib.contextmanager
+def _alone(given: TextIO | None) -> Iterator[TextIO]:
+    """Where a question goes; the process's terminal is its own until it is answered."""
+    stdout = given or sys.stdout
+    if given is not None or not stdout.isatty():
+        yield stdout
+        return
+    print(file=stdout)  # the program may have written a part of a line
+    held = _Held(stdout)
+    with contextlib.redirect_stdout(held):
+        try:
+            yield stdout
+        finally:
+            held.release()
+
+
+class _Held(io.StringIO):
+    """Keeps what a program writes to a terminal until it is released."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._lock = threading.Lock()
+        self._released = False
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            return self._terminal.write(text) if self._released else super().write(text)
+
+    def flush(self) -> None:
+        if self._released:
+            self._terminal.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    def release(self) -> None:
+        """Write what was kept, and pass on what comes from now on."""
+        with self._lock:
+            self._terminal.write(self.getvalue())
+            self._terminal.flush()
+            self._released = True

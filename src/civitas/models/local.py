@@ -132,6 +132,11 @@ class LocalModel(Closing):
         self._finalizer = weakref.finalize(self, self._runtime.close, tell=False)
 
     @property
+    def loaded(self) -> bool:
+        """Whether it is in memory; it is loaded when it is first used."""
+        return self._runtime.loaded
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return not self._finalizer.alive

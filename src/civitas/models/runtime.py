@@ -122,6 +122,11 @@ class Runtime:
         self._server: Any = None
         self._closed = False
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._server is not None
+
     async def generate(
         self, body: dict[str, Any], schema: dict[str, Any] | None = None
     ) -> Generated:

@@ -73,6 +73,11 @@ class Record(ReadRecord[S]):
         """What tells this part from all others, of this run and others, in whatever journal."""
         return self._part.key
 
+    @property
+    def journal(self) -> str:
+        """The path of the journal."""
+        return self._part.journal
+
     def key_of(self, message: int) -> str:
         """By what key a memory knows a message of this run: a copy shares those before it."""
         for key, count in self.copied_messages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.environment import failed
@@ -53,10 +54,10 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     if not doubts:
         return ""
     were = "was" if len(doubts) == 1 else "were"
+    decide = shlex.join(("civitas", "resume", record.run_id, "--journal", record.journal))
     return (
         f"outcome unknown: {', '.join(doubts)} {were} running when the process died. Look whether "
-        f"it took effect, and decide: `civitas resume {record.run_id} --repeat`, --skip or --done "
-        "(journal.decide)"
+        f"it took effect, and decide: `{decide} --repeat`, --skip or --done (journal.decide)"
     )
 
 

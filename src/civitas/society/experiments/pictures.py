@@ -77,9 +77,9 @@ def _density(figure: Any, axes: Any, seen: Whereabouts, society: Society) -> Non
     """Draw how many are where, in hexagons, by a logarithmic scale."""
     spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
     x, y = zip(*spots, strict=True)
-    cells = axes.hexbin(x, y, gridsize=90, bins="log", mincnt=1, cmap="viridis", linewidths=0)
+    cells = axes.hexbin(x, y, gridsize=70, bins="log", mincnt=1, cmap="viridis", linewidths=0)
     figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
-    axes.set_aspect("equal", "datalim")
+    axes.set_aspect("equal")
     axes.set(xlabel="metres to the east", ylabel="metres to the north")
     axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
 
