@@ -110,7 +110,10 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'civitas' has no attribute {name!r}")
+        from civitas.text import nearest
+
+        near = "" if name.startswith("_") else nearest(name, _HOME)
+        raise AttributeError(f"module 'civitas' has no attribute {name!r}{near}")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
 from civitas.signature import Signature, check_parameters
@@ -139,6 +140,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+@names_checked
 class Action:
     """One capability: a name, a function, and what a caller must know of them.
 

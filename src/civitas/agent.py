@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
+from civitas.arguments import names_checked
 from civitas.dispatch import AgentToolbox
 from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
 from civitas.message import Envelope, address, check_args, check_message
@@ -119,6 +120,7 @@ class Seat(Protocol):
         ...
 
 
+@names_checked
 class Agent(Workflow):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 

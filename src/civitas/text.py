@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -41,6 +42,14 @@ def error_text(error: BaseException, width: int = 200) -> str:
     except Exception as failed:
         return f"{kind} (its text cannot be read: {type(failed).__name__})"
     return one_line(f"{kind}: {message}" if message else kind, width)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return which of the known names an unknown one may mean, as the end of an error's text."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def json_type(value: object) -> str:

@@ -30,6 +30,7 @@ from civitas.research.report import Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.models.protocol import Model
@@ -96,12 +97,23 @@ class Researcher(Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
-        if model is not None and not isinstance(model, str):
-            check_part(model, ("complete",), "model", id)
-        self._model = model
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
+        self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks = positive(max_tasks, f"agent {id!r}: max_tasks=")

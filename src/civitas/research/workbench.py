@@ -15,6 +15,7 @@ from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.record import NULL_RECORD, Record
@@ -82,6 +83,8 @@ class Workbench(ConversationalAgent):
 
     @model.setter
     def model(self, model: Model | str | None) -> None:
+        if model is not None:
+            check_model(model, self.id)
         self._model = model
 
     @property

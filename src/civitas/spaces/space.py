@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from civitas.action import is_async
 from civitas.agent import CURRENT, Agent, overrides
 from civitas.approval import Approver, check_approver
+from civitas.arguments import names_checked
 from civitas.errors import (
     AgentNotFound,
     AgentStopped,
@@ -41,6 +42,7 @@ _LEAVE_S = 5.0
 """How long `close` waits for the agents' `before_remove`."""
 
 
+@names_checked
 class Space:
     """Where agents are and how messages travel. Use `NativeSpace`.
 

@@ -28,6 +28,7 @@ from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.reasoning.stream import Line
@@ -96,9 +97,22 @@ class Conversation(ConversationalAgent):
         max_kept: int = MAX_KEPT,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
         self.agents: Final = setup.agents
         self.next: Final = setup.next

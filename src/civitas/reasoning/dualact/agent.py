@@ -30,6 +30,7 @@ from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Part
 
@@ -82,9 +83,22 @@ class DualActAgent(ConversationalAgent):
         *,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__("dualact" if id is None else id, **options)
+        super().__init__(
+            "dualact" if id is None else id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         if not isinstance(config, DualActConfig):
             raise ConfigError(f"DualActAgent takes a DualActConfig, not {config!r:.80}")
         self.config = config

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from civitas.arguments import names_checked
 from civitas.errors import ConfigError
 from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES, Briefing
 from civitas.reasoning.dualact.review import ReviewRule, every, review_rule
@@ -18,6 +19,7 @@ MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
 
 
+@names_checked
 @dataclass(slots=True)
 class DualActConfig:
     """The two of a dual act, and how they work together.

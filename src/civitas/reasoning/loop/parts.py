@@ -14,13 +14,14 @@ from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.group import check_part
+from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.thread import Thread, memory_of_thread
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal
     from civitas.models.protocol import Model
@@ -59,11 +60,23 @@ class LoopAgent(ConversationalAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
-        if not isinstance(model, str):
-            check_part(model, ("complete",), "model", id)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
+        check_model(model, id)
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
@@ -111,6 +124,7 @@ class LoopAgent(ConversationalAgent):
 
     @model.setter
     def model(self, model: Model | str) -> None:
+        check_model(model, self.id)
         self._model = model
 
     @property
