@@ -115,7 +115,8 @@ def check_name(name: str) -> tuple[str, str]:
         if not Path(rest).expanduser().is_dir():
             raise WeightsError(f"{name:.200}: there is no such folder")
     elif kind in ("hf", "litellm") and not all(rest.partition("/")):
-        raise ModelError(f"there is no model {name!r:.200}: a name after {kind}: has a slash in it")
+        form = next(each for each in SPELLINGS if each.startswith(kind))
+        raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
     return kind, rest
 
 

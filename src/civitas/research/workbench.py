@@ -19,7 +19,7 @@ from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.reply import Stop, log_failure
+from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import result_of, wanted
@@ -35,7 +35,7 @@ from civitas.research.passages import passages_of
 from civitas.research.pool import ResourcePool
 from civitas.research.progress import Progress
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import shorten
+from civitas.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model

@@ -86,15 +86,13 @@ class Space:
             DuplicateAgent: an agent of that id is there already (a ValueError); it goes on
             InvalidId: the agent's id is none (a ValueError)
             SpaceClosed: the space is closed
-            DefinitionError: it is no agent, is in a space already, or an action of it cannot be
-                described
+            DefinitionError: it is no agent, is in a space already, or has an action without help
         """
         if not isinstance(agent, Agent):
             raise DefinitionError(f"add takes an agent, not {agent!r}")
         if not hasattr(agent, "id"):
-            raise DefinitionError(
-                f"a {type(agent).__name__} has no id: its __init__ must call super().__init__(id)"
-            )
+            kind = type(agent).__name__
+            raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
         agent._before_add()
         office = self._start()
         self._settle_in(self._add(agent, office), waits=not loop_is_running())

@@ -15,6 +15,7 @@ from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_model, check_part
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.thread import Thread, memory_of_thread
@@ -32,7 +33,7 @@ MAX_ITERATIONS = 10
 _ENVIRONMENT = Environment()
 
 
-class LoopAgent(ConversationalAgent):
+class LoopAgent(Journaled, ConversationalAgent):
     """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
 
     system_prompt: str | None = None
@@ -43,7 +44,6 @@ class LoopAgent(ConversationalAgent):
     _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
     _shown: tuple[list[Any], Shown] | None = None
-    _journal: Journal | None = None
 
     def __init__(
         self,
@@ -196,17 +196,6 @@ class LoopAgent(ConversationalAgent):
     def discovered(self) -> dict[str, Action]:
         """The actions of other agents, found at the last reply of its own thread, by name."""
         return self._kept.default.discovered or {}
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
-        return self._journal
-
-    @journal.setter
-    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from civitas.journal.journal import as_journal
-
-        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     def _show(self, thread: Thread) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
