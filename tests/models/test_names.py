@@ -137,3 +137,9 @@ def test_making_an_agent_loads_no_model() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None:
+    for make in (civitas.AgentToolbox, lambda name: civitas.Society(1, model=name)):
+        with pytest.raises(ModelError, match="there is no model 'lcoal'"):
+            make("lcoal")

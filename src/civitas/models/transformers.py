@@ -15,7 +15,7 @@ from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
 from civitas.models.base import Closing
-from civitas.models.plain_chat import calls_in, has_result, plain_chat
+from civitas.models.plain_chat import add_system, calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
     ModelReply,
@@ -167,10 +167,10 @@ class TransformersModel(Closing):
         def chat(marks: re.Pattern[str]) -> list[dict[str, str]]:
             turns = plain_chat(messages, self.name, marks, choice.INSTRUCTION if actions else "")
             if actions:
-                _add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
+                add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
             if schema is not None:
                 form = json.dumps(schema, ensure_ascii=False)
-                _add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
+                add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
             return turns
 
         chat(_NO_MARKS)  # what is no message is said before anything is loaded
@@ -261,13 +261,6 @@ def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
 
 
 _NO_MARKS = re.compile(r"(?!)")
-
-
-def _add_system(chat: list[dict[str, str]], text: str) -> None:
-    if chat[0]["role"] == "system":
-        chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
-    else:
-        chat.insert(0, {"role": "system", "content": text})
 
 
 def _source(given: Any) -> Path | str:

@@ -16,6 +16,7 @@ from civitas.action import is_async
 from civitas.agent import Agent
 from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
+from civitas.dispatch import AgentToolbox
 from civitas.errors import ConfigError, DefinitionError, DuplicateAgent
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
@@ -67,7 +68,7 @@ class Society(Experiments):
             table of them (`read_people`), with all blocks
         city: the places: a `City`, a `Network`, a `Grid`, or None
         seed: what all random numbers are made from
-        model: the model that citizens may ask who have none of their own
+        model: the model, or its name, that citizens may ask who have none of their own
         engine: what runs the turns
         journal: where runs are recorded, so that they go on after a crash
         budget: what all calls of models may spend, but for those of agents with a `budget`
@@ -127,7 +128,7 @@ class Society(Experiments):
             Clock(start),
             facts,
             _by_id(services),
-            model,
+            AgentToolbox(model).model,
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
             turn_timeout_s,

@@ -23,7 +23,7 @@ from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import AnswerSchema, Asked, checked_content, thread_id
+from civitas.reasoning.reply_request import Asked, checked_content, thread_id
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
 
@@ -296,8 +296,7 @@ class Conversation(Journaled, ConversationalAgent):
                 f"conversation {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
                 "make the conversation with shared=True"
             )
-        if asked.schema is not None:
-            AnswerSchema(asked.schema)  # refused now, and not when all has been said
+        asked.wanted()  # refused now, and not when all has been said
         if asked.resumed and not talk.state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "

@@ -41,7 +41,8 @@ _MARKS = Marks()
 def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
     """The record of a conversation, begun or resumed."""
     record = Record(part, SavedTalk)
-    schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+    wanted = asked.wanted()
+    schema = None if wanted is None else wanted.json
     if schema is None and asked.resumed and record.begun is not None:
         schema = record.begun["schema"]  # `resume` need not name it again
     begin(record, asked, KIND, setup.id, schema, program_of(setup))

@@ -24,7 +24,7 @@ from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply, Stop
-from civitas.reasoning.reply_request import AnswerSchema, Asked, thread_id
+from civitas.reasoning.reply_request import Asked, thread_id
 from civitas.reasoning.resume import ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
@@ -304,8 +304,7 @@ class DualActAgent(Journaled, ConversationalAgent):
         await recording.recall(self, part, budget)
 
     async def _respond(self, asked: Asked) -> Reply:
-        if asked.schema is not None:
-            AnswerSchema(asked.schema)  # that it is none is no failure of R's
+        asked.wanted()  # that it is none is no failure of R's
         if asked.thread is not None:
             self._check_threads()
         record = asked.record
