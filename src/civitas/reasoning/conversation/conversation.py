@@ -41,6 +41,12 @@ class Conversation(Journaled, ConversationalAgent):
     its reply. Each participant hears everything that the others say, once, in order: what was said
     before its turn it observes, and the last of it is what it is asked.
 
+    After several who spoke at once, the reply's text is what each of them said, and its value a
+    dict of their values by id; a schema is for the last speaker, who is asked for it when all is
+    over. Its messages are what was said, its steps and tokens those of all. Cancelled, it cancels
+    whoever speaks; `resume` goes on with the next turn. A participant that asks the conversation in
+    which it speaks gets `NotPermitted`.
+
     Each thread is a conversation of its own: it has a transcript, and the participants are asked
     and told in the same thread. Replies come one after the other, whatever their threads.
 
@@ -162,41 +168,6 @@ class Conversation(Journaled, ConversationalAgent):
         return list(self.agents.values())
 
     # -- asking it ---------------------------------------------------------------------------------
-
-    async def reply(
-        self,
-        text: Content,
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply:
-        """Have the participants speak until it is over.
-
-        The reply's text is what was said in the last turn; after several at once, what each of them
-        said, and its value is a dict of their values by id. Its messages are what was said, its
-        steps and tokens those of all participants and of the model that chose them.
-
-        Replies wait for each other. Cancelled, it cancels whoever speaks; `resume` goes on with the
-        next turn.
-
-        Args:
-            text: what is asked: a text, or blocks of content
-            schema: what the value of the reply is to follow; the last speaker is asked for it,
-                when the conversation is over
-            thread: the id of the thread; the conversation's own if left out
-            run_id: the id of the run; a new one if left out
-            deps: what the participants' actions find in their `Context`; their own if left out
-            budget: what this reply may spend, beside what the budget of all replies allows
-
-        Raises:
-            TypeError, ValueError: it is given neither a text nor blocks
-            DefinitionError: it is given a thread, and a participant keeps no threads apart
-            NotPermitted: a participant asks the conversation that it is speaking in
-        """
-        return await super().reply(text, schema, thread, run_id, deps=deps, budget=budget)
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
         """Go on with a reply that was cancelled, or saved between two turns and loaded.
