@@ -1152,11 +1152,12 @@ def test_without_a_memory_it_has_one_of_half_its_models_context(
     assert memory.max_tokens == bound
 
 
-def test_a_model_by_name_is_made_when_it_is_first_used() -> None:
-    thinker = ReActAgent("t", "no such model")
+def test_a_model_by_name_is_looked_at_when_it_is_given() -> None:
+    with pytest.raises(ModelError, match="agent 't': there is no model 'no such model'"):
+        ReActAgent("t", "no such model")
+    thinker, _ = agent(say("ok"))
     with pytest.raises(ModelError, match="there is no model 'no such model'"):
-        thinker.reply_sync("go")
-    thinker.model = Answers(say("ok"))
+        thinker.model = "no such model"  # type: ignore[assignment]
     assert thinker.reply_sync("go").text == "ok"
 
 
