@@ -96,7 +96,8 @@ def check_name(name: str) -> tuple[str, str]:
     """
     kind, colon, rest = name.partition(":")
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
-        raise ModelError(f"there is no model {name!r:.200}{nearest(name, _NEAR)}; {_there_is()}")
+        near = "" if kind in _NEEDS else nearest(name, _NEAR)
+        raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
         if not listed:
