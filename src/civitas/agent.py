@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, Decision, approve, check_approver
-from civitas.arguments import names_checked
+from civitas.arguments import unknown_argument
 from civitas.dispatch import AgentToolbox
 from civitas.errors import DefinitionError, NotInSpace
 from civitas.message import Envelope, Message, address, check_args, check_message
@@ -120,13 +120,11 @@ class Seat(Protocol):
         ...
 
 
-@names_checked
 class Agent(Workflow):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:
-        id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
-            addressed as its decimal string
+        id: 1–255 characters, not `*`, not starting with `amq.`; an int is sent as its decimal text
         name: what people call it; its id if left out
         type: what kind of agent it is, such as an `AgentType`
         toolbox: its model and its environment
@@ -169,7 +167,10 @@ class Agent(Workflow):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
+        **others: Never,
     ) -> None:
+        if others:
+            raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
         if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
             raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from civitas.errors import DefinitionError
@@ -46,16 +46,23 @@ def names_checked(called: T) -> T:
             if isinstance(error, DefinitionError):
                 raise
             of_class = function.__name__ == "__init__"
-            known = _names(type(self)) if of_class else _parameters(function)[0]
-            unknown = next((name for name in given if name not in known), None)
-            if unknown is None:
+            told = unknown_argument(type(self) if of_class else function, given)
+            if told is None:
                 raise
-            what = type(self).__name__ if of_class else function.__qualname__
-            here = _ELSEWHERE.get(unknown)
-            near = f": {unknown}= is {here}= here" if here in known else nearest(unknown, known)
-            raise DefinitionError(f"{what} has no argument {unknown}={near}") from None
+            raise told from None
 
     return checked  # type: ignore[return-value]
+
+
+def unknown_argument(called: Any, given: Iterable[str]) -> DefinitionError | None:
+    """The error of a class or function that was given an argument it lacks; None if it has all."""
+    known = _names(called) if isinstance(called, type) else _parameters(called)[0]
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return None
+    here = _ELSEWHERE.get(unknown)
+    near = f": {unknown}= is {here}= here" if here in known else nearest(unknown, known)
+    return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
 
 
 def _names(cls: type) -> list[str]:

@@ -189,12 +189,14 @@ class Workflow:
 def not_found(agent: Any, name: str) -> ActionNotFound:
     """The error of a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
-    if not name.startswith("_") and any(
-        callable(vars(base).get(name))
-        for base in type(agent).__mro__
-        if not base.__module__.startswith("civitas.")
-    ):
-        text += f": its method {name} is no action without @action before it"
+    own = (vars(each) for each in type(agent).__mro__ if not each.__module__.startswith("civitas."))
+    method = (
+        None if name.startswith("_") else next((each[name] for each in own if name in each), None)
+    )
+    if hasattr(method, "__civitas_action__"):
+        text += f": its method {name} is the action {method.__civitas_action__.name!r}"
+    elif callable(method):
+        text += f": its method {name} lacks @action"
     return ActionNotFound(text)
 
 

@@ -76,7 +76,8 @@ class LoopAgent(Journaled, ConversationalAgent):
             deps=deps,
             **options,
         )
-        check_model(model, id)
+        if isinstance(model, type) or not hasattr(model, "complete"):
+            check_model(model, id)
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
