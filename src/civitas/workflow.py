@@ -189,10 +189,9 @@ class Workflow:
 def not_found(agent: Any, name: str) -> ActionNotFound:
     """The error of a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
-    own = (vars(each) for each in type(agent).__mro__ if not each.__module__.startswith("civitas."))
-    method = (
-        None if name.startswith("_") else next((each[name] for each in own if name in each), None)
-    )
+    bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("civitas.")]
+    own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
+    method: Any = own[0] if own else None
     if hasattr(method, "__civitas_action__"):
         text += f": its method {name} is the action {method.__civitas_action__.name!r}"
     elif callable(method):
