@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
+from civitas.models.remote.options import check_base_url
 from civitas.text import nearest
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ def check_name(name: str) -> tuple[str, str]:
         url, _, listed = name.partition("#")
         if not listed:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
+        try:
+            check_base_url(url, name)
+        except DefinitionError as error:
+            raise ModelError(f"there is no such model: {error}") from None
     if kind == "openai" and not (
         os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
     ):

@@ -120,8 +120,8 @@ async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[
             shown = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
             await call_callback(seat, agent.after_action, delivery.message(), value, shown)
-        except Exception:
-            logger.exception("after_action of agent %r failed on %s", agent.id, delivery)
+        except Exception as error:
+            log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
     if failure is not None:
         raise failure
     return value

@@ -25,6 +25,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.replying import observing
 from civitas.reasoning.resume import ENDED, Marks, begin, not_ended
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -126,8 +127,9 @@ async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None)
             try:
                 if once is not None:
                     await tell(agent, data["result"], thread, once)
-            except Exception:
-                logger.exception("participant %r of %r failed to observe", agent.id, setup.id)
+            except Exception as error:
+                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
+                log_failure(logger, about, error)
     model = getattr(setup.next, "model", None)
     if model is not None:
         catch_up_models(record, model, model, budget_of(setup, budget))
