@@ -1095,3 +1095,11 @@ def test_what_h_called_itself_is_in_the_reply() -> None:
     reply = DualActAgent(human=human, reactive=reactive).reply_sync("How many?")
     assert reply.stop_reason == "terminated"
     assert [step.action for step in reply.steps] == ["look", "count", "look"]
+
+
+def test_its_reply_is_json_data_with_its_own_parts() -> None:
+    dual, _, _ = two([GO, DONE], ["There are 3."])
+    told = json.loads(json.dumps(dual.reply_sync("How many?").to_json()))
+    assert [each["action"] for each in told["decisions"]] == ["CONTINUE", "TERMINATE"]
+    assert told["conclusions"][0]["summary"] == "There are 3."
+    assert (told["text"], told["r_runs"]) == ("There are 3.", 1)

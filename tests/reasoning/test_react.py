@@ -1315,3 +1315,24 @@ def test_a_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None
     broken = Reply("", None, [], [], Usage(), "error", "x", KeyError("what it was"))
     with pytest.raises(KeyError, match="what it was"):
         broken.raise_for_error()
+
+
+def test_a_reply_is_json_data_whatever_is_in_it() -> None:
+    thinker, _ = agent(use("hand"), ModelError("no power"), actions=[hand])
+    reply = thinker.reply_sync("go")
+    told = json.loads(json.dumps(reply.to_json()))
+    assert told["error"] == "ModelError: no power"
+    assert told["steps"][0]["result"]["result"] == "a hand"
+    assert (told["stop_reason"], told["run_id"]) == ("error", reply.run_id)
+    assert told["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert reply.usage.total == 15
+
+
+class Hand:
+    def __str__(self) -> str:
+        return "a hand"
+
+
+def hand() -> Hand:
+    """Give a hand."""
+    return Hand()
