@@ -15,7 +15,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.thread import Thread
 
 _CHOICES = (
@@ -86,7 +86,7 @@ class Person(ConversationalAgent):
     async def _respond(self, asked: Asked) -> Reply:
         told = asked.state.hear()
         decides = asked.schema == DECISION_SCHEMA
-        schema = None if decides else asked.wanted()
+        schema = None if decides or asked.schema is None else AnswerSchema(asked.schema)
         fault = ""
         while True:
             line = await self._desk.ask(asked, told, fault)

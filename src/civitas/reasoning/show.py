@@ -32,7 +32,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
     Returns:
         the reply
     """
-    shown = _Shown(file or sys.stdout)
+    shown = _Shown(file)
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]
         async for event in events:
@@ -46,7 +46,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
 class _Shown:
     """What is printed of the events of one reply."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._in_line = False
         self._agent: str | None = None
@@ -133,6 +133,7 @@ class _Shown:
     def _write(self, text: str) -> None:
         if not text:
             return
-        self._file.write(shown_lines(text, self._file))
-        self._file.flush()
+        file = self._file or sys.stdout  # as it is now: an approver may hold it up while it asks
+        file.write(shown_lines(text, file))
+        file.flush()
         self._in_line = not text.endswith("\n")
