@@ -37,6 +37,7 @@ ORDER = (
     "clock",
     "budget",
     "threads",
+    "refusal",
     "approval",
     "environment",
     "memory",

@@ -20,7 +20,7 @@ agents.host: Host
 agents.person: Person ask_person
 agents.remote: RemoteAgent
 agents.user: User
-approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
+approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
 block: Block
 budget: Budget Spent
@@ -59,6 +59,7 @@ models.wrappers.recorded: RecordedModel
 models.wrappers.scripted: ScriptedModel
 models.transformers: TransformersModel
 params: AgentParams BlockParams
+refusal: Refused
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.hand_over: HandOver

@@ -21,7 +21,6 @@ from civitas.approval import Approver as Approver
 from civitas.approval import CallbackApprover as CallbackApprover
 from civitas.approval import Question as Question
 from civitas.approval import RefuseAll as RefuseAll
-from civitas.approval import Refused as Refused
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
@@ -109,6 +108,7 @@ from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.reply import StopReason as StopReason
 from civitas.reasoning.show import show as show
 from civitas.reasoning.stream import ReplyStream as ReplyStream
+from civitas.refusal import Refused as Refused
 from civitas.research.findings import Citation as Citation
 from civitas.research.findings import Findings as Findings
 from civitas.research.findings import Narrative as Narrative

@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
-from civitas.approval import ApprovalRequest, Approver, Decision, approve, check_approver
+from civitas.approval import ApprovalRequest, Approver, approve, check_approver
 from civitas.arguments import unknown_argument
 from civitas.dispatch import AgentToolbox
 from civitas.errors import DefinitionError, NotInSpace
 from civitas.message import Envelope, Message, address, check_args, check_message
+from civitas.refusal import Decision
 from civitas.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:
@@ -363,8 +364,7 @@ class Agent(Workflow):
     async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
         """Whether an `ACCESS_REQUESTED` action may be done; the default asks the approver.
 
-        Without an approver, of the agent's own or its space's, it is refused. Only `True` permits;
-        `Refused("…")` says why not.
+        With no approver it is refused. Only `True` permits; `Refused("…")` says why not.
         """
         approver = self._approver()
         if approver is None:

@@ -16,18 +16,18 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TextIO, runtime_checkable
 
-from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, NotPermitted, SlashError
+from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.refusal import Decision, Refused
 from civitas.slash import format_slash
-from civitas.text import escaped, escaped_json, log_failure, printable
+from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread
 
 __all__ = [
     "ApprovalRequest",
     "Approver",
     "CallbackApprover",
-    "Decision",
     "Question",
     "RefuseAll",
     "Refused",
@@ -39,7 +39,6 @@ __all__ = [
     "check_approver",
     "escaped",
     "escaped_json",
-    "not_permitted",
 ]
 
 logger = logging.getLogger("civitas.approval")
@@ -118,30 +117,6 @@ class Question:
 
     def __str__(self) -> str:
         return f"{escaped(self.agent)} asks: {escaped(self.text)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A refusal with a reason, given in place of False; who asked, such as a model, is told it.
-
-    Attributes:
-        reason: why, in words
-    """
-
-    reason: str
-
-    def __bool__(self) -> bool:
-        return False
-
-
-Decision: TypeAlias = bool | Refused
-"""What an approver decides: True permits; anything else refuses."""
-
-
-def not_permitted(where: str, decision: object) -> NotPermitted:
-    """The error of a call that somebody did not permit."""
-    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
-    return NotPermitted(f'"{where}" not permitted{why}')
 
 
 @runtime_checkable

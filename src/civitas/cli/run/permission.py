@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from civitas.approval import ApprovalRequest, Approver, Decision, TerminalApprover, approve
+from civitas.approval import ApprovalRequest, Approver, TerminalApprover, approve
 from civitas.reasoning.events import CallStarted, Event
+from civitas.refusal import Decision
 
 if TYPE_CHECKING:
     from civitas.cli.run.json_lines import JSONLines

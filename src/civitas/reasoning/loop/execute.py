@@ -10,7 +10,7 @@ from typing import Any
 
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
 from civitas.agent import CURRENT
-from civitas.approval import ApprovalRequest, Decision, not_permitted
+from civitas.approval import ApprovalRequest
 from civitas.context import Context, filled
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import DefinitionError, JournalError
@@ -19,6 +19,7 @@ from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_STEP, Step
 from civitas.reasoning.reply_request import Asked
+from civitas.refusal import Decision, not_permitted
 from civitas.text import log_failure
 from civitas.threads import WORKERS
 
