@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.refusal import Decision, Refused
 from civitas.slash import format_slash
-from civitas.text import escaped, escaped_json
+from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "CallbackApprover",
     "Question",
     "RefuseAll",
+    "Refused",
     "Rule",
     "RuleApprover",
     "TerminalApprover",
@@ -123,8 +125,8 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> bool | Awaitable[bool]:
-        """True permits; anything else refuses."""
+    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+        """True permits; anything else refuses, `Refused("…")` with a reason."""
         ...
 
 
@@ -142,7 +144,7 @@ def check_approver(approver: object, whose: str) -> None:
         )
 
 
-async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
+async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
     """Ask an approver. No approver, an exception and anything but `True` refuse."""
     if approver is None:
         return False
@@ -153,10 +155,10 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
             answer = await ask_in_thread(approver, approver.approve, request)
             if inspect.isawaitable(answer):
                 answer = await answer
-    except Exception:
-        logger.exception("approver %r failed on %s, so it is refused", approver, request)
+    except Exception as error:
+        log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
-    return answer is True
+    return answer if isinstance(answer, Refused) else answer is True
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
@@ -200,7 +202,8 @@ class CallbackApprover:
     """Asks a function, sync or async.
 
     Args:
-        function: whether a request is permitted; only `True` permits
+        function: whether a request is permitted; only `True` permits, and `Refused("…")` says why
+            not
         answer: answers the questions of actions; without it there is nobody to ask
 
     Raises:
@@ -209,7 +212,7 @@ class CallbackApprover:
 
     def __init__(
         self,
-        function: Callable[[ApprovalRequest], bool | Awaitable[bool]],
+        function: Callable[[ApprovalRequest], Decision | Awaitable[Decision]],
         answer: Callable[[Question], str | Awaitable[str]] | None = None,
     ) -> None:
         if not callable(function):
@@ -219,14 +222,15 @@ class CallbackApprover:
         self.function = function
         self.answer = answer
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the function says."""
         if inspect.iscoroutinefunction(self.function):
-            return (await self.function(request)) is True
-        answer = await ask_in_thread(self, self.function, request)
+            answer: Any = await self.function(request)
+        else:
+            answer = await ask_in_thread(self, self.function, request)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer is True
+        return answer if isinstance(answer, Refused) else answer is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +244,13 @@ class Rule:
         agent: pattern of the agent's id
         action: pattern of the action's name
         args: patterns by argument name; all must be there and match
-        permit: what the rule says of a match
+        permit: what the rule says of a match; `Refused("…")` refuses with a reason
     """
 
     agent: str = "*"
     action: str = "*"
     args: Mapping[str, str] | None = None
-    permit: bool = True
+    permit: Decision = True
 
     def matches(self, request: ApprovalRequest) -> bool:
         """Whether the rule speaks of this request."""
@@ -274,7 +278,7 @@ class RuleApprover:
                 raise DefinitionError(f"RuleApprover takes Rule(…), not {rule!r}")
         self.otherwise = otherwise
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the first matching rule says."""
         for rule in self.rules:
             if rule.matches(request):

@@ -16,18 +16,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
+from civitas.reasoning.prompts import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import (
-    APPENDED,
-    LIVE,
-    Codec,
-    as_json,
-    deep_json,
-    dumped,
-    loaded,
-    read_result,
-    result_json,
-)
+from civitas.reasoning.state import APPENDED, LIVE, Codec, dumped, loaded, read_result, result_json
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
+from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
+from civitas.dispatch import AgentToolbox
 from civitas.errors import ConfigError, DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
@@ -50,6 +52,7 @@ MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
 
+@names_checked
 class Society(Experiments):
     """Agents that live together in simulated time.
 
@@ -68,7 +71,7 @@ class Society(Experiments):
             blocks are then the society's
         city: the places: a `City`, a `Network`, a `Grid`, or None
         seed: what all random numbers are made from
-        model: the model that citizens may ask who have none of their own
+        model: the model, or its name, that citizens may ask who have none of their own
         engine: what runs the turns
         journal: where runs are recorded, so that they go on after a crash
         budget: what all calls of models may spend, but for those of agents with a `budget`
@@ -132,7 +135,7 @@ class Society(Experiments):
             Clock(start),
             facts,
             services_of(services),
-            model,
+            AgentToolbox(model).model,
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
             turn_timeout_s,
