@@ -134,6 +134,30 @@ def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
     assert channel.queue_declare(copies, passive=True).method.message_count == 1
 
 
+def test_one_that_is_redelivered_while_it_runs_is_acknowledged_when_it_ends(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str]
+) -> None:
+    """Else the next process would be brought it, and the agent in time no more."""
+    here = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    holder = here.add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    first = me.request(message("holder", "hold", name="first"), wait=True)
+    holder.begun.wait_for(1)
+    proxy.cut()
+    events.wait_for(lambda found: found.count("connected") == 2)
+    second = me.request(message("holder", "note", name="second"), wait=True)
+    until(lambda: here.statistics()["agents"]["holder"]["waiting"] == 1)  # behind the first
+    holder.gate("first").open()
+    assert (first.result(timeout=WAIT_S), second.result(timeout=WAIT_S)) == ("first", "second")
+    here.close()
+    other = make_space().add(Holder("holder"))
+    assert me.ask("holder", "note", name="third").result(timeout=WAIT_S) == "third"
+    assert (holder.begun, other.begun) == (["first", "second"], ["third"])
+
+
 @pytest.mark.long
 def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Any

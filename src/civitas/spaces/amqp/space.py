@@ -132,10 +132,9 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
+        from civitas.spaces.amqp.inbox import Inbox
 
-        path = self._inbox_path
-        self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
+        self._inbox = Inbox(self._inbox_path)
 
     def _post_office(self) -> PostOffice:
         from civitas.spaces.amqp.router import AMQPRouter
