@@ -182,11 +182,10 @@ class Publisher:
             # The channel went away; what is unconfirmed is published again on the next.
             self._channel = None
             return
-        channel.connection.publish(
-            channel.channel_number,
+        channel.basic_publish(
             message.exchange or self._exchange,
             message.routing_key,
-            message.mandatory,
-            message.encoded_properties(),
             message.body,
+            message.properties(),
+            message.mandatory,
         )
