@@ -167,7 +167,7 @@ class AMQPSpace(Space):
             super()._settle_in(mailbox, waits=waits)
 
     def _add_later(self, mailbox: Seat) -> None:
-        self._router.broker.publisher.hold()
+        self._router.broker.publisher.pause()
 
         async def add() -> None:
             try:
@@ -177,7 +177,7 @@ class AMQPSpace(Space):
                 self._vacate(mailbox)
                 return
             finally:
-                self._router.broker.publisher.release()
+                self._router.broker.publisher.go_on()
             if here and mailbox.arriving is not None:
                 self._begin(mailbox, mailbox.arriving)
 

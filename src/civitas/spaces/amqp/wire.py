@@ -85,6 +85,11 @@ class Outbound:
     exchange: str | None = None
     in_flight: bool = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is a request that has its outcome."""
+        return self.kind == REQUEST and bool(self.about.answered)
+
     def pack(self) -> bytes:
         """The message as an inbox keeps it."""
         return to_json(
