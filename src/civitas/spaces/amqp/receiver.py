@@ -236,11 +236,7 @@ class Receiver:
         if known is not None:
             text = f'the request to "{known}" was cancelled'
             self._router.abort(known, RequestCancelled(text))
-        else:
-            self.cancel_later(key, agent)
-
-    def cancel_later(self, key: str, agent: str) -> None:
-        """A request that is still to come is cancelled."""
-        self._cancelled[key, agent] = None
+            return
+        self._cancelled[key, agent] = None  # it is still to come
         if len(self._cancelled) > _MOST_CANCELLED:
             del self._cancelled[next(iter(self._cancelled))]
