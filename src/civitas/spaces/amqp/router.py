@@ -302,10 +302,11 @@ class AMQPRouter(PostOffice):
     # -- the end -----------------------------------------------------------------------------------
 
     async def shut_down(self) -> None:
-        """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
+        """End the open requests, wait until all that was sent is confirmed, and disconnect."""
         broker = self.broker
         self.presence.close()
         for delivery in self.requests.deliveries():
+            self.refuse(delivery, self.gone())
             self._cancel(delivery)
         if broker.link.is_up:
             await self.local_agents.all_removed(_LAST_S)
@@ -323,8 +324,6 @@ class AMQPRouter(PostOffice):
                 "everything: %d messages are lost",
                 lost,
             )
-        for delivery in self.requests.deliveries():
-            self.refuse(delivery, self.gone())
         await broker.link.close()
         try:
             self.inbox.close()
