@@ -284,31 +284,26 @@ def test_a_thousand_runs_and_ten_thousand_entries(
     expect(page.locator(".s-entry").last).to_contain_text("under way")  # its end is not loaded
 
 
-def test_what_is_large_is_cut_until_it_is_asked_for(
+def test_runs_that_are_large_damaged_or_gone(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
-    """Entries are sent with the beginnings of texts, and one entry whole."""
+    """Of a large text the beginning is sent until it is asked for.
+
+    Of a damaged run the page says which entry it is, and goes on with the others.
+    """
     large = "\ud800" + "x" * 149_999  # a half of a character, as JSON may have it
-    aside(lambda: asyncio.run(count(studio.journal, "large", text=large)))
+
+    async def made() -> None:
+        for run in ("gone", "bad"):
+            await count(studio.journal, run)
+        await count(studio.journal, "large", text=large)
+
+    aside(lambda: asyncio.run(made()))
     sent = studio.runs.entries("large")[1]
     assert (sent["cut"], sent["data"]["args"]["text"]) == (True, large[:2_000] + " …")
     assert studio.runs.entry("large", 2)["data"]["args"] == {"text": large}
-    view = choose(open_page("Runs"), "large")
-    view.get_by_role("button", name="step count.0").click()
-    view.get_by_role("button", name="Show all 150,000 characters").click()
-    expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
-
-
-def test_a_damaged_run_and_one_that_is_gone(studio: Studio, open_page: Callable[..., Page]) -> None:
-    """The page says which entry, and goes on with the others."""
-
-    async def made() -> None:
-        for run in ("gone", "bad", "good"):
-            await count(studio.journal, run)
-
-    aside(lambda: asyncio.run(made()))
     page = open_page("Runs")
-    choose(page, "good")
+    view = choose(page, "large")
     with sqlite3.connect(studio.journal.path) as db:
         db.execute("UPDATE entries SET data = '{}' WHERE run = 2 AND sequence = 3")
         db.execute("DELETE FROM runs WHERE id = 'gone'")
@@ -318,4 +313,7 @@ def test_a_damaged_run_and_one_that_is_gone(studio: Studio, open_page: Callable[
     expect(page.get_by_text("entry 3 of run 'bad' is not what was written")).to_be_visible()
     runs.get_by_role("button", name="gone").click()
     expect(page.get_by_text("has no run 'gone'")).to_be_visible()
-    expect(choose(page, "good").get_by_role("button", name="step count.0")).to_be_visible()
+    choose(page, "large")
+    view.get_by_role("button", name="step count.0").click()
+    view.get_by_role("button", name="Show all 150,000 characters").click()
+    expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
