@@ -6,6 +6,7 @@ import { cardKind } from "./header.js";
 
 const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
   try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
@@ -281,7 +282,7 @@ export function mount(root) {
   }
 
   async function list() {
-    const found = await call("act/runs");
+    const found = (await call("runs/list")).filter(isAct).slice(-RECENT).reverse();
     runs.clear();
     for (const each of found) runs.set(each.id, each);
     draw();

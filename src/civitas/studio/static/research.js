@@ -9,6 +9,7 @@ const DOES = {
   narrate: "writing what is known", evaluate: "judging how well each objective is understood",
 };
 const KEPT = "civitas-research"; // the run that a person has chosen, over a reload
+const isResearch = (each) => each.kind === "Researcher";
 const PAUSE = 250; // milliseconds between two looks at a run
 const GOES_ON = new Set(["cancelled", "error"]);
 // What a run needs more of that ended so, as its order names it.
@@ -45,7 +46,7 @@ export function mount(root) {
   // -- which run -----------------------------------------------------------------------------------
 
   async function list() {
-    runs = await call("research/list");
+    runs = (await call("runs/list")).filter(isResearch).reverse();
     const kept = sessionStorage.getItem(KEPT);
     if (run === null && runs.some((each) => each.id === kept)) [run, isChosen] = [kept, true];
     const form = document.querySelector("#research-new");
@@ -150,9 +151,9 @@ export function mount(root) {
     drawn.tools = shown;
     const query = `?run=${encodeURIComponent(run)}`;
     replace(tools,
-      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("research/stop", { run })) : null,
+      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
-      goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
+      goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
       state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
@@ -215,7 +216,7 @@ export function mount(root) {
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
   on("job", (batch) => batch.some((each) => each.run === run) && soon());
   on("run", (batch) => {
-    const ours = batch.filter((each) => each.kind === "Researcher");
+    const ours = batch.filter(isResearch);
     if (ours.some((each) => !runs.some((known) => known.id === each.id))) attempt(list)();
     else if (ours.some((each) => each.id === run)) soon();
   });

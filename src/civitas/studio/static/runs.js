@@ -248,7 +248,7 @@ function shownRun(view, id, choose, now) {
   }
 
   async function resume() {
-    const { run } = await call(`runs/resume?${at}`, undefined, "POST");
+    const { run } = await call("act/resume", { run: id });
     await (run === id ? load() : choose(run));
   }
 
