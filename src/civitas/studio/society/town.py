@@ -74,9 +74,9 @@ class Town:
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
         self._journal, self._publish = journal, publish
-        self._guard = threading.Lock()
-        self._gate: asyncio.Future[None] | None = None
-        self._playing = self._ended = self._closed = False
+        self._loop: asyncio.AbstractEventLoop
+        self._bell = asyncio.Event()  # something has been pressed
+        self._held = self._playing = self._steps = self._ended = self._closed = False
         self._over = threading.Event()
         self._went_on = time.monotonic()
         self._took = self._shown = 0.0
@@ -114,40 +114,30 @@ class Town:
 
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
-        self._went_on = time.monotonic()
+        self._loop, self._went_on = asyncio.get_running_loop(), time.monotonic()
         often = order.save_every
         await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
         self._show(society)
 
-    def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
-        """After each step, on the society's loop; gives what the next step waits for."""
-        society, now, loop = self.society, time.monotonic(), asyncio.get_running_loop()
-        assert society is not None
-        with self._guard:
-            took = now - self._went_on
-            self._took = 0.7 * self._took + 0.3 * took if self._took else took
-            due = self._went_on + (1 / self.speed if self.speed else 0)
-            if self._playing and due <= now:
-                gate, self._went_on = None, now
-            else:
-                gate = self._gate = loop.create_future()
-                loop.call_later(max(0.0, due - now), self._due, gate)
-        if gate is not None or now - self._shown >= _FRAME_S:
-            self._show(society)
-        return gate
-
-    def _due(self, gate: asyncio.Future[None]) -> None:
-        with self._guard:
-            if self._playing and gate is self._gate:
-                self._go_on()
-
-    def _go_on(self) -> None:
-        """Let the next step begin, if it waits."""
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            self._went_on = time.monotonic()
-            with suppress(RuntimeError):  # the society has been closed
-                gate.get_loop().call_soon_threadsafe(_open, gate)
+    async def _lived(self, row: dict[str, Any]) -> None:
+        """After each step, on the society's loop: wait until the next one may begin."""
+        assert self.society is not None
+        took = time.monotonic() - self._went_on
+        self._took = 0.7 * self._took + 0.3 * took if self._took else took
+        due = self._went_on + (1 / self.speed if self.speed else 0)
+        self._held = True
+        now = time.monotonic()
+        if not self._playing or due > now or now - self._shown >= _FRAME_S:
+            self._show(self.society)
+        while not self._steps and self.society.number < self.order.steps:
+            left = due - time.monotonic() if self._playing else None
+            if left is not None and left <= 0:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), left)
+            self._bell.clear()
+        self._held = self._steps = False
+        self._went_on = time.monotonic()
 
     def _heard(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
@@ -181,11 +171,11 @@ class Town:
         """
         if self._ended:
             raise ConfigError("the run has ended: set up another town")
-        with self._guard:
-            self.speed = self.speed if speed is None else speed
-            self._playing = self._playing if do is None else do == "play"
-            if self._playing or do == "step":
-                self._go_on()
+        self.speed = self.speed if speed is None else speed
+        if do is not None:
+            self._playing, self._steps = do == "play", do == "step"
+        with suppress(RuntimeError):  # it has ended in this moment
+            self._loop.call_soon_threadsafe(self._bell.set)
         self.tell()
 
     def living(self) -> Society:
@@ -210,14 +200,13 @@ class Town:
 
         society = self.living()
         while True:
-            number, is_held = society.number, self._gate is not None
-            if self._ended or number + (not is_held) >= self.order.steps:
+            at = society.number + (not self._held)
+            if self._ended or at >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
-            at = number if is_held else number + 1
             try:
                 society.intervene(Intervention(at, **change))
             except ConfigError:
-                if (number, is_held) == (society.number, self._gate is not None):
+                if at == society.number + (not self._held):
                     raise
                 continue  # a step has begun meanwhile
             self._changed()
@@ -270,7 +259,7 @@ class Town:
         return packed
 
     def frame(self, after: int) -> bytes:
-        """Where it is: the length of a head in four bytes, the head as JSON, and all citizens.
+        """The length of a head in four bytes, the head as JSON, and where all citizens are.
 
         Of n citizens these are n times x, n times y (as 16 bits, the lowest first, over the bounds
         of the map; 65,535 for nowhere) and n times what they do (8 bits, an index of `acts`), in id
@@ -308,8 +297,7 @@ class Town:
                 "columns": _COLUMNS,
                 "acts": ACTS,
             }
-        told = json.dumps(head).encode()
-        return struct.pack("<I", len(told)) + told + packed
+        return with_head(head, packed)
 
     def plan(self) -> dict[str, Any]:
         """The map: bounds, places and roads."""
@@ -327,9 +315,10 @@ class Town:
         }
 
 
-def _open(gate: asyncio.Future[None]) -> None:
-    if not gate.done():
-        gate.set_result(None)
+def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
+    """A frame, as `Town.frame` says."""
+    told = json.dumps(head).encode()
+    return struct.pack("<I", len(told)) + told + packed
 
 
 def _bounds(city: Any) -> tuple[float, float, float, float]:
