@@ -93,7 +93,8 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     for name, ending in (("Markdown", "md"), ("HTML", "html")):
         with page.expect_download() as started:
             page.get_by_role("link", name=f"Download {name}").click()
-        assert started.value.suggested_filename.endswith(f".{ending}")
+        named = f"research-which-port-does-alpha-use-which-protocol-replaced-beta.{ending}"
+        assert started.value.suggested_filename == named
         assert "uses port 4711" in started.value.path().read_text()
 
 

@@ -77,7 +77,7 @@ def test_a_town_steps_plays_and_is_held(
 
 
 def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) -> None:
-    """A card has needs and plan; answers say by what; a change is listed with its step, or why not."""
+    """A card has needs and plan, an answer says by what, a change with which step it holds."""
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
     canvas = page.get_by_role("application", name="Map of the town")
     turned = (

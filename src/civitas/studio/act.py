@@ -58,12 +58,7 @@ class ActTab:
         may_read: bool,
         *limits: float | None,
     ) -> str:
-        """Begin what the form asks for; gives the run's id.
-
-        Raises:
-            ConfigError: what the form says does not go together
-            CivitasError: as `Jobs.start`
-        """
+        """Begin what the form asks for; gives the run's id."""
         if any(each is not None and each < 0 for each in limits):
             raise ConfigError("a limit must be more than 0")
         answers, tokens, seconds = limits

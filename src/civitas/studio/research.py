@@ -22,11 +22,10 @@ from civitas.studio.research_view import research_view
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
+    from civitas.journal.journal import Journal
     from civitas.research.report import Report
     from civitas.studio.studio import Studio
 
-_KEPT: Final = 4
-"""Of so many runs the entries are kept, so that only new ones are read."""
 _MORE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
     "max_usd": float,
@@ -60,12 +59,7 @@ class ResearchTab:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._guard = threading.Lock()
-        self._read: dict[str, list[Entry]] = {}
-
-    def close(self) -> None:
-        """Forget what was read of the journal."""
-        with self._guard:
-            self._read.clear()
+        self._read: tuple[Journal, str, list[Entry]] | None = None
 
     # -- what pages ask ----------------------------------------------------------------------------
 
@@ -76,16 +70,7 @@ class ResearchTab:
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def resume(self, run: str, more: dict[str, float]) -> None:
-        """Go on with a run, with more iterations or higher limits.
-
-        Args:
-            run: its id
-            more: by name, such as `iterations` or `max_usd`, what it may take in all
-
-        Raises:
-            ConfigError: it cannot go on so
-            CivitasError: as `Jobs.start`
-        """
+        """Go on with a run: by name, such as `max_usd`, what it may take in all."""
         order = order_of(self._entries(run))
         if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
             raise ConfigError("more iterations and limits are for a run of civitas research")
@@ -103,13 +88,15 @@ class ResearchTab:
         return report_so_far(run, self._entries(run), under_way=under_way)
 
     def _entries(self, run: str) -> list[Entry]:
-        with self._guard:
-            known = self._read.pop(run, [])
-            known += self._studio.journal.entries(run, known[-1].sequence if known else 0)
-            self._read[run] = known
-            while len(self._read) > _KEPT:
-                del self._read[next(iter(self._read))]
-            return [*known]
+        journal = self._studio.journal
+        with self._guard:  # of the run that was asked for last, only what is new is read
+            known = self._read
+            if known is None or known[:2] != (journal, run):
+                known = (journal, run, [])
+            read = known[2]
+            read += journal.entries(run, read[-1].sequence if read else 0)
+            self._read = known
+            return [*read]
 
     def routes(self, router: APIRouter) -> None:
         """What pages call. Those without `async` run in a thread each: they read files."""
@@ -127,17 +114,24 @@ class ResearchTab:
 
         @router.get("/report.md")
         def markdown(run: str) -> Response:
-            text = legible(self.report(run).markdown)
-            return _download(text, "text/markdown", run, "md")
+            return self._download(run, legible(self.report(run).markdown), "markdown", "md")
 
         @router.get("/report.html")
         def html(run: str) -> Response:
-            return _download(self.report(run).html(), "text/html", run, "html")
+            return self._download(run, self.report(run).html(), "html", "html")
 
         @router.post("/resume")
         def resume(run: str = Body(), more: dict[str, float] = Body()) -> dict[str, str]:  # noqa: B008
             self.resume(run, more)
             return {"run": run}
+
+    def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
+        from fastapi import Response
+
+        about = self._studio.journal.run(run).task
+        name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
+        headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
+        return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
 
     # -- the form ----------------------------------------------------------------------------------
 
@@ -153,11 +147,7 @@ class ResearchTab:
         role: str,
         *limits: float | None,
     ) -> str:
-        """Start the research that a form asks for; gives the run's id.
-
-        Raises:
-            ConfigError: what the form says does not go together
-        """
+        """Start the research that the form asks for; gives the run's id."""
         usd, tokens, seconds = limits
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
@@ -247,11 +237,3 @@ class ResearchTab:
                 )
         given = [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds]
         begins(button, start, given, form, folded)
-
-
-def _download(text: str, kind: str, run: str, ending: str) -> Response:
-    from fastapi import Response
-
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", run)[:60].strip("-") or "report"
-    headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)

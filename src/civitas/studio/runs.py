@@ -62,11 +62,7 @@ class RunsTab:
         return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
-        """One entry, whole.
-
-        Raises:
-            ConfigError: the run has none of that number
-        """
+        """One entry, whole."""
         found = next(iter(self._journal.entries(run, sequence - 1)), None)
         if found is None or found.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")

@@ -67,11 +67,7 @@ class AskedAll(BaseModel):
 
 
 class SocietyTab:
-    """One town at a time, which every page sees.
-
-    Attributes:
-        town: the town; None before one is set up
-    """
+    """One town at a time, which every page sees."""
 
     name = "society"
     title = "Society"

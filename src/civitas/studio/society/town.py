@@ -42,21 +42,8 @@ class Town:
     """One society and its run, in a thread of its own until it has ended or is closed.
 
     Made, it lives one step (the first, or the one after the last that was recorded) and is held.
-    So its run is always under way, and what a person changes is recorded in it.
-
-    Args:
-        number: which town of this studio it is
-        order: what was ordered
-        run_id: its run in the journal
-        journal: where it is recorded
-        publish: what tells all pages
-
-    Attributes:
-        society: the society; None while it is made
-        fault: why it cannot live on; empty if it can
-        speed: steps a second; 0 for as many as it can
-        said: interviews and surveys, as pages show them
-        messages: the last messages, as (step, sender, receiver, action, text)
+    So its run is always under way, and what a person changes is recorded in it. It lives at a
+    `speed` of steps a second, 0 for as many as it can, until it has ended or says its `fault`.
     """
 
     def __init__(
@@ -159,16 +146,7 @@ class Town:
         return "making" if self._where is None else "playing" if self._playing else "paused"
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
-        """Change how it goes on.
-
-        Args:
-            do: `play` until it is held or ends, `pause` after the step that is under way, or live
-                one `step` and be held; None to stay as it is
-            speed: steps a second while it plays, 0 for as many as it can; None to stay as it is
-
-        Raises:
-            ConfigError: it has ended
-        """
+        """Have it `play` until it is held or ends, `pause`, live one `step`, or be paced."""
         if self._ended:
             raise ConfigError("the run has ended: set up another town")
         self.speed = self.speed if speed is None else speed
@@ -179,11 +157,7 @@ class Town:
         self.tell()
 
     def living(self) -> Society:
-        """The society.
-
-        Raises:
-            ConfigError: it is not made yet, or has failed
-        """
+        """The society; ConfigError if it is not made yet, or has failed."""
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
         if self.society is None or self._where is None:
@@ -191,11 +165,7 @@ class Town:
         return self.society
 
     def intervene(self, **change: Any) -> int:
-        """Change the world at the start of the next step; gives its number.
-
-        Raises:
-            ConfigError: it is no such change, or no step comes
-        """
+        """Change the world at the start of the next step; gives its number."""
         from civitas.society.experiments.intervention import Intervention
 
         society = self.living()
@@ -264,9 +234,6 @@ class Town:
         Of n citizens these are n times x, n times y (as 16 bits, the lowest first, over the bounds
         of the map; 65,535 for nowhere) and n times what they do (8 bits, an index of `acts`), in id
         order, which is that of their numbers from 1.
-
-        Args:
-            after: how many rows of metrics the page has
         """
         from civitas.society.experiments.watch import ACTS
 
@@ -275,10 +242,8 @@ class Town:
             "town": self.number,
             "state": self.state,
             "fault": self.fault,
-            "run": self.run_id,
             "about": f"{order.task}, by {order.model or 'rules'}",
             "model": order.model,
-            "citizens": order.citizens,
             "steps": order.steps,
             "speed": self.speed,
             "changes": self._changes,

@@ -1,6 +1,6 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, runState, stateBadge } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, stateBadge } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 
@@ -125,7 +125,7 @@ function sync(node, children) { // moves nothing that stands where it should
 
 function showCall(view, made) {
   const outcome = made.result === undefined ? null
-    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, text(made.result));
+    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
   return h("div", { class: "s-call" },
     h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
@@ -164,7 +164,7 @@ function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
     h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
-    h("pre", { class: each.error ? "s-result failed" : "s-result" }, text(each.error ?? each.result)))));
+    h("pre", { class: each.error ? "s-result failed" : "s-result" }, result(each.error ?? each.result)))));
 }
 
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
@@ -207,7 +207,7 @@ export function mount(root) {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
-  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async (event) => { event.preventDefault(); await post("steer", { text: said.value }); said.value = ""; }) },
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async () => { await post("steer", { text: said.value }); said.value = ""; }) },
     said, h("button", { class: "s-button" }, "Steer"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons)), about, steer);

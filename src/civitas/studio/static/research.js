@@ -21,12 +21,11 @@ export function mount(root) {
   const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
-  const objectives = h("ul", { class: "s-plain", "aria-label": "Objectives" });
-  const parts = Object.fromEntries(["stepper", "facts", "plan", "check", "resources", "remarks"].map((name) => [name, h("div")]));
+  const parts = Object.fromEntries(["stepper", "objectives", "facts", "plan", "check", "resources", "remarks"].map((name) => [name, h("div")]));
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
-      parts.stepper, h("h2", {}, "Objectives"), objectives, parts.remarks, parts.plan, parts.check, parts.resources, parts.facts),
+      parts.stepper, parts.objectives, parts.remarks, parts.plan, parts.check, parts.resources, parts.facts),
     report);
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
@@ -38,10 +37,8 @@ export function mount(root) {
   let run = null; // the id of the one that is shown
   let isChosen = false; // by a person: then a newer one does not take its place
   let drawn = {}; // what each part shows, so that it is made anew only where that has changed
-  let asked = 0;
-  let isAsking = false;
+  let isLooking = false;
   let isDue = false;
-  let clock = null;
 
   // -- which run -----------------------------------------------------------------------------------
 
@@ -67,7 +64,7 @@ export function mount(root) {
   function pick(id) {
     [run, isChosen] = [id, true];
     sessionStorage.setItem(KEPT, id);
-    attempt(look)();
+    soon();
   }
 
   // The next run that begins is the one that this page has started.
@@ -83,30 +80,20 @@ export function mount(root) {
   // At most four times a second, one at a time; what came meanwhile is in the next.
   async function look() {
     if (run === null) return;
-    if (isAsking) {
-      isDue = true;
-      return;
-    }
-    isAsking = true;
-    isDue = false;
-    asked = performance.now();
+    if (isLooking) return void (isDue = true);
+    [isLooking, isDue] = [true, false];
     const wanted = run;
     try {
       const state = await call(`research/state?run=${encodeURIComponent(wanted)}`);
       if (wanted === run) draw(state);
     } finally {
-      isAsking = false;
-      if (isDue || wanted !== run) soon();
+      setTimeout(() => {
+        isLooking = false;
+        if (isDue) soon();
+      }, PAUSE);
     }
   }
-
-  function soon() {
-    isDue = true;
-    clock ??= setTimeout(() => {
-      clock = null;
-      attempt(look)();
-    }, Math.max(0, asked + PAUSE - performance.now()));
-  }
+  const soon = attempt(look);
 
   // Fill a part anew where what it shows has changed: what is read or marked there stays.
   function part(name, shown, make) {
@@ -121,7 +108,6 @@ export function mount(root) {
     const isRunning = state.run.state === "running";
     if (drawn.run !== run) {
       drawn = { run };
-      replace(objectives);
       replace(report);
     }
     const listed = runs.find((each) => each.id === run);
@@ -133,7 +119,7 @@ export function mount(root) {
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
-    drawObjectives(state.objectives);
+    part("objectives", state.objectives, () => objectives(state.objectives));
     part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
     part("remarks", [state.remarks, state.generated, state.heard], () => remarks(state));
     part("plan", state.tasks, () => plan(state.tasks));
@@ -165,26 +151,9 @@ export function mount(root) {
       class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name], title: MORE[name],
       value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
     }));
-    const go = attempt((event) => {
-      event.preventDefault();
-      return call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) });
-    });
+    const go = attempt(() => call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
     return h("form", { class: "s-row", onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
       h("button", { class: "s-button primary" }, "Go on"));
-  }
-
-  function drawObjectives(all) {
-    const rows = new Map([...objectives.children].map((row) => [row.dataset.topic, row]));
-    for (const { topic, expertise, reached } of all) {
-      const row = rows.get(topic) || objectives.appendChild(h("li", { class: "s-objective", "data-topic": topic },
-        h("span", {}, topic), h("span", { class: "s-number" }),
-        h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": `Expertise: ${topic}` }, h("div"))));
-      const [, number, bar] = row.children;
-      const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
-      number.textContent = `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`;
-      bar.setAttribute("aria-valuenow", expertise);
-      bar.firstChild.style.width = `${100 * expertise}%`;
-    }
   }
 
   function drawReport(state, isRunning) {
@@ -236,6 +205,14 @@ function stepper(state, isRunning) {
       ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
       : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended, and it can go on from here."]),
   ];
+}
+
+function objectives(all) {
+  return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
+    const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
+    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
+      h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": expertise, "aria-label": `Expertise: ${topic}` }, h("div", { style: `width: ${100 * expertise}%` })));
+  }))];
 }
 
 function remarks({ remarks: all, generated, heard }) {
