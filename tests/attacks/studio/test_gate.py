@@ -15,6 +15,7 @@ from attacks.studio.conftest import KNOWN, PASSWORD, TOKEN, Answer, Port, answer
 from civitas.studio import Studio
 from civitas.studio.server import application
 
+pytestmark = pytest.mark.xdist_group("studio_attacks")
 OPEN = {
     ("GET", "/"),
     ("HEAD", "/"),
