@@ -1,6 +1,6 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, stateBadge } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 
@@ -20,7 +20,6 @@ class Run {
     this.lanes = new Map();
     this.conclusions = [];
     this.decisions = [];
-    this.shown = [];
     this.be(outline);
   }
 
@@ -40,7 +39,7 @@ class Run {
       lane.steps.set(key, step);
       lane.items.push(step);
     }
-    return this.touched(lane.steps.get(key));
+    return lane.steps.get(key);
   }
 
   action(lane, key, about) {
@@ -52,8 +51,6 @@ class Run {
     }
     return lane.calls.get(key);
   }
-
-  touched(item) { item.dirty = true; return item; }
 
   take(entry) {
     const { path, kind, data, at } = entry;
@@ -96,10 +93,10 @@ class Run {
     this.decisions.push(...(appended.decisions || []));
     if (!lane.path && this.isDual) return;
     for (const message of appended.messages || [])
-      if (message.role === "user" && lane.told) lane.items.push(this.touched({ kind: "told", said: text(message.content) }));
+      if (message.role === "user" && lane.told) lane.items.push({ kind: "told", said: text(message.content) });
       else if (message.role === "user") lane.told = true;
     const last = [...lane.steps.values()].pop();
-    if (state.faults && last) this.touched(last).fault = state.faults;
+    if (state.faults && last) last.fault = state.faults;
   }
 }
 
@@ -114,13 +111,6 @@ const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null
 function argsOf(args) {
   if (args === null || typeof args !== "object") return h("pre", {}, text(args));
   return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
-}
-
-function sync(node, children) { // moves nothing that stands where it should
-  children.forEach((child, place) => {
-    if (node.childNodes[place] !== child) node.insertBefore(child, node.childNodes[place] || null);
-  });
-  while (node.childNodes.length > children.length) node.lastChild.remove();
 }
 
 function showCall(view, made) {
@@ -138,9 +128,7 @@ const whole = (view, item) => button("Show all of it", async () => {
 }, "quiet");
 
 function showItem(view, item) {
-  if (item.node && !item.dirty) return item.node;
-  item.dirty = false;
-  const fresh = item.kind === "told"
+  return item.kind === "told"
     ? h("section", { class: "s-step told" }, quote("You said", item.said))
     : h("section", { class: "s-step" },
       h("header", {}, h("b", {}, `Answer ${item.key}`),
@@ -151,8 +139,6 @@ function showItem(view, item) {
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made)),
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
-  if (item.node) item.node.replaceWith(fresh);
-  return (item.node = fresh);
 }
 
 const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers" };
@@ -176,7 +162,6 @@ const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {},
 const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
 
 function showRound(view, number) {
-  if (view.shown[number]) return view.shown[number];
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
   const right = [h("h2", {}, `Reviewer (H), round ${number}`)];
@@ -187,9 +172,7 @@ function showRound(view, number) {
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
-  const made = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right));
-  if (decision) view.shown[number] = made; // nothing more happens in it
-  return made;
+  return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -240,8 +223,8 @@ export function mount(root) {
     if (view.isDual) {
       const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
       const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
-      sync(body, [...rounds, ...showEnd(view.lanes.get("")?.over)]);
-    } else sync(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
+      update(body, rounds, showEnd(view.lanes.get("")?.over));
+    } else update(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
 

@@ -20,6 +20,19 @@ export function replace(node, ...children) {
   return node;
 }
 
+// Show these; what is shown already stays, with what is read or marked there.
+export function update(node, ...children) {
+  const fresh = given(children);
+  fresh.forEach((child, at) => {
+    const shown = node.childNodes[at];
+    if (child.open !== undefined) child.open = Boolean(shown?.open);
+    if (!shown) node.append(child);
+    else if (child.matches?.(".s-round, .s-lane") && shown.className === child.className) update(shown, ...child.childNodes);
+    else if (!shown.isEqualNode(child)) shown.replaceWith(child);
+  });
+  while (node.childNodes.length > fresh.length) node.lastChild.remove();
+}
+
 // A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
 export async function call(path, body, method) {
   const options = { method: method || (body === undefined ? "GET" : "POST"), credentials: "same-origin" };

@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -21,11 +21,11 @@ export function mount(root) {
   const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
-  const parts = Object.fromEntries(["stepper", "objectives", "facts", "plan", "check", "resources", "remarks"].map((name) => [name, h("div")]));
+  const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
-      parts.stepper, parts.objectives, parts.remarks, parts.plan, parts.check, parts.resources, parts.facts),
+      Object.values(parts)),
     report);
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
@@ -36,7 +36,7 @@ export function mount(root) {
   let runs = [];
   let run = null; // the id of the one that is shown
   let isChosen = false; // by a person: then a newer one does not take its place
-  let drawn = {}; // what each part shows, so that it is made anew only where that has changed
+  let drawn = {}; // the run, and the version of its report, that are shown
   let isLooking = false;
   let isDue = false;
 
@@ -95,20 +95,12 @@ export function mount(root) {
   }
   const soon = attempt(look);
 
-  // Fill a part anew where what it shows has changed: what is read or marked there stays.
-  function part(name, shown, make) {
-    const text = JSON.stringify(shown);
-    if (drawn[name] === text) return;
-    drawn[name] = text;
-    replace(parts[name], make());
-  }
-
   function draw(state) {
     const { over } = state;
     const isRunning = state.run.state === "running";
     if (drawn.run !== run) {
       drawn = { run };
-      replace(report);
+      for (const each of [report, tools]) replace(each);
     }
     const listed = runs.find((each) => each.id === run);
     if (listed && listed.state !== state.run.state) {
@@ -119,24 +111,15 @@ export function mount(root) {
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
-    part("objectives", state.objectives, () => objectives(state.objectives));
-    part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
-    part("remarks", [state.remarks, state.generated, state.heard], () => remarks(state));
-    part("plan", state.tasks, () => plan(state.tasks));
-    part("check", state.narrative, () => check(state.narrative));
-    part("resources", [state.found, state.read, state.resources], () => resources(state));
-    part("facts", [state.spent, state.seconds, state.order], () => facts(state));
+    for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
   }
 
   function drawTools(state, isRunning) {
     const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
     const needs = isRunning || !state.order ? [] : (NEEDS[state.over?.reason] || []).filter((name) => state.order[name]);
-    const shown = JSON.stringify([run, isRunning && state.here, goesOn, needs, state.done, Boolean(state.narrative)]);
-    if (drawn.tools === shown) return;
-    drawn.tools = shown;
     const query = `?run=${encodeURIComponent(run)}`;
-    replace(tools,
+    update(tools,
       isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
@@ -207,7 +190,7 @@ function stepper(state, isRunning) {
   ];
 }
 
-function objectives(all) {
+function objectives({ objectives: all }) {
   return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
     const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
     return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
@@ -228,7 +211,7 @@ function remarks({ remarks: all, generated, heard }) {
 
 const counts = ({ read, found }) => [read && `${read} read`, found > read && `${found - read} found`].filter(Boolean).join(", ");
 
-function plan(tasks) {
+function plan({ tasks }) {
   if (!tasks.length) return [];
   const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
   return iterations.map((n) => [
@@ -240,7 +223,7 @@ function plan(tasks) {
   ]);
 }
 
-function check(narrative) {
+function check({ narrative }) {
   if (!narrative) return [];
   const { citations, unsupported, uncited } = narrative;
   return [
@@ -288,3 +271,5 @@ function facts({ spent, seconds, order }) {
   ].filter(Boolean);
   return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
 }
+
+const PARTS = { stepper, objectives, remarks, plan, check, resources, facts };
