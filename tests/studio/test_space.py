@@ -127,7 +127,8 @@ def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     clerk = space.add(Agent("Many"))
     for number in range(10_000):
         clerk.send({"to": "Clerk", "action": {"name": "noted", "args": {"number": number}}})
-    expect(page.get_by_role("status").get_by_text("10,000 messages")).to_be_visible()
+    counted = page.get_by_role("status").get_by_text("10,000 messages")
+    expect(counted).to_be_visible(timeout=45_000)
     took = page.evaluate(
         """async () => {
           const field = document.querySelector('.s-tools input');
