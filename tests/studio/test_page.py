@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
@@ -70,6 +71,7 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
     assert not found, "\n".join(found)
 
 
+@pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:
     """Killed, it is missed by its page, which goes on with the next one; Ctrl-C frees the port."""
     environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 20}
