@@ -1,6 +1,6 @@
-"""The pages of the site that are no files of docs/: the reference, and those of the root folder.
+"""The pages of the site that are not in docs/: the reference, and those of the root folder.
 
-mkdocs.yml names this file among its hooks: mkdocs calls `on_config`, `on_files`, `on_page_markdown`.
+mkdocs.yml names this file among its hooks; mkdocs calls the functions `on_…`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The site of the documentation: it is built strictly, asks no other host, has every public name."""
+"""The site of the documentation: built strictly, asks no other host, has each public name."""
 
 from __future__ import annotations
 
