@@ -24,6 +24,7 @@ SOURCE = ROOT / "src" / "civitas"
 ORDER = (
     "errors",
     "text",
+    "arguments",
     "network",
     "jsonvalue",
     "sqlite",

@@ -21,6 +21,7 @@ from civitas.approval import Approver as Approver
 from civitas.approval import CallbackApprover as CallbackApprover
 from civitas.approval import Question as Question
 from civitas.approval import RefuseAll as RefuseAll
+from civitas.approval import Refused as Refused
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
@@ -42,10 +43,12 @@ from civitas.memory.embedder import HashEmbedder as HashEmbedder
 from civitas.memory.memory import Memory as Memory
 from civitas.memory.sqlite import SQLiteMemory as SQLiteMemory
 from civitas.memory.summarizing import SummarizingMemory as SummarizingMemory
+from civitas.message import Message as Message
 from civitas.models.local import LocalModel as LocalModel
 from civitas.models.local_embedder import LocalEmbedder as LocalEmbedder
 from civitas.models.names import model as model
 from civitas.models.protocol import Call as Call
+from civitas.models.protocol import ChatMessage as ChatMessage
 from civitas.models.protocol import Model as Model
 from civitas.models.protocol import ModelReply as ModelReply
 from civitas.models.protocol import ReasoningPiece as ReasoningPiece
@@ -98,10 +101,13 @@ from civitas.reasoning.events import CallStarted as CallStarted
 from civitas.reasoning.events import ConclusionReached as ConclusionReached
 from civitas.reasoning.events import DecisionMade as DecisionMade
 from civitas.reasoning.events import Done as Done
+from civitas.reasoning.events import Event as Event
 from civitas.reasoning.events import MessageAdded as MessageAdded
 from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
+from civitas.reasoning.reply import StopReason as StopReason
+from civitas.reasoning.show import show as show
 from civitas.reasoning.stream import ReplyStream as ReplyStream
 from civitas.research.findings import Citation as Citation
 from civitas.research.findings import Findings as Findings

@@ -16,19 +16,21 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
 
-from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, NotPermitted, SlashError
 from civitas.slash import format_slash
-from civitas.text import escaped, escaped_json
+from civitas.text import escaped, escaped_json, log_failure, printable
 from civitas.threads import ask_in_thread
 
 __all__ = [
     "ApprovalRequest",
     "Approver",
     "CallbackApprover",
+    "Decision",
     "Question",
     "RefuseAll",
+    "Refused",
     "Rule",
     "RuleApprover",
     "TerminalApprover",
@@ -37,6 +39,7 @@ __all__ = [
     "check_approver",
     "escaped",
     "escaped_json",
+    "not_permitted",
 ]
 
 logger = logging.getLogger("civitas.approval")
@@ -117,12 +120,36 @@ class Question:
         return f"{escaped(self.agent)} asks: {escaped(self.text)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A refusal with a reason, given in place of False; who asked, such as a model, is told it.
+
+    Attributes:
+        reason: why, in words
+    """
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Decision: TypeAlias = bool | Refused
+"""What an approver decides: True permits; anything else refuses."""
+
+
+def not_permitted(where: str, decision: object) -> NotPermitted:
+    """The error of a call that somebody did not permit."""
+    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
+    return NotPermitted(f'"{where}" not permitted{why}')
+
+
 @runtime_checkable
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> bool | Awaitable[bool]:
-        """True permits; anything else refuses."""
+    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+        """True permits; anything else refuses, `Refused("…")` with a reason."""
         ...
 
 
@@ -140,7 +167,7 @@ def check_approver(approver: object, whose: str) -> None:
         )
 
 
-async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
+async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
     """Ask an approver. No approver, an exception and anything but `True` refuse."""
     if approver is None:
         return False
@@ -151,10 +178,10 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
             answer = await ask_in_thread(approver, approver.approve, request)
             if inspect.isawaitable(answer):
                 answer = await answer
-    except Exception:
-        logger.exception("approver %r failed on %s, so it is refused", approver, request)
+    except Exception as error:
+        log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
-    return answer is True
+    return answer if isinstance(answer, Refused) else answer is True
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
@@ -198,7 +225,8 @@ class CallbackApprover:
     """Asks a function, sync or async.
 
     Args:
-        function: whether a request is permitted; only `True` permits
+        function: whether a request is permitted; only `True` permits, and `Refused("…")` says why
+            not
         answer: answers the questions of actions; without it there is nobody to ask
 
     Raises:
@@ -207,7 +235,7 @@ class CallbackApprover:
 
     def __init__(
         self,
-        function: Callable[[ApprovalRequest], bool | Awaitable[bool]],
+        function: Callable[[ApprovalRequest], Decision | Awaitable[Decision]],
         answer: Callable[[Question], str | Awaitable[str]] | None = None,
     ) -> None:
         if not callable(function):
@@ -217,14 +245,15 @@ class CallbackApprover:
         self.function = function
         self.answer = answer
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the function says."""
         if inspect.iscoroutinefunction(self.function):
-            return (await self.function(request)) is True
-        answer = await ask_in_thread(self, self.function, request)
+            answer: Any = await self.function(request)
+        else:
+            answer = await ask_in_thread(self, self.function, request)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer is True
+        return answer if isinstance(answer, Refused) else answer is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +267,13 @@ class Rule:
         agent: pattern of the agent's id
         action: pattern of the action's name
         args: patterns by argument name; all must be there and match
-        permit: what the rule says of a match
+        permit: what the rule says of a match; `Refused("…")` refuses with a reason
     """
 
     agent: str = "*"
     action: str = "*"
     args: Mapping[str, str] | None = None
-    permit: bool = True
+    permit: Decision = True
 
     def matches(self, request: ApprovalRequest) -> bool:
         """Whether the rule speaks of this request."""
@@ -272,7 +301,7 @@ class RuleApprover:
                 raise DefinitionError(f"RuleApprover takes Rule(…), not {rule!r}")
         self.otherwise = otherwise
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the first matching rule says."""
         for rule in self.rules:
             if rule.matches(request):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from civitas.action import ActionOptions, actions_of
 from civitas.block import Block
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
+from civitas.errors import ActionNotFound
 
 
 class Stepped(Protocol):
@@ -183,6 +184,18 @@ class Workflow:
             of = "" if block is None else f", block {named(block)!r}"
             error.add_note(f"in agent {self.id!r}{of}: {step}")
         return error
+
+
+def not_found(agent: Any, name: str) -> ActionNotFound:
+    """The error of a call of an action that an agent does not have."""
+    text = f'"{name}" not found on "{agent.id}"'
+    if not name.startswith("_") and any(
+        callable(vars(base).get(name))
+        for base in type(agent).__mro__
+        if not base.__module__.startswith("civitas.")
+    ):
+        text += f": its method {name} is no action without @action before it"
+    return ActionNotFound(text)
 
 
 def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:

@@ -1254,6 +1254,19 @@ def test_actions_and_a_registry_of_ones_own_classes_serve() -> None:
     assert "more" in model.names
 
 
+def test_actions_of_ones_own_class_serve_without_a_registry_of_their_own() -> None:
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    double = PaperAction("double", lambda n: 2 * n, "Double a number.", parameters)
+    registry = ActionRegistry()
+    registry.register(PaperAction("stop", lambda: "stopped", "Stop.", {}, terminal=True))
+    for given in ([double, *registry.get_actions()], registry):
+        thinker, model = agent(use("double", {"n": 2}), use("stop"), actions=given)
+        assert thinker.reply_sync("go").stop_reason == "terminal"
+        assert model.names == ["double", "stop"]
+        registry.register(double)
+        registry.actions["stop"] = registry.actions.pop("stop")
+
+
 @pytest.mark.parametrize("prompt", (5, lambda: "x", ["x"]))
 def test_a_system_prompt_is_a_text(prompt: Any) -> None:
     with pytest.raises(DefinitionError, match="'thinker': system_prompt= must be a text, got"):

@@ -10,8 +10,10 @@ from civitas.agents.command import run as run
 from civitas.agents.folder import Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
 from civitas.approval import Approver
+from civitas.arguments import names_checked
 
 
+@names_checked
 class Host(Agent):
     """Offers files below one folder, and shell commands.
 

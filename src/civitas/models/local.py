@@ -9,7 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError, WeightsError
+from civitas.arguments import names_checked
+from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
 from civitas.models.base import Closing
 from civitas.models.plain_chat import calls_in, has_result, plain_chat
@@ -40,6 +41,7 @@ _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
 
+@names_checked
 class LocalModel(Closing):
     """llama.cpp in this process, with any GGUF file.
 
@@ -104,15 +106,11 @@ class LocalModel(Closing):
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= is the path of a file, not {path!r}")
         if path is None:
-            self.path = weights.DEFAULT.path
-            if not self.path.exists():
-                raise WeightsError(
-                    f"the weights of {weights.DEFAULT.title} are not there yet; "
-                    "run: civitas models fetch"
-                )
+            self.path = weights.DEFAULT.require()
         else:
             self.path = Path(path).expanduser()
         own = weights.context_length(self.path)
+        MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"

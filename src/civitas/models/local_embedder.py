@@ -84,14 +84,10 @@ class LocalEmbedder(Closing):
                 )
         if path is None:
             pooling = pooling or "mean"
-            self.path = weights.DEFAULT.path
-            if not self.path.exists():
-                raise WeightsError(
-                    f"the weights of {weights.DEFAULT.title} are not there yet; "
-                    "run: civitas models fetch"
-                )
+            self.path = weights.DEFAULT.require()
         else:
             self.path = Path(path).expanduser()
+        MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
         self._engine = _Engine(self.path, pooling, context_tokens, threads)
         self._prefix = prefix
         self._finalizer = weakref.finalize(self, self._engine.close)
@@ -195,11 +191,8 @@ class _Engine:
         ]
 
     def _load(self) -> Any:
-        try:
-            with patient_threads(SPIN_TURNS):
-                import xllamacpp
-        except ImportError as error:
-            raise MissingExtra("LocalEmbedder", "local") from error
+        with patient_threads(SPIN_TURNS):
+            import xllamacpp
         kinds = xllamacpp.llama_pooling_type
         params = xllamacpp.CommonParams()
         params.model.path = str(self._path)

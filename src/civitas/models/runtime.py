@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsError
+from civitas.errors import ContextOverflow, ModelError, WeightsError
 from civitas.models import weights
 from civitas.models.patient_threads import patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
@@ -389,9 +389,6 @@ def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> An
 
 
 def _library() -> Any:
-    try:
-        with patient_threads(SPIN_TURNS):
-            import xllamacpp
-    except ImportError as error:
-        raise MissingExtra("a model inside this process", "local") from error
+    with patient_threads(SPIN_TURNS):
+        import xllamacpp
     return xllamacpp

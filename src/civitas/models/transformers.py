@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -11,7 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
+from civitas.jsonvalue import unfenced
 from civitas.models import choice
 from civitas.models.base import Closing
 from civitas.models.plain_chat import calls_in, has_result, plain_chat
@@ -32,6 +33,7 @@ _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
+@names_checked
 class TransformersModel(Closing):
     """A model of the `transformers` library in this process.
 
@@ -97,9 +99,7 @@ class TransformersModel(Closing):
         source = _source(name_or_path)
         self.name = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
-        for needed in ("torch", "transformers"):
-            if importlib.util.find_spec(needed) is None:
-                raise MissingExtra("TransformersModel", "transformers")
+        MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
         self._runtime = TorchRuntime(
             source, self.name, device, context_tokens, max_tokens, temperature, seed
         )
@@ -250,7 +250,7 @@ class _Answer:
 def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
     """The reply as the call or answer that its text is; any other text is left as it is."""
     try:
-        chosen = choice.read_choice(_without_fence(reply.text))
+        chosen = choice.read_choice(unfenced(reply.text))
     except (ValueError, RecursionError):
         return reply
     if isinstance(chosen, str):
@@ -258,11 +258,6 @@ def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
     # A number, not a random id: the same conversation gives the same calls.
     call = Call(f"call_{calls_before + 1}", *chosen)
     return ModelReply("", (call,), reply.usage, "calls", reply.reasoning)
-
-
-def _without_fence(text: str) -> str:
-    match = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", text, re.DOTALL)
-    return match[1] if match else text
 
 
 _NO_MARKS = re.compile(r"(?!)")

@@ -48,7 +48,7 @@ class Spending:
     ) -> None:
         """Count a call of a model."""
         usage = usage or Usage()
-        stated = usage.input_tokens + usage.output_tokens
+        stated = usage.total
         if charged is None:
             charged = charged_json(stated, 0, calls)
         tokens, usd = charged["tokens"], Decimal(charged["usd"])

@@ -16,13 +16,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
+from civitas.reasoning.prompts import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.state import (
     APPENDED,
     LIVE,
     Codec,
-    as_json,
-    deep_json,
     dumped,
     loaded,
     read_result,

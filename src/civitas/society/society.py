@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
+from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
 from civitas.errors import ConfigError, DefinitionError, DuplicateAgent
 from civitas.jsonvalue import NotJSON, copy_json
@@ -48,6 +49,7 @@ MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
 
+@names_checked
 class Society(Experiments):
     """Agents that live together in simulated time.
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT
+from civitas.approval import not_permitted
 from civitas.context import Context, filled
-from civitas.errors import ActionError, NotPermitted, RequestError
+from civitas.errors import ActionError, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
+from civitas.text import log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.space")
@@ -175,21 +177,20 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
     seat.asking.add(delivery)
 
     async def ask() -> None:
-        permitted = False
+        decision: object = False
         CURRENT.set(delivery)
         try:
-            permitted = (
-                await call_callback(seat, seat.agent.request_permission, delivery.message()) is True
-            )
-        except BaseException:  # the agent's own code: whatever it raises is no permission
+            decision = await call_callback(seat, seat.agent.request_permission, delivery.message())
+        except BaseException as error:  # the agent's own code: whatever it raises is no permission
             if not delivery.answered:
-                logger.exception("request_permission of agent %r failed on %s", seat.id, delivery)
+                about = f"request_permission of agent {seat.id!r} failed on {delivery}"
+                log_failure(logger, about, error)
         finally:
             seat.asking.discard(delivery)
             delivery.task = None
         if delivery.answered:
             return
-        if permitted:
+        if decision is True:
             delivery.approved = True
             if delivery.recorder is not None:
                 delivery.recorder.permitted(delivery)
@@ -197,7 +198,7 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
             seat.office.make_ready(seat)
         else:
             delivery.state = ENDED
-            seat.office.refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+            seat.office.refuse(delivery, not_permitted(offer.where, decision))
 
     delivery.task = seat.office.thread.spawn(ask())
 

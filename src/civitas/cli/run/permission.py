@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from civitas.approval import ApprovalRequest, Approver, TerminalApprover, approve
+from civitas.approval import ApprovalRequest, Approver, Decision, TerminalApprover, approve
 from civitas.reasoning.events import CallStarted, Event
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Permission:
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Whether the person said yes."""
         call = _call(request.action, request.args)
         self._asked[call] += 1

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import DefinitionError, NotPermitted, StateError
-from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
@@ -20,6 +19,7 @@ from civitas.reasoning.conversation.talk import Talk
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import members_without_threads, share_budget
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
@@ -28,12 +28,13 @@ from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
-    from civitas.journal import Part
+    from civitas.journal import Journal, Part
     from civitas.reasoning.stream import Line
 
 
-class Conversation(ConversationalAgent):
+class Conversation(Journaled, ConversationalAgent):
     """Agents that talk with each other; itself an agent that can be talked to.
 
     Asked something, it has its participants speak in turn until it is over; what was said last is
@@ -96,9 +97,22 @@ class Conversation(ConversationalAgent):
         max_kept: int = MAX_KEPT,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
         self.agents: Final = setup.agents
         self.next: Final = setup.next
@@ -107,9 +121,7 @@ class Conversation(ConversationalAgent):
         self.max_kept: Final = setup.max_kept
         self.stop_if_failed: Final = setup.stop_if_failed
         self._setup = setup
-        self._journal = (
-            None if journal is None else as_journal(journal, f"conversation {self.id!r}")
-        )
+        self.journal = journal
         if budget is not None:
             self.budget = budget
 
@@ -122,11 +134,6 @@ class Conversation(ConversationalAgent):
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, list(self.agents.values()), budget)
         self._setup.budget = budget
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
-        return self._journal
 
     @property
     def state(self) -> ConversationState:

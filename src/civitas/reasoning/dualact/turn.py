@@ -14,10 +14,11 @@ from civitas.reasoning.dualact.config import Pair
 from civitas.reasoning.dualact.progress import Progress
 from civitas.reasoning.group import in_thread, options_for, takes
 from civitas.reasoning.record import NullRecord, Record, Step
-from civitas.reasoning.reply import Reply, Stop, StopReason, log_failure
+from civitas.reasoning.reply import Reply, Stop, StopReason
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.replying import joined
 from civitas.reasoning.state import REPLY
+from civitas.text import log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.reasoning")

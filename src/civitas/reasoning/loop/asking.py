@@ -18,9 +18,10 @@ from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import LoopState
 from civitas.reasoning.prompts import system_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
-from civitas.reasoning.reply import Stop, log_failure
+from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.reasoning")
 

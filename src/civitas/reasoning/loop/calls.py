@@ -14,11 +14,11 @@ from civitas.reasoning.hooks import Hooks, expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.execute import execute
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.prompts import cut, json_text
+from civitas.reasoning.prompts import as_json, cut, json_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
-from civitas.reasoning.state import Codec, as_json
+from civitas.reasoning.state import Codec
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
