@@ -32,10 +32,9 @@ demo: weights ## Watch agents talk and act on a model in this process: no key, n
 studio: weights $(VENV)/.studio ## Open the page in your browser: agents, runs, research and a small city
 	@$(RUN) examples/studio.py
 
-docs: $(VENV)/.docs ## Build the documentation as a site with search, and open it
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
-	@echo "build/site/index.html"
-	@$(RUN) -m webbrowser build/site/index.html
+docs: $(VENV)/.docs ## Build the documentation, and open it in your browser until Ctrl-C
+	@echo "Building; then at http://127.0.0.1:8000/ until Ctrl-C ..."
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs serve --open --quiet
 
 screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, light and dark
 	@scripts/chromium
