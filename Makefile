@@ -86,7 +86,7 @@ $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
 
 $(VENV)/.docs: pyproject.toml constraints.txt scripts/install
-	@PYTHON='$(PYTHON)' scripts/install all,dev,docs $@ $(VENV)/.local $(VENV)/.studio $(VENV)/.dev
+	@PYTHON='$(PYTHON)' scripts/install docs $@
 
 # PyTorch. On Linux, pip takes the build with gigabytes of CUDA beside it, unless it is set up to find
 # one for the processor alone (200 MB); for these tests either will do.
