@@ -1,6 +1,6 @@
 """A web service that streams answers to many users at once, each with a thread and a budget.
 
-    python examples/service.py [MODEL]
+    python examples/service.py [MODEL [PORT]]
 
     curl -N -H 'Authorization: Bearer ada-token' -d '{"text": "I am Ada."}' http://127.0.0.1:8000/chat
 
@@ -35,7 +35,7 @@ class Desk:
     Args:
         model: answers them all
         memory: where the threads are kept
-        tokens: who is let in, by the token
+        users: who is let in, by the token
         whole: what all users together may spend
         limits: what each of them may spend
     """
@@ -44,7 +44,7 @@ class Desk:
         self,
         model: Model | str,
         memory: SQLiteMemory,
-        tokens: Mapping[str, str],
+        users: Mapping[str, str],
         whole: Budget,
         **limits: float,
     ) -> None:
@@ -56,12 +56,12 @@ class Desk:
             system_prompt="You answer customers of a furniture shop, in one sentence.",
             budget=whole,
         )
-        self.tokens = tokens
-        self.budgets = {user: whole.child(**limits, name=user) for user in tokens.values()}
+        self.users = users
+        self.budgets = {user: whole.child(**limits, name=user) for user in users.values()}
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Stream the answer to one text of one user."""
-        user = self.tokens.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        user = self.users.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
         if user is None:
             raise web.HTTPUnauthorized(text="unknown token\n")
         text = await asked(request)
@@ -105,7 +105,7 @@ async def asked(request: web.Request) -> str:
 
 
 if __name__ == "__main__":
-    name = sys.argv[1] if len(sys.argv) > 1 else "local"
+    name, port = [*sys.argv[1:], *("local", "8000")[len(sys.argv) - 1 :]]
     with SQLiteMemory("desk.db") as memory:
         desk = Desk(name, memory, TOKENS, Budget(tokens=1_000_000), tokens=50_000)
-        web.run_app(desk.app(), host="127.0.0.1", port=8000, handler_cancellation=True)
+        web.run_app(desk.app(), host="127.0.0.1", port=int(port), handler_cancellation=True)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +18,9 @@ from aiohttp import ClientSession, TCPConnector, web
 from examples.service import ORDERS, Desk
 
 from civitas import Budget, Call, ScriptedModel, SQLiteMemory
+from models.openai_server import OpenAIServer, text
 
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "service.py"
 USERS = [f"user-{number}" for number in range(50)]
 Ask = Callable[[str, str], Any]
 
@@ -140,6 +146,26 @@ def test_a_user_who_goes_away_stops_the_answer(tmp_path: Path) -> None:
             await stopped.wait()
 
     asyncio.run(use())
+
+
+def test_it_is_started_as_its_reader_starts_it(tmp_path: Path) -> None:
+    with OpenAIServer(lambda request: text("Good morning.")) as server:
+        program = [sys.executable, "-W", "error", EXAMPLE, f"{server.url}#m", "0"]
+        with subprocess.Popen(
+            program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as service:
+            assert service.stdout is not None
+            try:
+                (url,) = re.findall(r"http://\S+", service.stdout.readline())
+
+                async def use() -> tuple[str, str]:
+                    async with ClientSession() as client:
+                        return await answer(client, f"{url}/chat", "ada", "Hello")
+
+                assert asyncio.run(use()) == ("Good morning.", "done")
+            finally:
+                service.send_signal(signal.SIGINT)
+            assert service.wait() == 0, service.stdout.read()
 
 
 @pytest.mark.parametrize(
