@@ -13,8 +13,8 @@ import pytest
 from models.openai_server import OpenAIServer, Request, call, calls, text
 
 ROOT = Path(__file__).resolve().parent.parent
-# Stories of their own: the demo is told in tests/stories, the studio in tests/studio.
-OWN = ("demo.py", "studio.py")
+# They have tests of their own.
+OWN = ("demo.py", "service.py", "studio.py")
 EXAMPLES = tuple(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN)
 EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
