@@ -46,7 +46,6 @@ class SimulateOrder:
     addresses: ClassVar = ("model",)
 
     citizens: int = 1000
-    threads: int = 1
     days: float = 1.0
     seed: int = 0
     step: str = "15min"
@@ -55,6 +54,7 @@ class SimulateOrder:
     max_calls: int | None = None
     out: str | None = None
     parquet: bool = False
+    threads: int = 1
 
     @property
     def steps(self) -> int:
