@@ -159,7 +159,7 @@ class Steps(Space):
                 if self.population is not None:
                     tables = await live_rows(self.population, view, self.books, self._engine)
                 await self._engine.run(self._perceive(view), office)
-            if many := len(self.seats) > _MANY:
+            if many := self.population is not None or len(self.seats) > _MANY:
                 WATCHDOG.forget(office)
             to_services = [s for s in early if s.envelope.to in self.services]
             row = self._commit(heard, to_services, tables)

@@ -134,7 +134,7 @@ class RayEngine:
     def _given(self, population: Population, moment: Moment) -> Any:
         """What all workers are sent for a step."""
         settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
-        arrays = {"full": population.full, **settled}
+        arrays: dict[str, Any] = {"full": population.full, **settled}
         blocks = None if moment.city is population.city else moment.city
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
         return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
