@@ -236,6 +236,14 @@ def test_the_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_each_page_is_in_the_contents_of_the_site() -> None:
+    contents = (ROOT / "mkdocs.yml").read_text()
+    pages = [
+        page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.name != "README.md"
+    ]
+    assert [page for page in pages if f": {page}\n" not in contents] == []
+
+
 def test_docstring_examples_run() -> None:
     names = [m.name for m in pkgutil.walk_packages(civitas.__path__, "civitas.")]
     assert names
