@@ -22,10 +22,10 @@ REFUSED: Final = "refused"  # the queue is full
 FULL: Final = "full"  # too many messages wait for the broker already
 TOO_LARGE: Final = "too large"  # for this broker
 
-LIMIT: Final = 100_000
+_LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
-REFUSABLE: Final = frozenset((SEND, REQUEST))
+_REFUSABLE: Final = frozenset((SEND, REQUEST))
 """Kinds that may be refused: there are no more answers than messages that were taken."""
 
 _WINDOW = 5_000
@@ -88,7 +88,7 @@ class Publisher:
             self._emit(message)
         elif held is not None and message.kind == CANCEL and self._withdraw(message):
             return
-        elif len(self) >= LIMIT and message.kind in REFUSABLE:
+        elif len(self) >= _LIMIT and message.kind in _REFUSABLE:
             self._settled(message, FULL)
         elif held is not None:
             held.behind[message.key] = message
