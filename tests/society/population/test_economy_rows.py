@@ -18,7 +18,7 @@ from civitas.society.population.column import Column
 from civitas.society.population.population import Population
 from civitas.society.services.economy import Bank, Government
 from civitas.society.services.firm import Firm
-from civitas.society.services.ledger import shares, spread, tax_on, taxes_on
+from civitas.society.services.ledger import tax_on, taxes_on
 from civitas.society.wants import Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
@@ -81,7 +81,7 @@ worlds = st.fixed_dictionaries(
         "firms": st.lists(
             st.tuples(
                 st.sampled_from([0, 500, 20_000, 10**8]),
-                st.sampled_from([0, 1, 2500, 10**13]),
+                st.sampled_from([0, 1, 2500, 10**13, 10**30]),
                 st.sampled_from([0, 1, 7, 1000, 10**6]),
             ),
             min_size=4,
@@ -176,24 +176,11 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
 
 
 @given(worlds)
-@settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
     for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
             assert found == expected
-
-
-@given(
-    st.lists(st.sampled_from([0, 1, 999, 10**6, 10**15]), max_size=40),
-    st.lists(st.sampled_from([0, 1, 2, 3, 777, 10**6]), min_size=1, max_size=400),
-)
-@settings(max_examples=60, deadline=None)
-def test_what_several_share_out_is_the_sum_of_what_each_does(
-    totals: list[int], weights: list[int]
-) -> None:
-    totals = totals * (1 if len(totals) < 5 else 20)
-    each = [shares(total, weights) for total in totals]
-    assert spread(totals, weights) == [sum(parts) for parts in zip(*each, strict=True)] or not each
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=20))

@@ -1,4 +1,4 @@
-"""A feed that a population uses: posts, likes, follows and what is shown, the same as one by one."""
+"""A feed that a population uses: posts, likes, follows, what is shown; the same as one by one."""
 
 from __future__ import annotations
 
