@@ -85,10 +85,14 @@ def fed(given: list[Any], most: int, in_rows: bool) -> list[Any]:
             about = np.array([("art", "food", w).index(w) for w in [*population.words, ""]])
             about[about == 2] = -1
             for limit in (1, 5, 100):
-                found = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
+                found, liked = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
                 for row in (0, 2):
-                    numbers = [p.number for p in feed.shown(str(row + 1), interests, limit)]
-                    assert [each for each in found[row].tolist() if each] == numbers
+                    posts = feed.shown(str(row + 1), interests, limit)
+                    numbers = [each for each in found[row].tolist() if each]
+                    assert numbers == [each.number for each in posts]
+                    assert liked[row, : len(posts)].tolist() == [
+                        str(row + 1) in each.liked for each in posts
+                    ]
     return seen
 
 

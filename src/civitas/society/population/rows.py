@@ -295,6 +295,18 @@ class Rows:
         }
         self._wants.setdefault(kind, []).append((index, fields))
 
+    def want_each(self, kind: type[Want], at: Any, **fields: Any) -> None:
+        """Ask for something more than once of a row.
+
+        Args:
+            kind: of which kind
+            at: the positions in these rows, rising; one may be there more than once
+            fields: the want's, one number for each of `at`
+        """
+        if len(at):
+            made = checked_fields(kind, fields, len(at), self.population)
+            self._wants.setdefault(kind, []).append((self.index[at], made))
+
     def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None) -> None:
         """Say something to a citizen, who hears it in the next step.
 

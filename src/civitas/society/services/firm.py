@@ -214,7 +214,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     wage, purses = ledger.arrays["wage"][firm], books.balances.services.cents
     if float(wage.max(initial=0)) * skill.max(initial=0) * books.seconds * (len(at) + 1) >= LARGE:
         return False
-    gross = wage_for(wage, skill, seconds)
+    gross: Any = wage_for(wage, skill, seconds)
     tax = government.due_rows(sender, gross) if taxes else np.zeros(len(at), np.int64)
     public = ledger.arrays["public"][firm] & (government is not None)
     able = public | afforded(np.where(public, 0, gross), firm, purses[ledger.purse])
