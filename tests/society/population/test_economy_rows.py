@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.blocks.living import town
+from tests.society.population.pairs import all_equal
 
 from civitas.clock import Clock
+from civitas.society.blocks import all_blocks
+from civitas.society.blocks.economy import (
+    EconomyBlockParams,
+    all_to_save,
+    budget_of,
+    budgets_of,
+    to_save,
+)
+from civitas.society.city.city import City
 from civitas.society.commit import Books, Wanted
 from civitas.society.population.block import RowBlock
 from civitas.society.population.books import RowBooks
 from civitas.society.population.column import Column
 from civitas.society.population.population import Population
-from civitas.society.services.economy import Bank, Government
+from civitas.society.services.economy import Bank, Government, make_economy
+from civitas.society.services.feed import Feed
 from civitas.society.services.firm import Firm
 from civitas.society.services.ledger import tax_on, taxes_on
 from civitas.society.wants import Buy, Pay, Save, Work, id_order
@@ -188,3 +202,80 @@ def test_taxes_of_many_are_those_of_each(incomes: list[int]) -> None:
     brackets = ((0, 100), (2_610, 120), (10_603, 1000))
     found = taxes_on(np.array(incomes, np.int64), brackets)
     assert found.tolist() == [tax_on(each, brackets) for each in incomes]
+
+
+@given(
+    *[st.sampled_from([0, 1, 499, 500, 10**6, 10**12])] * 3,
+    st.integers(0, 1000),
+    st.integers(0, 3650),
+)
+@settings(max_examples=30, deadline=None)
+def test_budgets_and_savings_of_many_are_those_of_each(
+    income: int, wealth: int, savings: int, share: int, days: int
+) -> None:
+    several = [np.array([each, 7]) for each in (income, wealth, savings)]
+    budget = budget_of(income, wealth, share, 2)
+    assert budgets_of(several[0], several[1], share, 2)[0] == budget
+    found = all_to_save(several[1], several[2], np.array([budget, 1]), days)
+    assert found[0] == to_save(wealth, savings, budget, days)
+
+
+# -- the day of a town -----------------------------------------------------------------------------
+
+
+@functools.cache
+def small_town() -> City:
+    return City.generate(seed=3, citizens=40)
+
+
+def day(seed: int, rich: int, params: EconomyBlockParams, broke: str) -> Any:
+    """Citizens whose money is drawn, up to `rich`, where some lack the money to pay or to sell."""
+
+    def make() -> tuple[Population, list[Any]]:
+        city = small_town()
+        blocks = [
+            type(each)(block_params=params) if each.name == "EconomyBlock" else each
+            for each in all_blocks()
+        ]
+        made = Population(28, city, blocks, seed=seed)
+        made.arrays["money"][:] = np.minimum(made.arrays["money"], rich)
+        economy = make_economy(city, seed=seed)
+        for each in economy:
+            if isinstance(each, Firm) and broke in ("firms", "all"):
+                each.money, each.stock = each.money % 7 * 900, each.stock % 3
+            elif broke == "all":
+                each.money = 0
+        return made, [*economy, Feed(most=30)]
+
+    return make
+
+
+days = (
+    st.integers(0, 9),
+    st.sampled_from([0, 700, 10**12]),
+    st.builds(
+        EconomyBlockParams,
+        least=st.sampled_from([1, 500, 10**6]),
+        meal=st.sampled_from([0, 250, 1000]),
+        cash_days=st.sampled_from([0, 14]),
+    ),
+    st.sampled_from(["", "firms", "all"]),
+)
+
+
+@given(*days)
+@settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_a_day_of_a_town_is_the_same(
+    seed: int, rich: int, params: EconomyBlockParams, broke: str
+) -> None:
+    asyncio.run(all_equal(day(seed, rich, params, broke), 52, step="30min"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@given(*days)
+@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_two_days_of_towns_are_the_same(
+    seed: int, rich: int, params: EconomyBlockParams, broke: str
+) -> None:
+    asyncio.run(all_equal(day(seed, rich, params, broke), 200))

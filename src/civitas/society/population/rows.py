@@ -317,7 +317,9 @@ class Rows:
             opinion: what is thought of it, −1000 … 1000
             where: which of these rows say it, as of `want`
         """
-        self.want(Say, where, to=to, text=text, topic=topic, opinion=opinion)
+        if numpy().max(to, initial=0) >= self.citizens:
+            raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
+        self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
     def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
         """What these rows were told in the step before, in the order (receiver, sender, sequence).

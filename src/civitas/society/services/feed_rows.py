@@ -162,10 +162,10 @@ class RowFeed:
         done = np.zeros(len(who), bool)
         done[known] = True
         count = np.zeros(len(who), np.int64)
-        for turn in turns(at[order]):
-            mine = order[turn]
-            self.likes[at[mine]] += 1
-            count[known[mine]] = self.likes[at[mine]]
+        of_post = at[order]
+        turn = np.arange(len(at)) - np.searchsorted(of_post, of_post)
+        count[known[order]] = self.likes[of_post] + turn + 1
+        np.add.at(self.likes, at, 1)
         for post in np.unique(at).tolist():
             self.heat[post] = heat(int(self.likes[post]), int(self.posted[post]))
         self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
