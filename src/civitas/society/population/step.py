@@ -50,7 +50,7 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
         """Return what a function gives, called once in a step for all parts of a population."""
