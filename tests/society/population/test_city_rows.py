@@ -22,12 +22,14 @@ def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:
     draw = np.random.default_rng(5)
     nodes = {f"n{x}-{y}": (100 * x, 100 * y) for x in range(side) for y in range(side)}
     roads = [
-        Road(f"n{x}-{y}", f"n{x + dx}-{y + dy}", int(draw.integers(60, 200)), oneway=oneway and x == 3)
+        Road(
+            f"n{x}-{y}", f"n{x + dx}-{y + dy}", int(draw.integers(60, 200)), None, oneway and x == 3
+        )
         for x in range(side)
         for y in range(side)
         for dx, dy in ((1, 0), (0, 1))
         if x + dx < side and y + dy < side and draw.random() < 0.9
-    ]  # fmt: skip
+    ]
     nodes |= {"i1": (-9000, 0), "i2": (-9100, 0)}
     roads.append(Road("i1", "i2", 120))
     spots = [f"n{x}-{y}" for x, y in draw.integers(0, side, (shops, 2)).tolist()] + ["i1", "i2"]
@@ -62,7 +64,8 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
             expected = city.seconds(ids[one[at]], ids[other[at]], name)
             assert seconds[at] == (-1 if expected is None else expected)
         assert (seconds[0], seconds[1]) == (0, -1)
-    for kind, limit, name in (("shop", 10, None), ("park", 3, "drive"), ("shop", 4, "walk"), ("x", 2, None)):  # fmt: skip
+    asked: Any = (("shop", 10, None), ("park", 3, "drive"), ("shop", 4, "walk"), ("x", 2, None))
+    for kind, limit, name in asked:
         places, seconds = city.near_rows(one, kind, limit, name)
         for at in range(0, pairs, 7):
             found = [(ids[p], s) for p, s in zip(places[at], seconds[at], strict=True) if p >= 0]
@@ -83,7 +86,7 @@ def test_a_city_says_the_same_of_many_places_at_once(side: int, shops: int, onew
 
 
 def test_labels_give_the_shortest_ways() -> None:
-    """Of a graph with several parts, nodes on the same spot, and a road far longer than it looks."""
+    """Of a graph in several parts, with nodes on the same spot and roads longer than they look."""
     draw = np.random.default_rng(8)
     spots = draw.integers(0, 20, (400, 2))
     edges = np.column_stack([draw.integers(0, 400, (520, 2)), draw.integers(1, 10**5, 520)])
