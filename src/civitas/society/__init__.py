@@ -57,6 +57,7 @@ _HOME = {
     "Positions": "places",
     "Post": "wants",
     "Question": "experiments.survey",
+    "RayEngine": "population.ray",
     "Respondent": "experiments.survey",
     "Road": "city.map",
     "Route": "city.routes",

@@ -12,7 +12,6 @@ from civitas.errors import StateError
 from civitas.message import Envelope
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.state import memory_state, restore_memory
-from civitas.society.router import Sent, SocietySeat
 from civitas.society.population.state import (
     arrays_of,
     as_text,
@@ -22,6 +21,7 @@ from civitas.society.population.state import (
     read,
     written,
 )
+from civitas.society.router import Sent, SocietySeat
 from civitas.society.wants import answer_json, answer_of_json, id_order
 
 if TYPE_CHECKING:

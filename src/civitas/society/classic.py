@@ -1,9 +1,8 @@
 """Classic models, each a block of some thirty lines: wealth, segregation, epidemic, opinions.
 
-Everyone reads the step before, then all changes are made at once, in id order where they meet. Where
-the published model updates one citizen after the other, its long-run law may differ, and the
-docstring says by how much. Each block is written for one citizen (`forward`) and for rows
-(`step_rows`), which give the same.
+Everyone reads the step before, then all changes are made at once, in id order where they meet.
+Where the published model updates one citizen after the other, the docstring says what differs. Each
+block is written for one citizen (`forward`) and for rows (`step_rows`), which give the same.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class WealthBlock(RowBlock):
 
     Dragulescu, Yakovenko 2000, "Statistical mechanics of money", European Physical Journal B 17:
     one giver at a time leads to the geometric law, whose limit for a mean of many gifts is the
-    exponential. Here all give at once, as in a zero-range process in parallel: its stationary law
-    is geometric above 0, with fewer citizens at 0.
+    exponential. Here all give at once, so each is a queue: one cent leaves, a Poisson number comes
+    (M/D/1, Pollaczek 1930, Khinchine 1932), whose law for large means is exponential too.
     """
 
     ParamsType = WealthParams
@@ -121,7 +120,7 @@ class EpidemicBlock(RowBlock):
     """Susceptible, infected, recovered: SIR on the network, or among drawn contacts.
 
     Kermack, McKendrick 1927, "A contribution to the mathematical theory of epidemics", Proceedings
-    of the Royal Society A 115. Each infected contact infects with the same probability in each step.
+    of the Royal Society A 115. Each infected contact infects with one probability in each step.
     """
 
     columns: ClassVar = {"health": Column("int8", seen=True)}

@@ -221,9 +221,9 @@ class Network:
         np = numpy()
         a, b = np.asarray(a), np.asarray(b)
         for name, ends in (("a", a), ("b", b)):
-            if ends.dtype.kind not in "iu" and ends.size or ends.ndim != 1 or a.shape != b.shape:
+            if (ends.dtype.kind not in "iu" and ends.size) or ends.ndim != 1 or a.shape != b.shape:
                 raise ConfigError(f"{name} must be whole numbers, as many in a as in b")
-            if ends.size and not (0 <= ends.min() and ends.max() < n):
+            if ends.size and not (ends.min() >= 0 and ends.max() < n):
                 raise ConfigError(f"{name} must be numbers of nodes, 0 to {n - 1}")
         if (a == b).any():
             raise ConfigError(f"an edge leads from node {int(a[a == b][0])} to itself")

@@ -9,13 +9,12 @@ import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
 from civitas.clock import DAY_S, Clock, seconds_of
-from civitas.errors import ConfigError, DefinitionError, DuplicateAgent
+from civitas.errors import ConfigError, DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
@@ -35,10 +34,10 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.watch import Spots
+from civitas.society.given import agents_of, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
-from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -125,14 +124,14 @@ class Society(Experiments):
                 raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
-            city, seed = _of_population(population, city, seed)
+            city, seed = of_population(population, city, seed)
             citizens = ()
         super().__init__(
             city,
             seed,
             Clock(start),
             facts,
-            _by_id(services),
+            services_of(services),
             model,
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
@@ -149,7 +148,7 @@ class Society(Experiments):
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
-            for agent in _agents(citizens, city, seed):
+            for agent in agents_of(citizens, city, seed):
                 self.add(agent)
         except BaseException:
             self.close()
@@ -198,7 +197,7 @@ class Society(Experiments):
         clock = self.clock
         if seconds_of(step) != clock.step_s:
             clock = Clock(clock.moment, step)
-        count = _steps(clock, days, steps)
+        count = steps_of(clock, days, steps)
         if save_every is not None and (type(save_every) is not int or save_every < 1):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
         every = save_every or max(1, DAY_S // clock.step_s)
@@ -365,56 +364,3 @@ class Society(Experiments):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
-
-
-def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
-    """How many steps a run has."""
-    if steps is not None:
-        if days is not None:
-            raise ConfigError("days and steps are given: give one of them")
-        if type(steps) is not int or steps < 0:
-            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
-        return steps
-    days = 1 if days is None else days
-    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
-        raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
-    count = days * DAY_S / clock.step_s
-    if count != int(count):
-        raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
-    return int(count)
-
-
-def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
-    """The citizens as agents: those given, or drawn ones with all blocks."""
-    if type(citizens) is int and citizens >= 0:
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import make_people
-
-        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
-    if isinstance(citizens, str | PathLike):
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import completed
-        from civitas.society.people.table import read_people
-
-        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
-    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
-        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
-    return citizens
-
-
-def _of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
-    """The city and the seed of a society whose citizens are a population."""
-    if city not in (None, population.city):
-        raise ConfigError("city= and the population's are two: give it to the Population")
-    if seed not in (0, population.seed):
-        raise ConfigError(f"seed={seed}, and the population's is {population.seed}: give it there")
-    return population.city, population.seed
-
-
-def _by_id(services: Iterable[Service]) -> dict[str, Service]:
-    """The services by id, in id order."""
-    made: dict[str, Service] = {}
-    for service in sorted(services, key=lambda each: id_order(each.id)):
-        if made.setdefault(service.id, service) is not service:
-            raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
-    return made

@@ -18,9 +18,10 @@ from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
+from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import answers_of, live_rows, measured
+from civitas.society.population.life import answers_of, live_rows
 from civitas.society.population.messages import as_sent, delivered, sent_by_rows
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
@@ -269,7 +270,8 @@ class Steps(Space):
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
-        row = self._row(heard)
+        failures = len(self._failed) + len(self._not_changed)
+        row = row_of(self, heard, failures)
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -321,37 +323,6 @@ class Steps(Space):
                 office.answer(token, answer, None)
             else:
                 token[0][token[1]] = answer
-
-    def _row(self, heard: int) -> dict[str, Any]:
-        home = work = 0
-        owned = sum(each.owed for each in self.services.values() if each.deposits)
-        own: dict[str, Any] = {}
-        if self.population is not None:
-            home, work, cents, own = measured(self.population)
-            owned += cents
-        for seat in self._citizens if self.population is None else ():
-            status = seat.agent.memory.status
-            owned += status["money"]
-            place = status["place"]
-            if place is not None:
-                if place == status.get("home"):
-                    home += 1
-                elif place == status.get("work"):
-                    work += 1
-        return {
-            "step": self.number,
-            "time": self.clock.moment.isoformat(),
-            "moving": self.books.travelled,
-            "home": home,
-            "work": work,
-            "money": self.books.total,
-            "owned": owned,
-            "messages": heard,
-            "failures": len(self._failed) + len(self._not_changed),
-            "fallbacks": self.fallbacks,
-            "model_calls": self._asking.calls,
-            **own,
-        }
 
     # -- who is there ------------------------------------------------------------------------------
 

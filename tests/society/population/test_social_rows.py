@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.society.population.pairs import CITY, PLACES, Todo, all_equal
+from tests.society.population.pairs import CITY, Todo, all_equal
 
 from civitas.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
-    opinion_after,
-    opinions_after,
 )
 from civitas.society.blocks.ties import TOPICS
 from civitas.society.population.population import Population

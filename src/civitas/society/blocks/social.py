@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
@@ -12,7 +12,13 @@ from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema, now_of
 from civitas.society.blocks.columns import ACT, code
-from civitas.society.blocks.talk import main_topic, message_text, message_words, text_numbers
+from civitas.society.blocks.talk import (
+    main_topic,
+    message_text,
+    message_words,
+    text_numbers,
+    topics_of_words,
+)
 from civitas.society.blocks.ties import (
     NO_OPINION,
     TOPICS,
@@ -179,11 +185,8 @@ class SocialBlock(CitizenBlock):
         np = numpy()
         self._closer_rows(rows, at, sender)
         params = self.params
-        number = rows.once(
-            f"social.topics {params.topics}",
-            lambda: np.array([_topic_of(each, params.topics) for each in rows.population.words]),
-        )[topic]
-        of = np.flatnonzero((topic >= 0) & (number >= 0))
+        number = topics_of_words(rows, params.topics)[topic]
+        of = np.flatnonzero(number >= 0)
         at, number = at[of], number[of]
         mine = rows["opinions"][at, number].astype(np.int64)
         after = opinions_after(mine, opinion[of], params.bound, params.pull)
@@ -351,7 +354,3 @@ class SocialBlock(CitizenBlock):
 
 
 _COLUMNS: Final = {**ACT, "faded": Column("int32", -1, own=True)}
-
-
-def _topic_of(word: str, topics: Sequence[str]) -> int:
-    return topics.index(word) if word in topics else -1

@@ -71,3 +71,12 @@ def opinion_of(rows: Rows, topic: Any) -> Any:
     np = numpy()
     opinion = rows["opinions"][np.arange(len(rows)), topic].astype(np.int64)
     return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
+
+
+def topics_of_words(rows: Rows, topics: Sequence[str]) -> Any:
+    """Return which of the topics each word of a population is; −1 for none, as for the last."""
+    words = rows.population.words
+    return rows.once(
+        f"talk.topics {topics}",
+        lambda: numpy().array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
+    )

@@ -117,6 +117,7 @@ async def live_rows(
         seen=seen,
         answers=books.answers,
         messages=books.messages,
+        feed=books.services.get("feed"),
     )
     return merged(await engine.run_rows(population, moment))
 

@@ -91,7 +91,7 @@ class Population:
         seed: int = 0,
         *,
         network: Network | None = None,
-        metrics: Mapping[str, Callable[[dict[str, Any]], float]] | None = None,
+        metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
     ) -> None:
         np = numpy()
         if type(seed) is not int or not 0 <= seed < 1 << 64:

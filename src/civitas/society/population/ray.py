@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import os
+import socket
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
@@ -25,6 +26,7 @@ logger = logging.getLogger("civitas.society")
 
 _SAVED: Final = 8
 """After so many steps a worker's columns are copied, from which a new one would begin."""
+_ANSWERS_S: Final = 5.0
 _LOST: Final = 3
 """So many times in a step a worker is replaced, before the step is given up."""
 
@@ -95,9 +97,7 @@ class RayEngine:
                 f"(ray start --object-store-memory), or use more workers: {error_text(error)}"
             ) from error
         except (errors.RaySystemError, ConnectionError) as error:
-            raise StateError(
-                f"Ray is gone: go on from the journal: {error_text(error)}"
-            ) from error
+            raise StateError(f"Ray is gone: go on from the journal: {error_text(error)}") from error
         self._fresh = set()
         return wants
 
@@ -109,7 +109,10 @@ class RayEngine:
             return
         ray = self._ray
         if not ray.is_initialized():
-            here = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            _answers(self.address)
+            here: dict[str, Any] = (
+                {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            )
             try:
                 ray.init(self.address, log_to_driver=False, logging_level="ERROR", **here)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -184,7 +187,9 @@ class RayEngine:
 class _Part:
     """A worker's rows, and what it takes to begin it anew."""
 
-    def __init__(self, ray: Any, frame: Any, population: Population, first: int, until: int) -> None:
+    def __init__(
+        self, ray: Any, frame: Any, population: Population, first: int, until: int
+    ) -> None:
         self._ray = ray
         self._frame = frame
         self.first, self.until = first, until
@@ -294,6 +299,21 @@ class Worker:
     def save(self) -> dict[str, Any]:
         """All columns of the rows."""
         return self._own
+
+
+def _answers(address: str | None) -> None:
+    """See that something listens at an address with a port: Ray itself would wait for minutes.
+
+    Raises:
+        ConfigError: nothing does
+    """
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_S).close()
+    except OSError as error:
+        raise ConfigError(f"there is no Ray at {address!r}: {error_text(error)}") from error
 
 
 def _frame(population: Population) -> Population:

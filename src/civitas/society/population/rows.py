@@ -391,7 +391,7 @@ class Rows:
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
-    """Return where each place begins in the rows' order by place, that order, and each one's rank."""
+    """Return where each place begins in the order by place, that order, and each row's rank."""
     np = numpy()
     there = np.flatnonzero(place >= 0)
     at = place[there]

@@ -38,6 +38,7 @@ class Moment:
         seen: copies of the columns that others may read, by name
         answers: what became of the wants of the step before, by kind
         messages: what was said in the step before, if blocks say anything
+        feed: the feed of the society's services, if it has one
         found: what `once` has found
     """
 
@@ -50,6 +51,7 @@ class Moment:
     seen: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
+    feed: Any = None
     found: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
