@@ -117,7 +117,11 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
             if better:
                 best, which = score, number
             continue
-        best, which = np.where(better, score, best), np.where(better, number, which)
+        if np.ndim(which) == 0:
+            count = len(rows) if awake is None else len(awake)
+            best, which = np.full(count, best), np.full(count, which, np.int8)
+        np.copyto(best, score, where=better)
+        which[better] = number
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []
