@@ -79,6 +79,8 @@ async def lived(
     promoted: Iterable[int] = (),
     threads: int = 1,
     step: str = "15min",
+    start: str = "2026-01-05T00:00",
+    interventions: Iterable[Any] = (),
 ) -> list[dict[str, Any]]:
     """All columns, the services' states and how many messages there were, after each step."""
     population, services = make()
@@ -94,7 +96,9 @@ async def lived(
         seen.append(columns | {"services": books.state_dict(), "messages": row["messages"]})
 
     engine = LocalEngine(rows=rows, threads=threads)
-    async with Society(population, services=services, engine=engine) as society:
+    async with Society(population, services=services, engine=engine, start=start) as society:
+        for each in interventions:
+            society.intervene(each)
         await society.run(steps=steps, step=step, progress=look)
         assert not society.failures, list(society.failures)
     return seen
@@ -118,10 +122,11 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
 
 
 async def all_equal(
-    make: Make, steps: int, promoted: Iterable[int] = (1, 4), step: str = "15min"
+    make: Make, steps: int, promoted: Iterable[int] = (1, 4), **options: Any
 ) -> list[Any]:
     """Live as rows, as full agents, and in part as each; fail where they differ."""
-    by_rows = await lived(make, steps, step=step)
-    same(by_rows, await lived(make, steps, rows=False, step=step))
-    same(by_rows, await lived(make, steps, promoted=promoted, step=step, threads=2))
+    by_rows = await lived(make, steps, **options)
+    same(by_rows, await lived(make, steps, rows=False, **options))
+    if promoted:
+        same(by_rows, await lived(make, steps, promoted=promoted, threads=2, **options))
     return by_rows

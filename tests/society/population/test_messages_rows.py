@@ -154,7 +154,7 @@ async def test_interceptors_and_observers_see_what_rows_say() -> None:
         assert columns(society)[0] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("way", ["promote", "demote"])
+@pytest.mark.parametrize("way", ("promote", "demote"))
 async def test_who_becomes_a_full_agent_or_a_row_hears_what_it_was_told_before(way: str) -> None:
     population = talking([1, -1, 1])
     if way == "demote":

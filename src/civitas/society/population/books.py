@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
+from civitas.jsonvalue import copy_json
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
 from civitas.society.population import moves, wants
@@ -306,7 +307,7 @@ class RowBooks(Books):
             population.arrays[at[0]][rows] = number
         for row, agent in population.agents.items():
             if row in set(rows):
-                agent.memory.status.update(values)
+                agent.memory.status.update(copy_json(values))  # of its own
         return failed
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
