@@ -72,7 +72,15 @@ Make = Callable[[], tuple[Population, Iterable[Any]]]
 
 
 async def lived(
-    make: Make, steps: int, *, rows: bool = True, promoted: Iterable[int] = (), threads: int = 1
+    make: Make,
+    steps: int,
+    *,
+    rows: bool = True,
+    promoted: Iterable[int] = (),
+    threads: int = 1,
+    step: str = "15min",
+    start: str = "2026-01-05T00:00",
+    interventions: Iterable[Any] = (),
 ) -> list[dict[str, Any]]:
     """All columns, the services' states and how many messages there were, after each step."""
     population, services = make()
@@ -88,8 +96,10 @@ async def lived(
         seen.append(columns | {"services": books.state_dict(), "messages": row["messages"]})
 
     engine = LocalEngine(rows=rows, threads=threads)
-    async with Society(population, services=services, engine=engine) as society:
-        await society.run(steps=steps, progress=look)
+    async with Society(population, services=services, engine=engine, start=start) as society:
+        for each in interventions:
+            society.intervene(each)
+        await society.run(steps=steps, step=step, progress=look)
         assert not society.failures, list(society.failures)
     return seen
 
@@ -111,9 +121,12 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
                 assert values == theirs[name], f"step {step}: {name}"
 
 
-async def all_equal(make: Make, steps: int, promoted: Iterable[int] = (1, 4)) -> list[Any]:
+async def all_equal(
+    make: Make, steps: int, promoted: Iterable[int] = (1, 4), **options: Any
+) -> list[Any]:
     """Live as rows, as full agents, and in part as each; fail where they differ."""
-    by_rows = await lived(make, steps)
-    same(by_rows, await lived(make, steps, rows=False))
-    same(by_rows, await lived(make, steps, promoted=promoted))
+    by_rows = await lived(make, steps, **options)
+    same(by_rows, await lived(make, steps, rows=False, **options))
+    if promoted:
+        same(by_rows, await lived(make, steps, promoted=promoted, threads=2, **options))
     return by_rows

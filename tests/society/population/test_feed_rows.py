@@ -1,4 +1,4 @@
-"""A feed that a population uses: posts, likes, follows and what is shown, the same as one by one."""
+"""A feed that a population uses: posts, likes, follows, what is shown; the same as one by one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
@@ -85,10 +86,14 @@ def fed(given: list[Any], most: int, in_rows: bool) -> list[Any]:
             about = np.array([("art", "food", w).index(w) for w in [*population.words, ""]])
             about[about == 2] = -1
             for limit in (1, 5, 100):
-                found = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
+                found, liked = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
                 for row in (0, 2):
-                    numbers = [p.number for p in feed.shown(str(row + 1), interests, limit)]
-                    assert [each for each in found[row].tolist() if each] == numbers
+                    posts = feed.shown(str(row + 1), interests, limit)
+                    numbers = [each for each in found[row].tolist() if each]
+                    assert numbers == [each.number for each in posts]
+                    assert liked[row, : len(posts)].tolist() == [
+                        str(row + 1) in each.liked for each in posts
+                    ]
     return seen
 
 
@@ -99,7 +104,7 @@ def _of_rows(wanted: tuple[str, Any]) -> bool:
 
 
 @given(steps, st.sampled_from([1, 3, 100]))
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=25)
 def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int) -> None:
     for rows, one_by_one in zip(fed(given, most, True), fed(given, most, False), strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
@@ -147,11 +152,21 @@ def feed(people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any) 
 
 
 @given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
-@settings(QUICK, max_examples=6)
+@settings(QUICK, max_examples=3)
 def test_reading_liking_following_and_posting_are_the_same(
     people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
 ) -> None:
     asyncio.run(all_equal(feed(people, params, make_feed), 20))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
+@settings(QUICK, max_examples=30)
+def test_two_days_of_a_feed_are_the_same(
+    people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
+) -> None:
+    asyncio.run(all_equal(feed(people, params, make_feed), 200))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=80))

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
@@ -13,11 +14,13 @@ from tests.society.population.pairs import CITY, Todo, all_equal
 from civitas.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
+    opinion_after,
+    opinions_after,
 )
 from civitas.society.blocks.ties import TOPICS
 from civitas.society.population.population import Population
 
-QUICK = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
+QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
 levels = st.sampled_from([0, 1, 300, 300, 999, 1000])
 people = st.lists(
     st.fixed_dictionaries(
@@ -70,3 +73,24 @@ def test_meeting_hearing_and_fading_are_the_same(
     people: list[dict[str, Any]], params: SocialBlockParams, seed: int
 ) -> None:
     asyncio.run(all_equal(social(people, params, seed), 30))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@given(people, params, st.integers(0, 5))
+@settings(QUICK, max_examples=40)
+def test_two_days_of_meeting_are_the_same(
+    people: list[dict[str, Any]], params: SocialBlockParams, seed: int
+) -> None:
+    asyncio.run(all_equal(social(people, params, seed), 200))
+
+
+@given(
+    *[st.sampled_from([-1000, -301, -1, 0, 1, 400, 1000])] * 2,
+    st.sampled_from([0, 400, 2000]),
+    st.integers(0, 1000),
+)
+@settings(max_examples=40, deadline=None)
+def test_opinions_of_many_move_as_each_does(mine: int, other: int, bound: int, pull: int) -> None:
+    found = opinions_after(np.array([mine, 0]), np.array([other, 0]), bound, pull)
+    assert found.tolist() == [opinion_after(mine, other, bound, pull), 0]

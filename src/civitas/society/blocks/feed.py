@@ -25,6 +25,7 @@ from civitas.society.blocks.ties import (
     topics_from_status,
     topics_to_status,
 )
+from civitas.society.draw import belows
 from civitas.society.services.feed import LONGEST, Feed
 from civitas.society.wants import Follow, Like, Post
 
@@ -151,24 +152,8 @@ class FeedBlock(CitizenBlock):
             some = np.flatnonzero(topics[:, slot] >= 0)
             interest[some, topics[some, slot]] = rows["interest"][some, slot]
         feed = rows.moment.feed
-        kept = None if feed is None else feed.rows
-        if kept is not None:
-            ties = Ties(rows) if "friends" in rows.population.arrays else None
-            about = topics_of_words(rows, params.topics)
-            for number in self._shown_rows(rows, feed, interest, about).T:
-                known = number > 0
-                if not known.any():
-                    break
-                at = np.where(known, number - kept.first, 0)
-                author, topic = kept.author[at], kept.topic[at]
-                close = 0 if ties is None else ties.strength(code_of(author))
-                likes = interest[every, about[np.where(topic < 0, -1, topic)]]
-                chance = all_likes(likes, close, params.likes)
-                liked = known & ~kept.liked(number, rows.index)
-                liked &= rows.below(1000, "feed.like", number) < chance
-                rows.want(Like, liked, post=number)
-                follows = rows.below(1000, "feed.follow", number) < params.follows
-                rows.want(Follow, liked & follows, id=author)
+        if feed is not None and feed.rows is not None:
+            self._react_rows(rows, feed, interest)
         posts = rows.below(1000, "feed.post") < params.posts
         posts &= (topics >= 0).any(1)
         if posts.any():
@@ -181,8 +166,33 @@ class FeedBlock(CitizenBlock):
             words = np.array([rows.population._word[each] for each in params.topics])
             rows.want(Post, posts, text=text, topic=words[topic])
 
+    def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
+        """Like posts that the feed shows, and follow their authors."""
+        np, params, kept = numpy(), self.params, feed.rows
+        about = topics_of_words(rows, params.topics)
+        shown, liked = self._shown_rows(rows, feed, interest, about)
+        at, slot = np.nonzero(shown)
+        number = shown[at, slot]
+        author, topic = kept.author[number - kept.first], kept.topic[number - kept.first]
+        close: Any = 0
+        if "friends" in rows.population.arrays:
+            close = Ties(rows).taken(at).strength(code_of(author))
+        chance = interest[at, about[np.where(topic < 0, -1, topic)]]
+        chance = all_likes(chance, close, params.likes)
+        may = np.flatnonzero((chance > 0) & ~liked[at, slot])
+        at, number, author, chance = at[may], number[may], author[may], chance[may]
+
+        def drawn(purpose: str) -> Any:
+            return belows(1000, rows.population.seed, rows.ids[at], rows.step, purpose, draw=number)
+
+        likes_it = drawn("feed.like") < chance
+        at, number, author = at[likes_it], number[likes_it], author[likes_it]
+        rows.want_each(Like, at, post=number)
+        follows = drawn("feed.follow") < params.follows
+        rows.want_each(Follow, at[follows], id=author[follows])
+
     def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
-        """The numbers of the posts that the feed shows each, the best first; 0 for none."""
+        """The numbers of the posts that the feed shows each, the best first, and whether liked."""
         np, limit = numpy(), self.params.shown
         if type(feed).shown is Feed.shown:
             rows.once("feed.hottest", feed.rows.hottest)
@@ -198,7 +208,7 @@ class FeedBlock(CitizenBlock):
             }
             found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
             shown[at, : len(found)] = [each.number for each in found]
-        return shown
+        return shown, feed.rows.liked(shown, rows.index[:, None])
 
     # -- as a full agent ---------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
@@ -156,7 +157,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
 
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
     """Which of the places that were found, of which those that fit count."""
-    from civitas.society.blocks.mobility import explores, gravity
+    from civitas.society.blocks.mobility import gravity
 
     np, params, seed = numpy(), self.params, rows.population.seed
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
@@ -171,7 +172,7 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
             visits += (found + 1 == known[:, None]) * times[:, slot, None].astype(np.int64)
             many += known > 0
     known = fits & (visits > 0)
-    chances = np.array([explores(each, params.rho, params.gamma) for each in range(VISITED + 1)])
+    chances = np.array(_chances(params.rho, params.gamma))
     returns = known.any(axis=1)
     returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= chances[many]
     new = fits & (visits == 0)
@@ -186,6 +187,14 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
             share = belows(sums[some, -1], seed, ids[some], rows.step, purpose)
             chosen[some] = (sums[some] <= share[:, None]).sum(axis=1)
     return found[np.arange(len(at)), chosen]
+
+
+@functools.cache
+def _chances(rho: int, gamma: int) -> list[int]:
+    """By which probability one explores who knows 0, 1, … places."""
+    from civitas.society.blocks.mobility import explores
+
+    return [explores(known, rho, gamma) for known in range(VISITED + 1)]
 
 
 def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:

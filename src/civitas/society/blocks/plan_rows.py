@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _ROOM: Final = 4
 """An item put into a plan takes up to three more slots; the last stays empty."""
+_BROKEN: Final = 6
+"""So many items, and the one that is on, lie before the end of one that was broken off, at most:
+of those put in for the same time only the last is left, and there are three such times."""
 
 
 def before_rows(self: Any, rows: Rows) -> None:
@@ -124,13 +127,14 @@ class Plans:
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         left = np.arange(len(rows))
-        while len(left):
+        for _ in range(_BROKEN):
             of = (rows[left], slot[left])
             chosen[left] = arrays["plan_where"][of] == CHOSEN
             avoids[left] = (arrays["plan_what"][of] & AVOIDS) != 0
             slot[left] += 1
             left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
-            left = left[arrays["plan_until"][rows[left], slot[left]] != 0]
+            if not len(left):
+                break
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[~avoids]] = 0
 
@@ -146,38 +150,39 @@ class Plans:
         """
         np, arrays = numpy(), self.arrays
         rows = self.index[at]
-        names = ("plan_until", "plan_what", "plan_where")
         last = 32
         while last < SLOTS and arrays["plan_until"][rows, last - _ROOM].any():
             last = min(SLOTS, last + 16)
         if arrays["plan_until"][rows, last - _ROOM].any():
             raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
-        old = {name: arrays[name][rows, :last] for name in names}
-        now = arrays["plan_now"][rows].astype(np.int64)
-        whole = old["plan_until"].astype(np.int64) * 2 + ((old["plan_what"] & ODD) != 0)
+        # A slot in one number: when it ends, what, where.
+        old = arrays["plan_until"][rows, :last].astype(np.uint32) << np.uint32(16)
+        old |= arrays["plan_what"][rows, :last].astype(np.uint32) << np.uint32(8)
+        old |= arrays["plan_where"][rows, :last]
+        now = arrays["plan_now"][rows].astype(np.int32)
         every = np.arange(len(rows))
-        begins = np.where(now > 0, whole[every, now - 1], 0)
-        whole[every[begins < time], now[begins < time]] = time
+        begins = np.where(now > 0, _ends(old[every, now - 1]), 0)
+        cut = every[begins < time]
         first = now + (begins < time)
-        ends = old["plan_until"].astype(np.int64) * 2 + ((old["plan_what"] & ODD) != 0)
-        slots = np.arange(last)
+        ends = _ends(old)
+        slots = np.arange(last, dtype=np.int32)
         # Of what is not over the first that lasts longer; empty slots are after all.
-        goes_on = ((slots >= now[:, None]) & ((ends > until[:, None]) | (ends == 0))).argmax(axis=1)
-        shift = (goes_on - first - 1)[:, None]
-        source = slots + np.where(slots > first[:, None], shift, 0)
-        source = np.minimum(source, last - 1)
-        made = {name: np.take_along_axis(values, source, axis=1) for name, values in old.items()}
+        later = (ends > until[:, None]) | (ends == 0)
+        goes_on = (later & (slots >= now[:, None])).argmax(axis=1)
+        shift = (goes_on - first - 1).astype(np.int32)[:, None]
+        source = slots + np.where(slots > first[:, None], shift, np.int32(0))
+        np.minimum(source, last - 1, out=source)
+        made = np.take_along_axis(old, source, axis=1)
         # The item that is on ends now, where it has begun before, and else gives its slot.
-        whole = np.where(slots > first[:, None], np.take_along_axis(ends, source, axis=1), whole)
-        whole[every, first] = until
-        made["plan_until"] = whole // 2
-        made["plan_what"] &= 255 - ODD
-        made["plan_what"][every, first] = do - 1
-        made["plan_what"] |= (whole % 2 * ODD).astype(np.uint8)
+        keeps = np.uint32(0xFFFF & ~(ODD << 8))
+        made[cut, now[cut]] = (old[cut, now[cut]] & keeps) | np.uint32(_word(time))
         lives = np.asarray(home) & (self.home[at] >= 0)
-        made["plan_where"][every, first] = np.where(lives, HOME, NONE)
-        for name in names:
-            arrays[name][rows, :last] = made[name]
+        item = (np.asarray(do).astype(np.uint32) - 1) << np.uint32(8)
+        item |= np.where(lives, HOME, NONE).astype(np.uint32)
+        made[every, first] = item | _word(until).astype(np.uint32)
+        arrays["plan_until"][rows, :last] = made >> np.uint32(16)
+        arrays["plan_what"][rows, :last] = (made >> np.uint32(8)) & np.uint32(0xFF)
+        arrays["plan_where"][rows, :last] = made & np.uint32(0xFF)
         arrays["plan_now"][rows] = first
         self.show(rows)
         self.forget(rows)
@@ -186,6 +191,17 @@ class Plans:
     def mended(self, rows: Any) -> None:
         """Count that plans broke and were mended."""
         self.arrays["mended"][rows] += 1
+
+
+def _ends(word: Any) -> Any:
+    """When the item of a slot in one number ends."""
+    np = numpy()
+    return ((word >> 16) * 2 + ((word >> 8 & ODD) != 0)).astype(np.int32)
+
+
+def _word(until: Any) -> Any:
+    """The part of a slot in one number that says when its item ends."""
+    return (until // 2) << 16 | (until % 2 * ODD) << 8
 
 
 # -- mending ---------------------------------------------------------------------------------------

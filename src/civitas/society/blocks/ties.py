@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -148,6 +149,12 @@ class Ties:
             codes.append(column)
         self.codes = np.stack(codes, 1) if codes else np.zeros((len(self._index), 0), np.int32)
         self.close = self._friendship[self._index, : len(codes)].astype(np.int64)
+
+    def taken(self, at: Any) -> Ties:
+        """The relations of some of them, to be read."""
+        made = copy.copy(self)
+        made.codes, made.close = self.codes[at], self.close[at]
+        return made
 
     def of(self, codes: Any) -> Any:
         """The slot of each one's relation with somebody, −1 for none."""

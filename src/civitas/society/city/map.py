@@ -58,20 +58,22 @@ class Place:
 
     def __post_init__(self) -> None:
         check_text("id", self.id)
-        where = f"place {excerpt(self.id)}: "
-        check_text(where + "kind", self.kind)
-        check_integer(where + "x", self.x, -_FARTHEST, _FARTHEST)
-        check_integer(where + "y", self.y, -_FARTHEST, _FARTHEST)
-        check_integer(where + "capacity", self.capacity, 0, _MOST)
-        check_integer(where + "opens", self.opens, 0, DAY_S - 1)
-        check_integer(where + "closes", self.closes, 0, DAY_S)
-        if self.opens == self.closes:
-            raise ConfigError(f"{where}closes must differ from opens, got {self.closes} for both")
-        if self.name == "":
-            object.__setattr__(self, "name", self.id)
-        check_text(where + "name", self.name)
-        if self.node is not None:
-            check_text(where + "node", self.node)
+        try:
+            check_text("kind", self.kind)
+            check_integer("x", self.x, -_FARTHEST, _FARTHEST)
+            check_integer("y", self.y, -_FARTHEST, _FARTHEST)
+            check_integer("capacity", self.capacity, 0, _MOST)
+            check_integer("opens", self.opens, 0, DAY_S - 1)
+            check_integer("closes", self.closes, 0, DAY_S)
+            if self.opens == self.closes:
+                raise ConfigError(f"closes must differ from opens, got {self.closes} for both")
+            if self.name == "":
+                object.__setattr__(self, "name", self.id)
+            check_text("name", self.name)
+            if self.node is not None:
+                check_text("node", self.node)
+        except ConfigError as error:
+            raise ConfigError(f"place {excerpt(self.id)}: {error}") from None
 
     def is_open(self, time: int) -> bool:
         """Return whether it is open, `time` seconds after midnight (of any day)."""

@@ -150,10 +150,12 @@ class CityRows:
         node = self._hang_rows[place]
         found, far = places[node].astype(np.int64), metres[node].astype(np.int64)
         own = found == np.asarray(place)[:, None]
-        # One who is at such a place is not near itself: the others move up.
-        after = np.logical_or.accumulate(own, axis=1)[:, :-1]
-        found = np.where(after, found[:, 1:], found[:, :-1])
-        far = np.where(after, far[:, 1:], far[:, :-1])
+        if own.any():  # one who is at such a place is not near itself: the others move up
+            after = np.logical_or.accumulate(own, axis=1)[:, :-1]
+            found = np.where(after, found[:, 1:], found[:, :-1])
+            far = np.where(after, far[:, 1:], far[:, :-1])
+        else:
+            found, far = found[:, :-1], far[:, :-1]
         access = self._access_rows[place][:, None]
         return found, np.where(found < 0, 0, self._modes[name].time(far + access))
 
@@ -205,10 +207,10 @@ class CityRows:
     def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
         """Of each node the `limit` + 1 nearest places of a kind and the metres to them; int32."""
         np = numpy()
-        key = ("near", id(graph), kind, limit)
+        key = ("near", id(graph), kind)
         made = self._made.get(key)
-        if made is not None:
-            return made  # type: ignore[no-any-return]
+        if made is not None and made[0].shape[1] > limit:  # more than are needed are there
+            return tuple(each[:, : limit + 1] for each in made)
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)

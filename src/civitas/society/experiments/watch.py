@@ -98,9 +98,10 @@ def _of_rows(population: Any, step: int, spots: Spots) -> Whereabouts:
     nowhere = (place < 0) & ~way
     act = np.full(len(population), ACTS.index("idle"))
     if "act" in columns:
-        words = population.declared["act"].words or ()
-        codes = [ACTS.index("idle" if w is None else w if w in ACTS else "other") for w in words]
-        act = np.array(codes)[columns["act"]]
+        words = population.declared["act"].words
+        codes = {name: code for code, name in enumerate(ACTS)}
+        meant = [codes.get(word or "idle", codes["other"]) for word in words]
+        act = np.array(meant)[columns["act"]]
     act = np.where(way, ACTS.index("travel"), act)
     names = [*population.places, None]
     ids = population.ids.tolist()

@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
+from civitas.jsonvalue import copy_json
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
-from civitas.society.population.settling import Settlers, one_by_one
-from civitas.society.population.views import Balances, Where
+from civitas.society.population.settling import Settlers, keep_together, one_by_one
+from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
 
@@ -47,6 +48,7 @@ class RowBooks(Books):
         for service in ordered:
             if hasattr(service, "of_population"):
                 service.of_population(population)
+        keep_together(self, ordered)
         self.messages: Messages | None = None
         self.travelled = 0
         self.capacity: Any = None
@@ -111,8 +113,8 @@ class RowBooks(Books):
     @property
     def total(self) -> int:
         """All money that there is, in cents."""
-        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
-        return int(self.population.arrays["money"].sum()) + sum(services.values())
+        services: Purses = self.balances.services  # type: ignore[attr-defined]
+        return int(self.population.arrays["money"].sum()) + int(services.cents.sum())
 
     # -- wants -------------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class RowBooks(Books):
     def _pay_in_turn(self, table: Table, reason: Any) -> None:
         """The same one after the other, where somebody may have too little."""
         money = self.population.arrays["money"]
-        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
+        services: Purses = self.balances.services  # type: ignore[attr-defined]
         names = self.population.services
         for at, (one, other, cents) in enumerate(
             zip(
@@ -226,10 +228,8 @@ class RowBooks(Books):
             np.add.at(money, to, cents)
             return
         np.add.at(money, to[rows], cents[rows])
-        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
-        np.add.at(received := np.zeros(len(services), np.int64), -1 - to[~rows], cents[~rows])
-        for number in np.flatnonzero(received).tolist():
-            services[self.population.services[number]] += int(received[number])
+        services: Purses = self.balances.services  # type: ignore[attr-defined]
+        np.add.at(services.cents, -1 - to[~rows], cents[~rows])
 
     def one_by_one(self, services: Service | Sequence[Service], table: Table, entries: Any) -> None:
         """Have a service, or one for each entry, settle wants one after the other."""
@@ -307,7 +307,7 @@ class RowBooks(Books):
             population.arrays[at[0]][rows] = number
         for row, agent in population.agents.items():
             if row in set(rows):
-                agent.memory.status.update(values)
+                agent.memory.status.update(copy_json(values))  # of its own
         return failed
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:

@@ -69,7 +69,7 @@ def sent_by_rows(population: Population, said: Table, everything: bool) -> tuple
         everything: whether all are to be real messages; otherwise those to full agents
     """
     to = said.fields["to"]
-    real = (to < 0) | population.full[to]
+    real = (to < 0) | population.full[numpy().maximum(to, 0)]
     real |= everything
     rest = Table(
         Say, said.sender[~real], {name: values[~real] for name, values in said.fields.items()}

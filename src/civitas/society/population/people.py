@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.blocks.ties import TOPICS
 from civitas.society.draw import belows, choices, uniforms
 from civitas.society.people import drawn
 from civitas.society.services.firm import STAFF
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _REACH: Final = 20
 _ROUNDS: Final = 10
-_AT_ONCE: Final = 1 << 15
+_AT_ONCE: Final = 1 << 12
 _SLICE: Final = 1 << 20
 _NEAR: Final = ("home", "work", "school")
 
@@ -125,7 +126,7 @@ def _some_persons(population: Population, part: slice, rank: Any, missing: set[s
     for need in drawn.NEEDS:
         put(need, 600 + below(401, need))
     topics = next(
-        (b.params.topics for b in population.blocks if hasattr(b.params, "topics")), drawn.TOPICS
+        (b.params.topics for b in population.blocks if hasattr(b.params, "topics")), TOPICS
     )
     if "opinions" in missing:
         for number, topic in enumerate(topics):

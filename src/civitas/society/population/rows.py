@@ -295,6 +295,18 @@ class Rows:
         }
         self._wants.setdefault(kind, []).append((index, fields))
 
+    def want_each(self, kind: type[Want], at: Any, **fields: Any) -> None:
+        """Ask for something more than once of a row.
+
+        Args:
+            kind: of which kind
+            at: the positions in these rows, rising; one may be there more than once
+            fields: the want's, one number for each of `at`
+        """
+        if len(at):
+            made = checked_fields(kind, fields, len(at), self.population)
+            self._wants.setdefault(kind, []).append((self.index[at], made))
+
     def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None) -> None:
         """Say something to a citizen, who hears it in the next step.
 
@@ -305,7 +317,9 @@ class Rows:
             opinion: what is thought of it, −1000 … 1000
             where: which of these rows say it, as of `want`
         """
-        self.want(Say, where, to=to, text=text, topic=topic, opinion=opinion)
+        if numpy().max(to, initial=0) >= self.citizens:
+            raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
+        self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
     def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
         """What these rows were told in the step before, in the order (receiver, sender, sequence).

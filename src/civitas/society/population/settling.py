@@ -11,7 +11,7 @@ from civitas.society.commit import Service
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.ledger import in_rows
-from civitas.society.wants import Answer, Want
+from civitas.society.wants import Answer, Want, Work
 
 if TYPE_CHECKING:
     from civitas.society.population.books import RowBooks
@@ -22,9 +22,10 @@ logger = logging.getLogger("civitas.society")
 class Settlers:
     """The services that settle a kind of want.
 
-    A service may have `settle_rows(books, table, entries)`, and a class of services the class
-    method `settle_together(books, table, entries, services, of)`, where entry k is for
-    `services[of[k]]`. A class that overrides `settle` alone is asked one by one.
+    A service may have `settle_rows(books, table, entries)`. Services of a class with
+    `keep_together` and `settle_together` keep a ledger, and those of one settle together, entry k
+    with the service `of[k]` of the ledger. A class that overrides `settle` alone is asked one by
+    one.
 
     Args:
         books: whose services
@@ -47,8 +48,10 @@ class Settlers:
             self.services.append(books._by_kind[kind])
         groups: dict[Any, int] = {}
         self.group = np.array(
-            [groups.setdefault(_together(each), len(groups)) for each in self.services], np.int64
+            [groups.setdefault(ledger_of(each) or each, len(groups)) for each in self.services],
+            np.int64,
         )
+        self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int64)
 
     def settle(self, books: RowBooks, table: Table) -> None:
         """Have each service settle what is addressed to it."""
@@ -66,29 +69,38 @@ class Settlers:
         of = of[at]
         groups = np.unique(self.group[of])
         sender = table.sender[at]
-        if len(groups) > 1 and (sender[1:] == sender[:-1]).any():
-            # One citizen wants something of several: it is settled in the order of its wants.
+        if len(groups) > 1 and (table.kind is Work or (sender[1:] == sender[:-1]).any()):
+            # A citizen that wants something of several, or the government that pays for several,
+            # may have too little for all: then the order decides.
             one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
             return
         for group in groups.tolist():
             mine = np.flatnonzero(self.group[of] == group)
-            used, which = np.unique(of[mine], return_inverse=True)
-            services = [self.services[number] for number in used.tolist()]
-            first: Any = services[0]
-            if isinstance(_together(first), type):
-                first.settle_together(books, table, at[mine], services, which)
+            first: Any = self.services[int(of[mine[0]])]
+            if (ledger := ledger_of(first)) is not None:
+                first.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
             elif in_rows(type(first), "settle", "settle_rows"):
                 first.settle_rows(books, table, at[mine])
             else:
                 one_by_one(books, first, table, at[mine])
 
 
-def _together(service: Service) -> Any:
-    """The class with which a service settles together with others, else itself."""
-    made = type(service)
-    if not in_rows(made, "settle", "settle_together"):
-        return service
-    return next(each for each in made.__mro__ if "settle_together" in vars(each))
+def keep_together(books: RowBooks, services: Sequence[Service]) -> None:
+    """Have services that can settle together keep what they know in one ledger."""
+    by_class: dict[Any, list[Service]] = {}
+    for each in services:
+        if in_rows(type(each), "settle", "settle_together"):
+            made = type(each).__mro__
+            home = next(one for one in made if "settle_together" in vars(one))
+            by_class.setdefault(home, []).append(each)
+    for made, several in by_class.items():
+        made.keep_together(several, books)
+
+
+def ledger_of(service: Any) -> Any:
+    """The ledger with whose services a service settles; None if it settles alone."""
+    together = in_rows(type(service), "settle", "settle_together")
+    return service.ledger if together else None
 
 
 def one_by_one(

@@ -52,7 +52,7 @@ class Moment:
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
     feed: Any = None
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
         """Return what a function gives, called once in a step for all parts of a population."""
@@ -117,7 +117,11 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
             if better:
                 best, which = score, number
             continue
-        best, which = np.where(better, score, best), np.where(better, number, which)
+        if np.ndim(which) == 0:
+            count = len(rows) if awake is None else len(awake)
+            best, which = np.full(count, best), np.full(count, which, np.int8)
+        np.copyto(best, score, where=better)
+        which[better] = number
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []

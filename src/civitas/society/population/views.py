@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
+
+from civitas.society.arrays import numpy
+from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 
+class Purses(MutableMapping[str, int]):
+    """The money of services, by id.
+
+    Attributes:
+        at: the place of each in `cents`, as wants number services
+        cents: how much each has; int64
+    """
+
+    def __init__(self, given: Mapping[str, int]) -> None:
+        np = numpy()
+        ordered = sorted(given, key=id_order)
+        self.at = {id: at for at, id in enumerate(ordered)}
+        self.cents = np.array([given[id] for id in ordered], np.int64)
+
+    def __getitem__(self, id: str) -> int:
+        return int(self.cents[self.at[id]])
+
+    def __setitem__(self, id: str, cents: int) -> None:
+        self.cents[self.at[id]] = cents
+
+    def __delitem__(self, id: str) -> None:
+        raise TypeError("services stay")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.at)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
 class Balances(Mapping[str, int]):
     """The money of each, by id; read from the column."""
 
-    def __init__(self, population: Population, services: dict[str, int]) -> None:
+    def __init__(self, population: Population, services: Mapping[str, int]) -> None:
         self._population = population
-        self.services = services
+        self.services = Purses(services)
 
     def __getitem__(self, id: str) -> int:
-        found = self.services.get(id)
-        if found is not None:
-            return found
+        if id in self.services.at:
+            return self.services[id]
         row = self._population._row(id)
         if row is None:
             raise KeyError(id)
         return int(self._population.arrays["money"][row])
 
     def __setitem__(self, id: str, cents: int) -> None:
-        if id in self.services:
+        if id in self.services.at:
             self.services[id] = cents
         else:
             self._population.arrays["money"][self._population.row_of(id)] = cents
 
     def __contains__(self, id: object) -> bool:
-        return id in self.services or self._population._row(str(id)) is not None
+        return id in self.services.at or self._population._row(str(id)) is not None
 
     def __iter__(self) -> Iterator[str]:
         yield from map(str, self._population.ids.tolist())

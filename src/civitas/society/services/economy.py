@@ -14,9 +14,9 @@ nothing. Who is paid first, within a step (the order of kinds is that of `societ
 and at the end of each day, in this order (`close_day`):
 
 ============  ======================================================================================
-inputs        what a seller has above its buffer, the money that it began with, goes to the firms
-              that only produce, in proportion to the wages paid there; the day's product is shared
-              out among the sellers in proportion to what they were asked for.
+inputs        what sellers have above their buffers, the money that each began with, goes to the
+              firms that only produce, in proportion to the wages paid there; the day's product is
+              shared out among the sellers in proportion to what they were asked for.
 profits       what a producer has above its buffer goes to the citizens, in equal parts.
 interest      the bank credits interest, as far as its own capital goes.
 transfers     the government shares out what it has above its reserve, equally among the citizens.
@@ -52,7 +52,6 @@ from civitas.society.services.ledger import (
     credited,
     shares,
     small,
-    spread,
     tax_on,
     withheld,
 )
@@ -264,16 +263,14 @@ def close_day(books: Books, government: Government) -> None:
     makers = [firm for firm in firms if not firm.sells and not firm.public]
     paid = [firm.paid for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
-    if any(paid):
-        for maker, part in zip(makers, spread(spare, paid), strict=True):
-            books.balances[maker.id] += part
-    for seller, rest, units in zip(
-        sellers, spare, shares(product, [seller.asked for seller in sellers]), strict=True
-    ):
-        if any(paid):
-            books.balances[seller.id] -= rest
+    for seller, units in zip(sellers, shares(product, [s.asked for s in sellers]), strict=True):
         seller.stock += units
+    if any(paid):
+        spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
+        for seller, cents in zip(sellers, spare, strict=True):
+            books.balances[seller.id] -= cents
+        for maker, cents in zip(makers, shares(sum(spare), paid), strict=True):
+            books.balances[maker.id] += cents
     _share_out(books, {maker.id: maker.money for maker in makers})
     for service in books.services.values():
         if isinstance(service, Bank):

@@ -115,8 +115,8 @@ class RowFeed:
         numbers = self.next + np.arange(count)
         if not count:
             return numbers
-        new = (author, text, topic, np.full(count, now), np.zeros(count, np.int64))
-        new = (*new, np.full(count, heat(0, now)))
+        same = (np.full(count, now), np.zeros(count, np.int64), np.full(count, heat(0, now)))
+        new = (author, text, topic, *same)
         for name, values in zip(_PARTS, new, strict=True):
             setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
         dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
@@ -162,10 +162,10 @@ class RowFeed:
         done = np.zeros(len(who), bool)
         done[known] = True
         count = np.zeros(len(who), np.int64)
-        for turn in turns(at[order]):
-            mine = order[turn]
-            self.likes[at[mine]] += 1
-            count[known[mine]] = self.likes[at[mine]]
+        of_post = at[order]
+        turn = np.arange(len(at)) - np.searchsorted(of_post, of_post)
+        count[known[order]] = self.likes[of_post] + turn + 1
+        np.add.at(self.likes, at, 1)
         for post in np.unique(at).tolist():
             self.heat[post] = heat(int(self.likes[post]), int(self.posted[post]))
         self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
@@ -205,70 +205,127 @@ class RowFeed:
 
     # -- showing -----------------------------------------------------------------------------------
 
-    def hottest(self) -> Any:
-        """The places of the hottest posts."""
+    def hottest(self) -> tuple[Any, Any, Any]:
+        """The places of the hottest posts, rising; their authors; and who liked them.
+
+        Authors are numbered 0, 1, …; of each agent the bit k says whether it liked the k-th post.
+        """
         np = numpy()
         if self._hot is None:
             hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
+            hot.sort()
             self._of_hot[...] = -1
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
-            self._hot = hot, which.reshape(-1)
-        return self._hot
+            liked = np.zeros(len(self._last), np.uint64)
+            for number, post in enumerate((hot + self.first).tolist()):
+                low, high = np.searchsorted(self._liked, [post << 32, (post + 1) << 32])
+                likers = self._place((self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE)
+                liked[likers] |= np.uint64(1 << number)
+            self._hot = hot, which.reshape(-1), liked
+        found: tuple[Any, Any, Any] = self._hot
+        return found
 
-    def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> Any:
+    def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
         """Return the posts that rank highest for citizens, as `Feed.shown`.
 
         Args:
-            who: the rows of the citizens
+            who: the rows of the citizens, rising
             interest: how much topics interest each, (citizens, topics)
             topics: which of these topics a post is about, by the number of its topic; the last of
                 it for those that are none
+            limit: at most so many
 
         Returns:
-            int64, (citizens, limit): their numbers, the best first; 0 where there are no more
+            two arrays, (citizens, limit): their numbers, the best first, 0 where there are no
+            more; and whether the citizen liked them
         """
         np = numpy()
-        hot, of_author = self.hottest()
-        shift = 1 << len(self.author).bit_length()
+        hot, of_author, likers = self.hottest()
+        found = np.zeros((len(who), limit), np.int64)
+        liked = np.zeros((len(who), limit), bool)
+        if not len(hot):
+            return found, liked
         about = topics[np.where(self.topic < 0, -1, self.topic)]
+        follow, others, post = self._by_follows(who)
+        # What ranks a hot post, over the least, times 64, and its place among them.
+        least = int(self.heat[hot].min())
+        highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
+        kind = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
+        bonus = (shown_rank(0, interest, 0) * 64).astype(kind)
+        key = np.take(bonus, about[hot], axis=1)
+        key += ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
+        some = np.flatnonzero(follow)
+        if len(some):
+            bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
+            key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
+        for at, author in enumerate(self.author[hot].tolist()):
+            row = int(np.searchsorted(who, author))
+            if row < len(who) and who[row] == author:
+                key[row, at] = -1  # its own
+        if len(hot) > limit:
+            key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
+        key = np.sort(key, axis=1)[:, ::-1]
+        number = np.maximum(key, 0) & 63
+        best = slice(0, key.shape[1])
+        found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
+        liked[:, best] = (likers[who][:, None] >> number.astype(np.uint64)) & np.uint64(1)
+        if len(others):
+            self._with_others(who, interest, about, found, liked, key // 64 + least, others, post)
+        return found, liked
+
+    def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
+        """Which authors of hot posts each follows, as bits; and what other posts are shown whom."""
+        np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
         for which, numbers, position in self.follows.parts(who):
             known = position < self.follows.count[who[which], None]
             place = self._place(np.where(known, numbers, 0).astype(np.int64))
             at = np.where(known, self._of_hot[place], -1)
-            bits = np.where(at >= 0, np.uint64(1) << np.maximum(at, 0).astype(np.uint64), 0)
-            follow[which] |= np.bitwise_or.reduce(bits.astype(np.uint64), 1)
+            bits = np.uint64(1) << np.maximum(at, 0).astype(np.uint64)
+            follow[which] |= np.bitwise_or.reduce(bits * (at >= 0), 1)
             recent = known & (position >= self.follows.count[who[which], None] - AUTHORS)
             row, column = np.nonzero(recent & (self._last[place, -1] >= self.first))
             pairs.append(np.stack([which[row], place[row, column]]))
-        followed = (follow[:, None] >> of_author.astype(np.uint64)) & np.uint64(1)
-        rank = shown_rank(self.heat[hot], interest[:, about[hot]], followed.astype(np.int64))
-        key = np.where(self.author[hot] == who[:, None], -1, rank * shift + hot)
-        if key.shape[1] > limit:
-            key = -np.partition(-key, limit - 1, axis=1)[:, :limit]
-        row = np.repeat(np.arange(len(who)), key.shape[1])
-        key = key.reshape(-1)
-        others, place = np.concatenate(pairs, 1)
-        if len(others):
-            post = self._last[place].astype(np.int64) - self.first
-            others = np.repeat(others, OF_AN_AUTHOR)
-            post = post.reshape(-1)
-            is_hot = np.zeros(len(self.author) + 1, bool)
-            is_hot[hot] = True
-            new = (post >= 0) & ~is_hot[np.maximum(post, -1)]
-            others, post = others[new], post[new]
-            rank = shown_rank(self.heat[post], interest[others, about[post]], 1)
-            row, key = np.concatenate([row, others]), np.concatenate([key, rank * shift + post])
+        row, author = np.concatenate(pairs, 1)
+        post = (self._last[author].astype(np.int64) - self.first).reshape(-1)
+        row = np.repeat(row, OF_AN_AUTHOR)
+        is_hot = np.zeros(len(self.author), bool)
+        is_hot[self.hottest()[0]] = True
+        new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
+        return follow, row[new], post[new]
+
+    def _with_others(
+        self,
+        who: Any,
+        interest: Any,
+        about: Any,
+        found: Any,
+        liked: Any,
+        rank: Any,
+        others: Any,
+        post: Any,
+    ) -> None:
+        """Put other posts of authors whom one follows among the hot ones that are shown."""
+        np = numpy()
+        shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
+        mine = np.unique(others)
+        old = found[mine, : rank.shape[1]]
+        row = np.concatenate([np.repeat(mine, old.shape[1]), others])
+        key = np.where(old > 0, rank[mine].astype(np.int64) * shift + old - self.first, -1).reshape(
+            -1
+        )
+        more = shown_rank(self.heat[post], interest[others, about[post]], 1) * shift + post
+        key = np.concatenate([key, more])
         order = np.lexsort((-key, row))
         row, key = row[order], key[order]
-        starts = np.searchsorted(row, np.arange(len(who)))
-        slot = np.arange(len(row)) - starts[row]
+        slot = np.arange(len(row)) - np.searchsorted(row, row)
         best = (slot < limit) & (key >= 0)
-        found = np.zeros((len(who), limit), np.int64)
-        found[row[best], slot[best]] = key[best] % shift + self.first
-        return found
+        row, slot = row[best], slot[best]
+        found[mine] = 0
+        found[row, slot] = key[best] % shift + self.first
+        liked[row, slot] = self.liked(found[row, slot], who[row])
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the posts that rank highest for one citizen, the best first."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.commit import Books, Service
-from civitas.society.services.ledger import afforded, in_rows, int64s, small, sums
+from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows, small
 from civitas.society.wants import Answer, Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
@@ -44,6 +44,11 @@ class Firm(Service):
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
+    wage, price, stock = Kept(), Kept(), Kept()
+    asked, sold, paid, worked = Kept(), Kept(), Kept(), Kept()
+    month_asked, month_sold = Kept(), Kept()
+    ledger: Ledger | None = None
+    at = 0
     _KEPT: ClassVar[tuple[str, ...]] = (
         "wage", "price", "stock", "asked", "sold", "paid", "worked", "month_asked", "month_sold",
     )  # fmt: skip
@@ -135,21 +140,34 @@ class Firm(Service):
         return Answer(want, True, value=cents)
 
     @classmethod
-    def settle_together(
-        cls, books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any
-    ) -> None:
-        """`settle` for many, entry k with the firm `firms[of[k]]`, each citizen's once."""
+    def keep_together(cls, firms: Sequence[Firm], books: Any) -> None:
+        """Keep what firms know in arrays, unless a number is too large for one."""
+        try:
+            ledger = Ledger(firms, cls._KEPT, books)
+        except OverflowError:
+            return
+        for name in ("sells", "public"):
+            ledger.arrays[name] = numpy().array([getattr(each, name) for each in firms])
+
+    @staticmethod
+    def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
+        """`settle` for many, entry k with the firm `of[k]` of the ledger."""
         np = numpy()
         sender, place = table.sender[entries], table.fields["place"][entries]
-        here = books.city is None or books.population.arrays["place"][sender] == place
-        here = (
-            np.broadcast_to(here, len(sender))
-            & np.array([not firm._closed(books) for firm in firms])[of]
-        )
+        here = np.ones(len(sender), bool)
+        if books.city is not None:
+            here &= books.population.arrays["place"][sender] == place
+        if hasattr(books.city, "open_rows") and books.clock is not None:
+            here &= books.city.open_rows(books.clock.time, ledger.place)[of]
+        else:
+            used, which = np.unique(of, return_inverse=True)
+            firms = [ledger.services[number] for number in used.tolist()]
+            here &= np.array([not firm._closed(books) for firm in firms])[which]
         rule = _work_rows if table.kind is Work else _sell_rows
         again = bool((sender[1:] == sender[:-1]).any())
-        if again or not rule(books, table, entries, firms, of, here):
-            books.one_by_one([firms[number] for number in of.tolist()], table, entries)
+        if again or not rule(books, table, entries, ledger, of, here):
+            firms = [ledger.services[number] for number in of.tolist()]
+            books.one_by_one(firms, table, entries)
 
     def _away(self, books: Books, sender: str) -> str:
         """Why a citizen cannot act here; empty if it is here, or there are no places."""
@@ -178,9 +196,7 @@ class Firm(Service):
             setattr(self, name, given[name])
 
 
-def _work_rows(
-    books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any, here: Any
-) -> bool:
+def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
     """Pay for work; False, and nothing is done, if the numbers are too large for columns."""
     np = numpy()
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
@@ -195,30 +211,21 @@ def _work_rows(
     sender, seconds, firm = sender[at], seconds[at], of[at]
     skill = books.column("skill", sender, 1000)
     skill = np.where(skill < 0, 1000, skill)
-    wage, has = int64s([f.wage for f in firms]), int64s([books.balances[f.id] for f in firms])
-    if wage is None or has is None:
+    wage, purses = ledger.arrays["wage"][firm], books.balances.services.cents
+    if float(wage.max(initial=0)) * skill.max(initial=0) * books.seconds * (len(at) + 1) >= LARGE:
         return False
-    large = wage.astype(float).max() * skill.max(initial=0) * seconds.max(initial=0)
-    if large * (len(at) + 1) >= 2.0**62:
-        return False
-    gross = wage_for(wage[firm], skill, seconds)
+    gross: Any = wage_for(wage, skill, seconds)
     tax = government.due_rows(sender, gross) if taxes else np.zeros(len(at), np.int64)
-    public = np.array([each.public and government is not None for each in firms])[firm]
-    able = public | afforded(np.where(public, 0, gross), firm, has)
-    if public.any():
-        left = books.balances["government"]
-        if gross[public].sum() > left:
-            _pay_in_turn(able, left, public, gross, tax)
+    public = ledger.arrays["public"][firm] & (government is not None)
+    able = public | afforded(np.where(public, 0, gross), firm, purses[ledger.purse])
+    if public.any() and gross[public].sum() > books.balances["government"]:
+        _pay_in_turn(able, books.balances["government"], public, gross, tax)
     at, sender, firm, gross, tax = at[able], sender[able], firm[able], gross[able], tax[able]
     public = public[able]
     books.population.arrays["money"][sender] += gross - tax
-    seconds = sums(firm, seconds[able], len(firms))
-    cost, wages = sums(firm, np.where(public, 0, gross), len(firms)), sums(firm, gross, len(firms))
-    for number in np.unique(firm).tolist():
-        one = firms[number]
-        books.balances[one.id] -= int(cost[number])
-        one.worked += int(seconds[number])
-        one.paid += int(wages[number])
+    np.subtract.at(purses, ledger.purse[firm], np.where(public, 0, gross))
+    np.add.at(ledger.arrays["worked"], firm, seconds[able])
+    np.add.at(ledger.arrays["paid"], firm, gross)
     if government is not None:
         books.balances["government"] += int(tax.sum() - gross[public].sum())
     if taxes:
@@ -241,24 +248,23 @@ def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> Non
             able[at] = False
 
 
-def _sell_rows(
-    books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any, here: Any
-) -> bool:
+def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
     """Sell; False, and nothing is done, if the numbers are too large for columns."""
     np = numpy()
     cents, sender = table.fields["cents"][entries], table.sender[entries]
-    price, stock = int64s([f.price for f in firms]), int64s([f.stock for f in firms])
-    fine = here & (cents >= 1) & np.array([firm.sells for firm in firms])[of]
-    if price is None or stock is None or not small(cents):
+    kept = ledger.arrays
+    price, money = kept["price"][of], books.population.arrays["money"]
+    if not small(cents):
         return False
-    money = books.population.arrays["money"]
-    wanted = np.where(fine, cents // price[of], 0)
-    asked = sums(of, wanted, len(firms))
+    fine = here & (cents >= 1) & kept["sells"][of]
+    wanted = np.where(fine, cents // price, 0)
+    asked = np.zeros(len(kept["stock"]), np.int64)
+    np.add.at(asked, of, wanted)
     units = wanted.copy()
-    at = np.flatnonzero((asked > stock)[of])
+    at = np.flatnonzero((asked > kept["stock"])[of])
     if len(at):
-        left = stock.tolist()
-        has, cost = money[sender[at]].tolist(), price[of[at]].tolist()
+        left = dict(zip(of[at].tolist(), kept["stock"][of[at]].tolist(), strict=True))
+        has, cost = money[sender[at]].tolist(), price[at].tolist()
         given = []
         for firm, most, cash, each in zip(
             of[at].tolist(), wanted[at].tolist(), has, cost, strict=True
@@ -267,15 +273,14 @@ def _sell_rows(
             if given[-1] * each <= cash:
                 left[firm] -= given[-1]
         units[at] = given
-    cost = units * price[of]
+    cost = units * price
     done = (units > 0) & (cost <= money[sender])
     money[sender] -= cost * done
-    sold = sums(of, units * done, len(firms))
-    income = sums(of, cost * done, len(firms))
-    for number, firm in enumerate(firms):
-        firm.asked += int(asked[number])
-        firm.sold += int(sold[number])
-        firm.stock -= int(sold[number])
-        books.balances[firm.id] += int(income[number])
+    sold = np.zeros(len(asked), np.int64)
+    np.add.at(sold, of, units * done)
+    kept["asked"] += asked
+    kept["sold"] += sold
+    kept["stock"] -= sold
+    np.add.at(books.balances.services.cents, ledger.purse[of], cost * done)
     table.done(entries, done, cost)
     return True

@@ -74,6 +74,54 @@ class ByRow(MutableMapping[str, Any]):
         return dict(zip(self, self.array[self._some].tolist(), strict=True))
 
 
+class Kept:
+    """A whole number of a service, which a population keeps in an array with those of others."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, service: Any, owner: type) -> Any:
+        ledger = service.ledger
+        kept = vars(service) if ledger is None else None
+        return int(ledger.arrays[self._name][service.at]) if kept is None else kept[self._name]
+
+    def __set__(self, service: Any, value: int) -> None:
+        if service.ledger is None:
+            vars(service)[self._name] = value
+        else:
+            service.ledger.arrays[self._name][service.at] = value
+
+
+class Ledger:
+    """What services of one kind keep, in arrays; a service finds its own by its place in them.
+
+    Args:
+        services: which
+        names: of what they keep as `Kept`
+
+    Attributes:
+        services: the services
+        arrays: what they keep, by name; int64
+        purse: which of the services' balances is whose
+        place: the number of the place of each
+
+    Raises:
+        OverflowError: a number is too large for an array
+    """
+
+    def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
+        np = numpy()
+        self.services = services
+        self.arrays = {
+            name: np.array([getattr(each, name) for each in services], np.int64) for name in names
+        }
+        purses, places = books.balances.services, books.population._place
+        self.purse = np.array([purses.at[each.id] for each in services])
+        self.place = np.array([places.get(each.place, -1) for each in services])
+        for at, each in enumerate(services):
+            each.ledger, each.at = self, at
+
+
 def in_rows(made: type, rule: str, rows: str) -> bool:
     """Whether a class has a rule in the form for rows too, and overrides neither alone."""
     own = next((each for each in made.__mro__ if rule in vars(each)), None)
@@ -85,22 +133,6 @@ def small(*values: Any) -> bool:
     """Whether sums of these numbers can be computed in 64 bits."""
     np = numpy()
     return all(float(np.abs(np.asarray(each, np.float64)).sum()) < LARGE for each in values)
-
-
-def int64s(values: Sequence[int]) -> Any:
-    """Return whole numbers as an array; None if one is too large."""
-    try:
-        return numpy().array(values, numpy().int64)
-    except OverflowError:
-        return None
-
-
-def sums(group: Any, values: Any, count: int) -> Any:
-    """Return the sums of values, of groups 0 … count − 1."""
-    np = numpy()
-    made = np.zeros(count, np.int64)
-    np.add.at(made, group, values)
-    return made
 
 
 def afforded(cents: Any, payer: Any, has: Any) -> Any:
@@ -186,31 +218,3 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
     for i in rests[: total - sum(parts)]:
         parts[i] += 1
     return parts
-
-
-def spread(totals: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """Return the sums, by weight, of `shares(total, weights)` of several totals."""
-    whole = sum(weights)
-    if whole == 0:
-        return [0] * len(weights)
-    few = len(totals) * len(weights) < 10_000
-    if few or max(totals) * max(weights) >= LARGE:
-        several = [shares(total, weights) for total in totals]
-        return [sum(parts) for parts in zip(*several, strict=True)] or [0] * len(weights)
-    np = numpy()
-    heavy = np.array(weights, np.int64)
-    sum_of = np.zeros(len(weights), np.int64)
-    for total in totals:
-        product = total * heavy
-        parts = product // whole
-        rest = total - int(parts.sum())
-        if rest:
-            # As `shares` sorts: the largest remainders first, of equal ones the first.
-            remainder = product - parts * whole
-            least = np.partition(remainder, len(remainder) - rest)[len(remainder) - rest]
-            more = remainder > least
-            parts[more] += 1
-            parts[np.flatnonzero(remainder == least)[: rest - int(more.sum())]] += 1
-        sum_of += parts
-    made: list[int] = sum_of.tolist()
-    return made

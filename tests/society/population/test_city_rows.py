@@ -1,0 +1,149 @@
+"""What a city says of many places at once is what it says of each; people drawn in columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from civitas.errors import ConfigError
+from civitas.society import make_people
+from civitas.society.blocks import all_blocks
+from civitas.society.city.city import City
+from civitas.society.city.labels import Labels
+from civitas.society.city.map import Mode, Place, Road
+from civitas.society.city.routes import Roads
+from civitas.society.population.population import Population
+
+
+def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:
+    """Crossings in a square, shops on them at random, and an island with two shops."""
+    draw = np.random.default_rng(5)
+    nodes = {f"n{x}-{y}": (100 * x, 100 * y) for x in range(side) for y in range(side)}
+    roads = [
+        Road(
+            f"n{x}-{y}", f"n{x + dx}-{y + dy}", int(draw.integers(60, 200)), None, oneway and x == 3
+        )
+        for x in range(side)
+        for y in range(side)
+        for dx, dy in ((1, 0), (0, 1))
+        if x + dx < side and y + dy < side and draw.random() < 0.9
+    ]
+    nodes |= {"i1": (-9000, 0), "i2": (-9100, 0)}
+    roads.append(Road("i1", "i2", 120))
+    spots = [f"n{x}-{y}" for x, y in draw.integers(0, side, (shops, 2)).tolist()] + ["i1", "i2"]
+    hours = draw.integers(0, 24, (len(spots), 2)).tolist()
+    places = [
+        Place(
+            f"shop-{number}",
+            "shop" if number % 9 else "park",
+            nodes[spot][0] + number % 40,
+            nodes[spot][1],
+            1 + number % 7,
+            opens * 3600,
+            (closes if closes != opens else closes + 1) * 3600,
+            node=spot,
+        )
+        for number, (spot, (opens, closes)) in enumerate(zip(spots, hours, strict=True))
+    ]
+    return City(places, roads, nodes=nodes, modes=(Mode("walk", 7, 5), Mode("drive", 7, wait=120)))
+
+
+def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
+    ids = city.ids()
+    one, other = draw.integers(0, len(ids), (2, pairs))
+    one[0] = other[0]
+    words = ["", "walk", "drive", "fly"]
+    mode = np.where(np.arange(pairs) % 2, -1, 2)
+    mode[1] = 3
+    for _ in range(2):  # the second time from what is kept
+        seconds = city.seconds_rows(one, other, mode, words).tolist()
+        for at in range(2, pairs):
+            name = None if mode[at] < 0 else words[mode[at]]
+            expected = city.seconds(ids[one[at]], ids[other[at]], name)
+            assert seconds[at] == (-1 if expected is None else expected)
+        assert (seconds[0], seconds[1]) == (0, -1)
+    asked: Any = (("shop", 10, None), ("park", 3, "drive"), ("shop", 4, "walk"), ("x", 2, None))
+    for kind, limit, name in asked:
+        places, seconds = city.near_rows(one, kind, limit, name)
+        for at in range(0, pairs, 7):
+            found = [(ids[p], s) for p, s in zip(places[at], seconds[at], strict=True) if p >= 0]
+            assert found == [tuple(each) for each in city.near(ids[one[at]], kind, limit, name)]
+    for time in (0, 3599, 3600, 12 * 3600, 86_399, 90_000):
+        assert city.open_rows(time).tolist() == [city.is_open(each, time) for each in ids]
+    assert city.capacity_rows().tolist() == [city.capacity(each) for each in ids]
+    kinds = city.kinds()
+    assert [kinds[number] for number in city.kind_rows()] == [city.kind(each) for each in ids]
+
+
+@pytest.mark.parametrize(
+    ("side", "shops", "oneway"), ((8, 60, False), (8, 60, True), (53, 1200, False), (53, 40, True))
+)
+def test_a_city_says_the_same_of_many_places_at_once(side: int, shops: int, oneway: bool) -> None:
+    """Beyond 2,500 nodes ways come from labels, and what is near is searched tile by tile."""
+    as_one_by_one(grid_of_streets(side, shops, oneway), np.random.default_rng(2), 60)
+
+
+def test_labels_give_the_shortest_ways() -> None:
+    """Of a graph in several parts, with nodes on the same spot and roads longer than they look."""
+    draw = np.random.default_rng(8)
+    spots = draw.integers(0, 20, (400, 2))
+    edges = np.column_stack([draw.integers(0, 400, (520, 2)), draw.integers(1, 10**5, 520)])
+    roads = Roads(400, edges, np.zeros(520, bool), cache_bytes=1 << 22)
+    labels = Labels(roads.matrix, spots)
+    for source in range(0, 400, 13):
+        ways = labels.metres(np.full(400, source), np.arange(400))
+        assert ways.tolist() == roads.table(source).tolist()
+    assert -1 in ways
+
+
+def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
+    city = City.generate(seed=2, citizens=2400)
+    population = Population(2400, city, all_blocks(), 4)
+    table = population.arrays
+    listed = make_people(city, 2400, seed=4)
+    by_id = {person["id"]: person for person in listed}
+    assert np.bincount(table["home"]).max() <= 7
+    ages = np.array([person["profile"]["age"] for person in listed])
+    for low, high in ((0, 18), (18, 45), (45, 67), (67, 100)):
+        ours = ((table["age"] >= low) & (table["age"] < high)).sum()
+        theirs = ((ages >= low) & (ages < high)).sum()
+        assert abs(int(ours) - int(theirs)) < 5 * (2 * 2400 * 0.25) ** 0.5
+    for key in ("work", "school"):
+        holds = sum(1 for person in listed if person.get(key))
+        assert abs(int((table[key] >= 0).sum()) - holds) < 5 * (2 * 2400 * 0.25) ** 0.5
+    # What does not depend on the household is the same, number by number.
+    for row in (0, 77, 2399):
+        status, person = population.status_of(row), by_id[row + 1]
+        assert status["needs"] == person["needs"]
+        assert status["opinions"] == person["opinions"]
+        assert status["profile"]["interests"] == person["profile"]["interests"]
+        assert status["profile"]["gender"] == person["profile"]["gender"]
+    # Those of a home know each other best, and whoever knows somebody is known to them.
+    friends = table["friends"].astype(np.int64)
+    strength = table["friendship"]
+    rows, slots = np.nonzero(friends)
+    pairs = set(zip(rows.tolist(), (friends[rows, slots] - 1).tolist(), strict=True))
+    assert len(pairs) == len(rows)
+    assert all((b, a) in pairs for a, b in pairs)
+    together = table["home"][rows] == table["home"][friends[rows, slots] - 1]
+    assert (strength[rows, slots][together] == 800).all()
+    assert (strength[rows, slots][~together] < 700).all()
+    # Rows that follow one another live near each other.
+    apart = city.seconds_rows(table["home"][:-1], table["home"][1:], -1, [])
+    far = city.seconds_rows(table["home"][::2], np.sort(table["home"])[1::2][::-1], -1, [])
+    assert apart.mean() * 3 < far.mean()
+    # Nobody works where there is no more work.
+    assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()
+
+
+def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> None:
+    city = City.generate(seed=2, citizens=50)
+    homes = np.full(5, city.ids().index(city.by_kind("home")[0]), np.int32)
+    given = Population({"home": homes, "age": np.full(5, 30, np.uint8)}, city, all_blocks(), 1)
+    assert (given.arrays["home"] == homes).all()
+    assert (given.arrays["age"] == 30).all()
+    assert given.arrays["money"].max() > 0
+    with pytest.raises(ConfigError, match="hold 50 citizens, not 51"):
+        Population(51, city, all_blocks(), 1)

@@ -1,0 +1,207 @@
+"""The day in columns: needs, plans, ways and the rest are the same as citizen by citizen."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.society.population.pairs import Make, all_equal, lived, same
+
+from civitas.errors import ConfigError
+from civitas.society import Grid, Intervention, Society
+from civitas.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock
+from civitas.society.blocks.mobility import MobilityBlockParams
+from civitas.society.blocks.needs import NeedsBlockParams
+from civitas.society.blocks.plan import PlanBlockParams
+from civitas.society.city.city import City
+from civitas.society.city.map import Place, Road
+from civitas.society.population.population import Population
+
+HOUR = 3600
+NEEDS = ("hunger", "energy", "safety", "social")
+
+
+def village() -> City:
+    """Homes on a street with too few seats, short hours, and a shop that no road leads to."""
+
+    def place(id: str, x: int, capacity: int = 3, opens: int = 0, closes: int = 24) -> Place:
+        kind = id.partition("-")[0]
+        return Place(id, kind, x, 0, capacity, opens * HOUR, closes * HOUR)
+
+    street = [
+        *(place(f"home-{number}", 40 * number, 9) for number in range(6)),
+        *(place(f"park-{number}", 300 + 90 * number, 2, 5, 23) for number in range(10)),
+        place("park-old", 400, 9, 0, 24),
+        place("work-1", 500, 4, 7, 19),
+        place("work-2", 30_000, 9, 22, 6),
+        place("shop-1", 700, 1, 8, 20),
+        place("shop-2", 800, 2, 9, 12),
+        place("restaurant-1", 900, 2, 11, 22),
+        place("restaurant-2", 1000, 1, 17, 2),
+        place("school-1", 1100, 9, 7, 17),
+    ]
+    by_x = sorted(street, key=lambda each: (each.x, each.id))
+    roads = [Road(a.id, b.id, max(1, b.x - a.x)) for a, b in itertools.pairwise(by_x)]
+    return City([*street, place("shop-9", -5000, 9)], roads)
+
+
+def blocks(**params: Any) -> list[Any]:
+    return [
+        NeedsBlock(block_params=NeedsBlockParams(**params.get("needs", {}))),
+        PlanBlock(block_params=PlanBlockParams(**params.get("plan", {}))),
+        MobilityBlock(block_params=MobilityBlockParams(**params.get("mobility", {}))),
+        OtherBlock(),
+    ]
+
+
+def drawn(citizens: int, seed: int, **params: Any) -> Make:
+    city = City.generate(seed=seed, citizens=citizens)
+    return lambda: (Population(citizens, city, blocks(**params), seed), ())
+
+
+async def test_a_drawn_town_lives_the_same_for_200_steps() -> None:
+    seen = await all_equal(drawn(24, 3), 200)
+    assert seen[-1]["mended"].sum() > 100
+    assert {int(act) for row in seen for act in np.unique(row["act"])} >= {1, 2, 4, 7, 9, 10}
+
+
+@pytest.mark.long
+async def test_larger_towns_live_the_same_with_closed_places_and_new_homes() -> None:
+    for seed in (11, 12):
+        make = drawn(150, seed)
+        city = make()[0].city
+        changes = [
+            Intervention(40, close=city.by_kind("park") + city.by_kind("work")[:9]),
+            Intervention(70, status={"home": city.by_kind("home")[0]}, citizens=[5, 6]),
+            Intervention(90, open=city.by_kind("park")),
+        ]
+        await all_equal(make, 200, interventions=changes)
+
+
+async def test_closed_places_new_homes_and_full_ones_change_both_alike() -> None:
+    """Parks hold two each, and are closed for a while; some move house or change work."""
+    city = village()
+
+    def make() -> Any:
+        people = Population(24, city, blocks(plan={"dines": 700}, needs={"social": 600}), 7)
+        return people, ()
+
+    changes = [
+        Intervention(30, close=[*city.by_kind("park"), "work-1", "home-1"]),
+        Intervention(45, status={"home": "home-5"}, citizens=[1, 2]),
+        Intervention(47, status={"work": "work-2"}, citizens=[3, 4]),
+        Intervention(60, open=city.by_kind("park")),
+        Intervention(80, status={"needs": dict.fromkeys(NEEDS, 5)}, citizens=["7", "8"]),
+    ]
+    seen = await all_equal(make, 200, interventions=changes)
+    assert any((row["plan_avoid"] > 0).any() for row in seen)
+    assert any(row["stuck"].any() for row in seen)
+
+
+PARAMS = st.fixed_dictionaries(
+    {
+        "needs": st.fixed_dictionaries(
+            {"speed": st.sampled_from([0, 1000, 10_000]), "safety": st.sampled_from([0, 200, 1000])}
+        ),
+        "plan": st.fixed_dictionaries(
+            {
+                "wake": st.sampled_from([0, 6 * HOUR + 1800, 13 * HOUR, 86_400]),
+                "bed": st.sampled_from([0, 12 * HOUR, 22 * HOUR + 1800, 86_400]),
+                "spread": st.sampled_from([0, 1800, 6 * HOUR]),
+                "begins": st.sampled_from([0, 8 * HOUR, 9 * HOUR + 7, 20 * HOUR]),
+                "hours": st.sampled_from([0, 8 * HOUR + 1800, 86_400]),
+                "dines": st.sampled_from([0, 500, 1000]),
+                "weekend": st.booleans(),
+            }
+        ),
+        "mobility": st.fixed_dictionaries(
+            {
+                "candidates": st.sampled_from([1, 3, 10, 40]),
+                "rho": st.sampled_from([0, 600]),
+                "mode": st.sampled_from([None, "walk", "drive"]),
+            }
+        ),
+    }
+)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, phases=(Phase.generate,))
+@given(data=st.data(), params=PARAMS)
+def test_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None:
+    """Needs of 0 and 1000, no home, no work, no money, at work in a restaurant or abroad."""
+    city = village()
+    count = 8
+    names = city.ids()
+
+    def column(*choices: Any) -> Any:
+        several = st.lists(st.sampled_from(choices), min_size=count, max_size=count)
+        return np.array(data.draw(several))
+
+    def places(*choices: str | None) -> Any:
+        numbers = [-1 if each is None else names.index(each) for each in choices]
+        return column(*numbers).astype(np.int32)
+
+    table = {
+        "home": places(*(f"home-{number}" for number in range(5)), "park-old", None),
+        "work": places("work-1", "work-2", "restaurant-1", "shop-9", "home-2", None, None),
+        "school": places("school-1", None),
+        "age": column(3, 17, 18, 60).astype(np.uint8),
+        "money": column(0, 5000).astype(np.int64),
+        **{need: column(0, 1, 199, 200, 300, 301, 1000).astype(np.int16) for need in NEEDS},
+    }
+
+    def make() -> Any:
+        return Population(table, city, blocks(**params), 9), ()
+
+    step = data.draw(st.sampled_from(["15min", "15min", "30min", "7min", "2h"]))
+    start = data.draw(st.sampled_from(["2026-01-05T00:00", "2026-01-09T21:07:11"]))
+    asyncio.run(all_equal(make, 60, promoted=(), step=step, start=start))
+
+
+async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> None:
+    """A grid has no hours, no kinds but one, and no modes of travel."""
+    grid = Grid(6, 5)
+    kind = grid.kinds()[0]
+    home = np.arange(12, dtype=np.int32)
+
+    def make() -> Any:
+        table = {"home": home, "work": home[::-1].copy()}
+        return Population(table, grid, blocks(), 3), ()
+
+    seen = await all_equal(make, 100)
+    assert kind
+    assert (seen[-1]["place"] >= 0).any()
+
+
+async def test_threads_change_nothing() -> None:
+    make = drawn(60, 4)
+    same(await lived(make, 40), await lived(make, 40, threads=2))
+
+
+async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
+    population, _ = drawn(30, 6)()
+    async with Society(population) as society:
+        await society.run(steps=50)
+        before = {name: values[2].copy() for name, values in population.arrays.items()}
+        agent = population.promote(3)
+        plan, now = agent.status["plan"], agent.status["now"]
+        population.demote(3)
+    assert plan[0]["from"] == 0
+    assert plan[-1]["until"] == 86_400
+    assert [each["from"] for each in plan[1:]] == [each["until"] for each in plan[:-1]]
+    assert plan[now]["from"] <= 49 * 900 < plan[now]["until"]
+    for name, value in before.items():
+        assert (population.arrays[name][2] == value).all(), name
+
+
+def test_a_plan_with_gaps_is_none_for_columns() -> None:
+    population, _ = drawn(10, 1)()
+    agent = population.promote(2)
+    agent.status["plan"] = [{"do": "sleep", "where": None, "from": 100, "until": 86_400}]
+    with pytest.raises(ConfigError, match="follow one another"):
+        population.demote(2)
