@@ -293,8 +293,9 @@ class Life:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    everyone = sorted(society.books.where, key=id_order)
-                    made = item.intervene.intervention(society.number, society.city, everyone)
+                    everyone = society.books.where if item.intervene.pay else ()
+                    ids = sorted(everyone, key=id_order)
+                    made = item.intervene.intervention(society.number, society.city, ids)
                     society.intervene(made)
                 elif item.save is not None:
                     saved[item.save] = society.state_dict()
