@@ -68,32 +68,22 @@ def _page(
         ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
         ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
         ("decided by", by),
-        (
-            "failures",
-            f"{totals['failures']:,}" + "".join(f"; {e}" for e in totals["first_failures"][:3]),
-        ),
+        ("failures", "; ".join([f"{totals['failures']:,}", *totals["first_failures"]])),
         ("versions", ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())),
         ("after", design.source),
         ("notes", design.notes),
     ]
-    parts = [
-        f"<h1>{_safe(design.name)}</h1>",
-        f"<p>{_safe(design.question)}</p>",
-        "<h2>Set-up</h2>",
-    ]
-    parts.append(_table((), [each for each in setup if each[1]]))
-    parts.append("<h2>Results</h2>")
+    parts = [f"<h1>{_safe(design.name)}</h1><p>{_safe(design.question)}</p><h2>Set-up</h2>"]
+    parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
+    head = ("", "at the end", "above the first, seed by seed")
     for metric, path in pictures.items():
         parts.append(_figure(path, f"{metric}: mean and 95 % interval over seeds (Student's t)."))
-        parts.append(
-            _table(
-                ("", "at the end", "above the first, seed by seed"), _last(design, results, metric)
-            )
-        )
+        parts.append(_table(head, _last(design, results, metric)))
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
-            parts.append(_figure(path, f"{name}: the map at the end, of seed {seeds[0]}."))
+            if path.exists():  # not where the cell was lived before maps were wanted
+                parts.append(_figure(path, f"{name}: the map at the end, of the first seed."))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
@@ -133,8 +123,6 @@ def _last(design: Design, results: Results, metric: str) -> list[tuple[str, str,
 
 def _ours(results: Results, published: Published) -> str:
     """Our figure beside a published one."""
-    if not published.metric:
-        return "not measured"
     try:
         values = results.values(
             published.metric, published.condition, published.step, results.grid[0]

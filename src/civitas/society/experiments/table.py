@@ -80,6 +80,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                 writer.write_table(table)
                 for name, value in totals.items():
                     sums[name] = sums[name] + value if name in sums else value
+                sums["first_failures"] = sums["first_failures"][:3]
 
     write_whole(path, write)
     return sums
