@@ -27,20 +27,7 @@ from civitas.text import error_text
 
 @dataclass(frozen=True)
 class Cell:
-    """What one process lives.
-
-    Attributes:
-        condition: the name of the condition
-        seed: the seed
-        values: the values of the parameters that are swept
-        source: the function that gives the society, or where it is
-        step: how long a step is
-        parameters: the society's parameters
-        workflow: what is done
-        metrics: the name of each, and its function or where it is
-        every: after how many steps something is measured
-        has_map: whether it leaves a map of its end
-    """
+    """What one process lives; `values` are those that are swept, `parameters` all together."""
 
     condition: str
     seed: int
@@ -80,12 +67,7 @@ class Cell:
         return cls(**{**given, "workflow": workflow})
 
     async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
-        """Live it, and write the part that it leaves.
-
-        Raises:
-            ConfigError: the society, an item of the workflow or a metric cannot be used
-            FileError: the part cannot be written
-        """
+        """Live it, and write the part that it leaves."""
         function = function_of(self.source, folder)
         parameters = dict(self.parameters)
         if "folder" in inspect.signature(function).parameters:
@@ -99,10 +81,9 @@ class Cell:
 
 
 def main() -> None:
-    """Live the cell of the job on standard input: a line of JSON.
+    """Live the cell of the job on standard input, a line of JSON.
 
-    What follows it is waited for beside: where the process that gave the job is gone, its end of
-    the pipe is closed, and this process ends.
+    Where who gave the job is gone, its end of the pipe is closed, and this process ends.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints is no word of ours

@@ -29,14 +29,7 @@ _TEXTS: Final = 12
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
-    """Write `report.html` and a PNG for each metric; gives the page.
-
-    The page asks nothing of other places: pictures are in it, and there is no script.
-
-    Raises:
-        FileError: it cannot be written
-        MissingExtra: matplotlib is not installed
-    """
+    """Write a PNG for each metric, and `report.html`, which asks nothing of other places."""
     pictures = {}
     for metric in results.metrics:
         path = folder / file_name(metric, ".png")

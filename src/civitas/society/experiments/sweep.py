@@ -64,20 +64,7 @@ async def sweep(
     jobs: int,
     progress: Callable[[Progress], Any] | None = None,
 ) -> Path:
-    """Live all cells that have not ended, and join their parts; gives the file of the results.
-
-    Args:
-        design: the experiment
-        folder: where parts and results are written
-        jobs: how many processes live cells at a time; 0: this process, one cell after the other
-        progress: told how far it is
-
-    Raises:
-        ConfigError: the folder has the results of another experiment or version, or a cell cannot
-            be lived
-        FileError: something cannot be written
-        StateError: the process of a cell was killed, twice
-    """
+    """Live all cells that have not ended, and join their parts; gives the file of the results."""
     if type(jobs) is not int or jobs < 0:
         raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
     arrow()

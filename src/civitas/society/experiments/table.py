@@ -59,12 +59,7 @@ def write_part(
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
-    """Write one table of all parts, in their order; gives the sums of their totals.
-
-    Raises:
-        FileError: it cannot be written
-        ConfigError: a part is damaged
-    """
+    """Write one table of all parts, in their order; gives the sums of their totals."""
     _, parquet = arrow()
     sums: dict[str, Any] = {}
 

@@ -18,11 +18,7 @@ def file_name(text: str, suffix: str) -> str:
 
 
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Have a file be written beside its place, and put there when it is whole and on the disk.
-
-    Raises:
-        FileError: it cannot be written; nothing of it is left
-    """
+    """Have a file be written beside its place, and put there when it is whole and on the disk."""
     beside = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         write(str(beside))
