@@ -16,6 +16,7 @@ from civitas.cli.run.json_lines import print_line
 from civitas.cli.run.permission import keyboard, says_yes
 from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
+from civitas.orders.simulate import SimulateOrder
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -97,9 +98,13 @@ def _value(text: str) -> Any:
 
 
 def _agreed(experiment: Experiment, yes: bool) -> bool:
-    """Say how large a large experiment is, and ask whether that is meant."""
+    """Say how large it is, if it is large or asks a remote model, and ask whether that is meant."""
     size = experiment.size()
     large = size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS
+    for cell in experiment.cells():
+        given = cell.parameters
+        if not (given.get("max_usd") or given.get("max_calls")):
+            large = large or SimulateOrder(model=given.get("llm")).is_remote
     if not large or yes:
         return True
     text = f"{size['cells']:,} cells live {size['agent_steps']:,} agent-steps"
