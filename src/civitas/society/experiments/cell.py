@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError
 from civitas.society.experiments.functions import Source, function_of
-from civitas.society.experiments.table import write_part
-from civitas.society.experiments.whole import file_name
+from civitas.society.experiments.pictures import draw_map
+from civitas.society.experiments.table import file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Life, steps_of
 from civitas.text import error_text
 
@@ -74,8 +74,12 @@ class Cell:
             parameters["folder"] = folder
         make = functools.partial(function, self.seed, **parameters)
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
-        map_to = picture if self.has_map else None
-        life = Life(make, self.metrics, self.every, self.step, folder, lived, map_to)
+
+        def draw(society: Any) -> None:
+            write_whole(picture, functools.partial(draw_map, society))
+
+        at_end = draw if self.has_map else None
+        life = Life(make, self.metrics, self.every, self.step, folder, lived, at_end)
         await life.live(self.workflow, self.condition)
         write_part(part, name, self.seed, self.values, life.rows, life.totals)
 

@@ -15,7 +15,7 @@ from civitas.errors import ConfigError
 from civitas.society.experiments.curves import draw_metric, series
 from civitas.society.experiments.design import Design, Published
 from civitas.society.experiments.results import Interval, Results
-from civitas.society.experiments.whole import file_name, write_whole
+from civitas.society.experiments.table import file_name, write_whole
 
 _STYLE: Final = (
     "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"

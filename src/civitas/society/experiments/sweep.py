@@ -25,8 +25,7 @@ from civitas.errors import ConfigError, FileError, StateError
 from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.functions import code_of, in_words
-from civitas.society.experiments.table import arrow, join
-from civitas.society.experiments.whole import write_whole
+from civitas.society.experiments.table import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}

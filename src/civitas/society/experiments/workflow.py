@@ -12,9 +12,7 @@ from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
 from civitas.society.experiments.functions import Source, function_of
 from civitas.society.experiments.intervention import Intervention
-from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Question, Respondent, Survey
-from civitas.society.experiments.whole import write_whole
 from civitas.society.wants import id_order
 
 Where = tuple[str | int, ...]
@@ -224,9 +222,9 @@ class Life:
         step: str | int,
         folder: Path,
         lived: Callable[[int], None],
-        map_to: Path | None = None,
+        at_end: Callable[[Any], None] | None = None,
     ) -> None:
-        self._map_to = map_to
+        self._at_end = at_end
         self._make, self._every, self._step = make, every, step
         self._metrics = [(n, None if by is None else function_of(by, folder)) for n, by in metrics]
         self._folder, self._lived = folder, lived
@@ -268,8 +266,8 @@ class Life:
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.live(item.branch.workflow, name, saved, item.branch.of)
-            if self._map_to is not None and not start:
-                write_whole(self._map_to, lambda to: draw_map(society, to))
+            if self._at_end is not None and not start:
+                self._at_end(society)
             told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 
