@@ -17,11 +17,11 @@ SOURCE := $(wildcard src tests examples benchmarks)
 # it is built again.
 ifneq ($(wildcard $(VENV)/.directory),)
 ifneq ($(shell cat $(VENV)/.directory),$(shell pwd -P))
-$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.transformers)
+$(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.transformers)
 endif
 endif
 
-.PHONY: help demo studio screenshots test test-all bench check format weights clean
+.PHONY: help demo studio docs screenshots test test-all bench check format weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -31,6 +31,10 @@ demo: weights ## Watch agents talk and act on a model in this process: no key, n
 
 studio: weights $(VENV)/.studio ## Open the page in your browser: agents, runs, research and a small city
 	@$(RUN) examples/studio.py
+
+docs: $(VENV)/.docs ## Build the documentation, and open it in your browser until Ctrl-C
+	@echo "Building; then at http://127.0.0.1:8000/ until Ctrl-C ..."
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs serve --open --quiet
 
 screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, light and dark
 	@scripts/chromium
@@ -42,7 +46,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-test-all: check weights $(VENV)/.transformers ## The same with the long tests: under an hour
+test-all: check weights $(VENV)/.docs $(VENV)/.transformers ## The same with the long tests: under an hour
 	@scripts/bubblewrap
 	@scripts/rabbitmq
 	@scripts/chromium
@@ -80,6 +84,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt scripts/install
 
 $(VENV)/.bench: pyproject.toml constraints.txt scripts/install
 	@PYTHON='$(PYTHON)' scripts/install all,dev,bench $@ $(VENV)/.local $(VENV)/.dev
+
+$(VENV)/.docs: pyproject.toml constraints.txt scripts/install
+	@PYTHON='$(PYTHON)' scripts/install docs $@
 
 # PyTorch. On Linux, pip takes the build with gigabytes of CUDA beside it, unless it is set up to find
 # one for the processor alone (200 MB); for these tests either will do.

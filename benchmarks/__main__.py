@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 NAMES = (
-    *("imports", "messages", "turn", "conversation", "society"),
+    *("imports", "messages", "turn", "conversation", "society", "population"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "studio"),
 )

@@ -21,6 +21,7 @@ from civitas.approval import (
 )
 from civitas.errors import DefinitionError
 from civitas.slash import parse_slash
+from pseudo_terminal import Terminal
 
 
 def proposed(agent="Host", action="delete", /, sender="me", **args):
@@ -490,3 +491,57 @@ def test_an_approver_that_runs_out_of_answers_refuses() -> None:
         return [await approve(approver, request), await approve(approver, request)]
 
     assert asyncio.run(asyncio.wait_for(both(), 10)) == [True, False]
+
+
+STREAMS = """
+import sys
+from civitas import TerminalApprover
+from civitas.approval import ApprovalRequest
+
+class Keyboard:
+    def readline(self):
+        print("→ refund", {"order": "A1"})  # as what shows a stream does at this moment
+        return sys.stdin.readline()
+
+print("I will look", end="")
+message = {"from": "desk", "to": "shop", "action": {"name": "refund", "args": {"order": "A1"}}}
+print(TerminalApprover(Keyboard()).approve(ApprovalRequest.of(message)))
+print("It is done.")
+"""
+
+
+def test_a_question_stands_alone_where_the_program_prints_a_stream():
+    with Terminal("-c", STREAMS) as terminal:
+        shown = terminal.until("[y/N/always] ")
+        assert shown == (
+            'I will look\r\ndesk proposes: /shop.refund order:"A1"\r\nPermit this? [y/N/always] '
+        )
+        terminal.type("y\n")
+        terminal.until("It is done.")
+        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'}\r\nTrue\r\nIt is done.")
+
+
+HOST = """
+from civitas import Agent, NativeSpace, RefuseAll
+from civitas.agents import Host
+
+for approver in (None, RefuseAll()):
+    with NativeSpace(approver=approver) as space:
+        space.add(Host("Host"))
+        me = space.add(Agent("me"))
+        try:
+            print("CAME", me.ask("Host", "list_files").result())
+        except Exception as error:
+            print("CAME", error)
+"""
+
+
+def test_a_host_without_an_approver_asks_at_the_terminal_of_its_program(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with Terminal("-c", HOST, cwd=tmp_path) as terminal:
+        terminal.until("me proposes: /Host.list_files\r\nPermit this? [y/N/always] ")
+        terminal.type("y\n")
+        terminal.until("CAME ['notes.txt']")
+        # The space's approver goes before.
+        terminal.until('CAME "Host.list_files" not permitted')
+        assert terminal.end() == 0

@@ -214,6 +214,28 @@ def test_every_command_has_help_and_is_documented() -> None:
     assert [path for path in table if path not in text] == []
 
 
+def anchors(text: str) -> set[str]:
+    """What a link may name in a page: its headings, as GitHub and the site spell them, and ids."""
+    for block in blocks(text):
+        text = text.replace(block.text, "")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+def test_the_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            path, _, anchor = link.partition("#")
+            if re.match(r"\w+:", path):
+                continue
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+                broken.append(f"{page.name}: {link}")
+    assert broken == []
+
+
 def test_docstring_examples_run() -> None:
     names = [m.name for m in pkgutil.walk_packages(civitas.__path__, "civitas.")]
     assert names

@@ -47,6 +47,7 @@ NAMES = (
     "CallEnded",
     "CallStarted",
     "CallbackApprover",
+    "ChatMessage",
     "ChattyAI",
     "ChosenBy",
     "Citation",
@@ -81,6 +82,7 @@ NAMES = (
     "Elapsed",
     "Embedder",
     "Environment",
+    "Event",
     "FallbackModel",
     "FileError",
     "FileTooLarge",
@@ -108,6 +110,7 @@ NAMES = (
     "MaxTurns",
     "Memory",
     "MemoryFileError",
+    "Message",
     "MessageAdded",
     "MissingExtra",
     "Model",
@@ -137,6 +140,7 @@ NAMES = (
     "ReasoningPiece",
     "RecordedModel",
     "RefuseAll",
+    "Refused",
     "RemoteAgent",
     "RemoteForbidden",
     "Reply",
@@ -166,6 +170,7 @@ NAMES = (
     "Spent",
     "StateError",
     "Step",
+    "StopReason",
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
@@ -193,6 +198,7 @@ NAMES = (
     "no_progress",
     "on_error",
     "parse_slash",
+    "show",
 )
 
 

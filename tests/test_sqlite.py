@@ -16,7 +16,7 @@ import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from civitas.errors import JournalError, MemoryFileError
-from civitas.spaces.amqp.inbox import SQLiteInbox
+from civitas.spaces.amqp.inbox import Inbox
 
 
 def run(journal: Journal | Path, run_id: str) -> str:
@@ -140,7 +140,7 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
     with (
         Journal(tmp_path / "runs.db") as journal,
         SQLiteMemory(tmp_path / "memory.db") as memory,
-        closing(SQLiteInbox(tmp_path / "inbox.db")) as inbox,
+        closing(Inbox(tmp_path / "inbox.db")) as inbox,
     ):
         assert run(journal, "A") == "Yes."
         uses: tuple[tuple[str, Callable[[], Any]], ...] = (

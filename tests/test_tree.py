@@ -24,6 +24,7 @@ SOURCE = ROOT / "src" / "civitas"
 ORDER = (
     "errors",
     "text",
+    "arguments",
     "network",
     "jsonvalue",
     "sqlite",
@@ -36,6 +37,7 @@ ORDER = (
     "clock",
     "budget",
     "threads",
+    "refusal",
     "approval",
     "environment",
     "memory",

@@ -300,10 +300,11 @@ def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
     class Own(Agent):
         ParamsType = OwnParams
 
-    toolbox = AgentToolbox(model="m", environment="town")
+    model = ScriptedModel()
+    toolbox = AgentToolbox(model=model, environment="town")
     agent = Own(1, "John", "citizen", toolbox, {"home": "here"}, OwnParams(speed=2.0), [Legs()])
-    assert (agent.id, agent.name, agent.type, agent.llm) == (1, "John", "citizen", "m")
-    assert toolbox.llm == "m"
+    assert (agent.id, agent.name, agent.type, agent.llm) == (1, "John", "citizen", model)
+    assert toolbox.llm is model
     assert agent.memory == {"home": "here"}
     assert agent.params.speed == 2.0
     assert Own(2).params == OwnParams()

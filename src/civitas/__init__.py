@@ -44,6 +44,7 @@ memory.embedder: Embedder HashEmbedder
 memory.memory: Memory
 memory.sqlite: SQLiteMemory
 memory.summarizing: SummarizingMemory
+message: Message
 models.wrappers.budgeted: BudgetedModel
 models.wrappers.fallback: FallbackModel
 models.wrappers.rate_limit: RateLimit
@@ -53,11 +54,12 @@ models.local_embedder: LocalEmbedder
 models.names: model
 models.remote.openai: OpenAIModel
 models.wrappers.prices: Price Prices
-models.protocol: Call Model ModelReply ReasoningPiece StreamingModel TextPiece Usage
+models.protocol: Call ChatMessage Model ModelReply ReasoningPiece StreamingModel TextPiece Usage
 models.wrappers.recorded: RecordedModel
 models.wrappers.scripted: ScriptedModel
 models.transformers: TransformersModel
 params: AgentParams BlockParams
+refusal: Refused
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.hand_over: HandOver
@@ -71,9 +73,10 @@ reasoning.dualact.config: DualActConfig
 reasoning.dualact.progress: DualActReply
 reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
 reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
-    MessageAdded
+    Event MessageAdded
 reasoning.loop.react: ReActAgent
-reasoning.reply: Reply Step
+reasoning.reply: Reply Step StopReason
+reasoning.show: show
 reasoning.stream: ReplyStream
 research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
     Resource
@@ -110,7 +113,10 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'civitas' has no attribute {name!r}")
+        from civitas.text import nearest
+
+        near = "" if name.startswith("_") else nearest(name, _HOME)
+        raise AttributeError(f"module 'civitas' has no attribute {name!r}{near}")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
 from civitas.signature import Signature, check_parameters
@@ -27,6 +28,8 @@ ACCESS_DENIED: Final = "denied"
 """Nobody may use the action."""
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
+
+_PARTS = ("name", "function", "description", "parameters")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,18 +101,10 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _check_options(where: str, options: ActionOptions) -> None:
-    """Raise DefinitionError for an option that is not one of its values."""
-    name, help, access_policy, timeout = (
-        options.name,
-        options.help,
-        options.access_policy,
-        options.timeout,
-    )
+    name, help, access_policy, _, _, timeout, *_ = options
     if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
-        raise DefinitionError(
-            f"{where}: access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, "
-            f"ACCESS_REQUESTED, not {access_policy!r}"
-        )
+        wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
+        raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
     if name is not None:
         _check_name(name, where)
     if timeout is not None and not (
@@ -124,7 +119,6 @@ def _check_options(where: str, options: ActionOptions) -> None:
 
 
 def _check_name(name: object, where: str) -> None:
-    """Raise DefinitionError for what cannot be the name of an action."""
     if not isinstance(name, str) or not 0 < len(name) <= 255:
         raise DefinitionError(f"{where}: an action's name is 1 to 255 characters, not {name!r}")
     if printable(name) != name:
@@ -139,6 +133,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+@names_checked
 class Action:
     """One capability: a name, a function, and what a caller must know of them.
 
@@ -222,6 +217,9 @@ class Action:
     def of(cls, source: Action | Callable[..., Any]) -> Action:
         """The action of a function or `@action` method, made once for each; an Action itself.
 
+        An object of another class is one, too, if it has the parts of one: `name`, `function`,
+        `description`, `parameters`, and perhaps `terminal`.
+
         Raises:
             DefinitionError: it is none of these, or a parameter cannot be given by name
         """
@@ -232,6 +230,9 @@ class Action:
             if made is not None and made.function is source:
                 return made
         if not callable(source):
+            if all(hasattr(source, part) for part in _PARTS):
+                terminal = getattr(source, "terminal", False)
+                return cls(*(getattr(source, part) for part in _PARTS), terminal)
             text = f"an action is a function, an @action method or an Action, not {source!r}"
             raise DefinitionError(text)
         options: ActionOptions = getattr(source, "__civitas_action__", None) or ActionOptions()
@@ -343,8 +344,7 @@ class ActionRegistry:
         """Add an action; one of the same name is replaced.
 
         Args:
-            action: an Action, a function, an `@action` method, or an agent, which registers
-                every action that it offers
+            action: what `Action.of` takes, or an agent, which registers every action that it offers
 
         Raises:
             DefinitionError: it is none of these, or an agent's action has a name that is taken

@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
+from civitas.arguments import unknown_argument
 from civitas.dispatch import AgentToolbox
-from civitas.errors import ActionNotFound, DefinitionError, NotInSpace
-from civitas.message import Envelope, address, check_args, check_message
-from civitas.workflow import Workflow, block_actions, offered
+from civitas.errors import DefinitionError, NotInSpace
+from civitas.message import Envelope, Message, address, check_args, check_message
+from civitas.refusal import Decision
+from civitas.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -123,8 +125,7 @@ class Agent(Workflow):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:
-        id: 1–255 characters, not `*`, not starting with `amq.`; an int is kept as it is and
-            addressed as its decimal string
+        id: 1–255 characters, not `*`, not starting with `amq.`; an int is sent as its decimal text
         name: what people call it; its id if left out
         type: what kind of agent it is, such as an `AgentType`
         toolbox: its model and its environment
@@ -133,15 +134,13 @@ class Agent(Workflow):
         blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
             agent actions
         receive_own_broadcasts: whether what it sends to `*` comes to itself too
-        concurrency: how many messages it handles at a time, 1 if left out; where its messages have
-            lanes, how many lanes too
+        concurrency: how many messages, and how many lanes of them, it handles at a time
         approver: who is asked by the default `request_permission`; the space's if left out
         deps: anything; actions find it in their `Context`
 
     Raises:
         InvalidId: the id is none
-        DefinitionError: an action's signature cannot be described, or an argument is none of what
-            it may be
+        DefinitionError: an action's signature cannot be described, or an argument is wrong
     """
 
     id: str | int
@@ -169,7 +168,10 @@ class Agent(Workflow):
         concurrency: int | None = None,
         approver: Approver | None = None,
         deps: Any = None,
+        **others: Never,
     ) -> None:
+        if others:
+            raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
         if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
             raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")
@@ -221,7 +223,7 @@ class Agent(Workflow):
         if action_name is None:
             return {name: action.help for name, action in self.offers.items()}
         if action_name not in (known := self._offered()):
-            raise ActionNotFound(f'"{action_name}" not found on "{self.id}"')
+            raise not_found(self, action_name)
         return {action_name: Action.marked(action_name, *known[action_name]).help}
 
     @action(idempotent=True)
@@ -287,7 +289,7 @@ class Agent(Workflow):
         """Whether an action that a killed process had begun goes on when it is called again."""
         return False
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message | dict[str, Any]) -> None:
         """Send a message and go on. What it leads to comes back as messages.
 
         Raises:
@@ -300,7 +302,7 @@ class Agent(Workflow):
         seat.send(check_message(message, seat.id))
 
     def request(
-        self, message: dict[str, Any], timeout: float | None = 300, wait: bool = False
+        self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
     ) -> Pending[Any]:
         """Send a message whose value is wanted.
 
@@ -322,8 +324,10 @@ class Agent(Workflow):
             raise self._homeless("request")
         return seat.request(check_message(message, seat.id), timeout, wait)
 
-    def ask(self, to: str | int, action: str, /, **args: Any) -> Pending[Any]:
-        """`request` in short: call an action of another agent with these arguments."""
+    def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
+        """`request` in short: call an action of another agent with these arguments, by name."""
+        if unnamed:
+            raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
         seat = self._seat
         if seat is None:
             raise self._homeless("ask")
@@ -338,9 +342,7 @@ class Agent(Workflow):
         return seat.request(check_message(message, seat.id), 300)
 
     def _homeless(self, what: str) -> NotInSpace:
-        return NotInSpace(
-            f"agent {self.id!r} cannot {what}: it is in no space, or no longer in one"
-        )
+        return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
 
     # -- callbacks ---------------------------------------------------------------------------------
     # Each may be `def` or `async def`; `def` ones run in a worker thread.
@@ -359,10 +361,10 @@ class Agent(Workflow):
     def before_remove(self) -> Any:
         """Called before the agent leaves its space; it may still send and request."""
 
-    async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+    async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
         """Whether an `ACCESS_REQUESTED` action may be done; the default asks the approver.
 
-        Without an approver, of the agent's own or its space's, it is refused. Only `True` permits.
+        With no approver it is refused. Only `True` permits; `Refused("…")` says why not.
         """
         approver = self._approver()
         if approver is None:

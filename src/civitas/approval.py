@@ -7,20 +7,23 @@ An approver with a person behind it also has `answer(question)`, for actions tha
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import inspect
+import io
 import json
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.refusal import Decision, Refused
 from civitas.slash import format_slash
-from civitas.text import escaped, escaped_json
+from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "CallbackApprover",
     "Question",
     "RefuseAll",
+    "Refused",
     "Rule",
     "RuleApprover",
     "TerminalApprover",
@@ -121,8 +125,8 @@ class Question:
 class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
-    def approve(self, request: ApprovalRequest) -> bool | Awaitable[bool]:
-        """True permits; anything else refuses."""
+    def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
+        """True permits; anything else refuses, `Refused("…")` with a reason."""
         ...
 
 
@@ -140,7 +144,7 @@ def check_approver(approver: object, whose: str) -> None:
         )
 
 
-async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
+async def approve(approver: Approver | None, request: ApprovalRequest) -> Decision:
     """Ask an approver. No approver, an exception and anything but `True` refuse."""
     if approver is None:
         return False
@@ -151,10 +155,10 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> bool:
             answer = await ask_in_thread(approver, approver.approve, request)
             if inspect.isawaitable(answer):
                 answer = await answer
-    except Exception:
-        logger.exception("approver %r failed on %s, so it is refused", approver, request)
+    except Exception as error:
+        log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
-    return answer is True
+    return answer if isinstance(answer, Refused) else answer is True
 
 
 async def answer(approver: Approver | None, question: Question) -> str:
@@ -198,7 +202,8 @@ class CallbackApprover:
     """Asks a function, sync or async.
 
     Args:
-        function: whether a request is permitted; only `True` permits
+        function: whether a request is permitted; only `True` permits, and `Refused("…")` says why
+            not
         answer: answers the questions of actions; without it there is nobody to ask
 
     Raises:
@@ -207,7 +212,7 @@ class CallbackApprover:
 
     def __init__(
         self,
-        function: Callable[[ApprovalRequest], bool | Awaitable[bool]],
+        function: Callable[[ApprovalRequest], Decision | Awaitable[Decision]],
         answer: Callable[[Question], str | Awaitable[str]] | None = None,
     ) -> None:
         if not callable(function):
@@ -217,14 +222,15 @@ class CallbackApprover:
         self.function = function
         self.answer = answer
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the function says."""
         if inspect.iscoroutinefunction(self.function):
-            return (await self.function(request)) is True
-        answer = await ask_in_thread(self, self.function, request)
+            answer: Any = await self.function(request)
+        else:
+            answer = await ask_in_thread(self, self.function, request)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer is True
+        return answer if isinstance(answer, Refused) else answer is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +244,13 @@ class Rule:
         agent: pattern of the agent's id
         action: pattern of the action's name
         args: patterns by argument name; all must be there and match
-        permit: what the rule says of a match
+        permit: what the rule says of a match; `Refused("…")` refuses with a reason
     """
 
     agent: str = "*"
     action: str = "*"
     args: Mapping[str, str] | None = None
-    permit: bool = True
+    permit: Decision = True
 
     def matches(self, request: ApprovalRequest) -> bool:
         """Whether the rule speaks of this request."""
@@ -272,7 +278,7 @@ class RuleApprover:
                 raise DefinitionError(f"RuleApprover takes Rule(…), not {rule!r}")
         self.otherwise = otherwise
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """What the first matching rule says."""
         for rule in self.rules:
             if rule.matches(request):
@@ -291,6 +297,10 @@ class TerminalApprover:
     same thread, is not asked for again while the approver lives. Questions of actions are answered
     by a line.
 
+    A question at the process's own terminal begins on a line of its own, and what the program
+    prints to `sys.stdout` meanwhile, such as an answer that streams, follows after the person's
+    answer.
+
     Args:
         stdin: where answers come from; the process's if left out
         stdout: where questions go; the process's if left out
@@ -304,20 +314,12 @@ class TerminalApprover:
 
     def approve(self, request: ApprovalRequest) -> bool:
         """Whether the person said yes. A closed terminal refuses."""
-        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
-        stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
-            print(f"{escaped(request.sender)} proposes: {request}", file=stdout)
-            print("Permit this? [y/N/always] ", end="", file=stdout, flush=True)
-            try:
-                line = stdin.readline() if stdin is not None else ""
-            except (OSError, ValueError):
-                line = ""
-            if not line:
-                print("\n(no answer: refused)", file=stdout, flush=True)
+            text = f"{escaped(request.sender)} proposes: {request}\nPermit this? [y/N/always] "
+            line = self._ask(text, "\n(no answer: refused)\n")
             said = line.strip().lower()
             if said in ("a", "always"):
                 self._always.add(exact)
@@ -330,15 +332,68 @@ class TerminalApprover:
         Raises:
             NobodyToAsk: the terminal is closed
         """
-        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
-        stdout = self._stdout or sys.stdout
         with self._one_at_a_time:
-            print(f"{question}", file=stdout)
-            print("> ", end="", file=stdout, flush=True)
+            line = self._ask(f"{question}\n> ")
+        if not line:
+            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
+        return line.strip()
+
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        """Write a question, and read the person's line; empty if the terminal is closed."""
+        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
+        with _alone(self._stdout) as stdout:
+            print(text, end="", file=stdout, flush=True)
             try:
                 line = stdin.readline() if stdin is not None else ""
             except (OSError, ValueError):
                 line = ""
-        if not line:
-            raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
-        return line.strip()
+            if not line and unanswered:
+                print(unanswered, end="", file=stdout, flush=True)
+        return line
+
+
+@contextlib.contextmanager
+def _alone(given: TextIO | None) -> Iterator[TextIO]:
+    """Where a question goes; the process's terminal is its own until it is answered."""
+    stdout = given or sys.stdout
+    if given is not None or not stdout.isatty():
+        yield stdout
+        return
+    print(file=stdout)  # the program may have written a part of a line
+    held = _Held(stdout)
+    with contextlib.redirect_stdout(held):
+        try:
+            yield stdout
+        finally:
+            held.release()
+
+
+class _Held(io.StringIO):
+    """Keeps what a program writes to a terminal until it is released."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._lock = threading.Lock()
+        self._released = False
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            return self._terminal.write(text) if self._released else super().write(text)
+
+    def flush(self) -> None:
+        if self._released:
+            self._terminal.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    def release(self) -> None:
+        """Write what was kept, and pass on what comes from now on."""
+        with self._lock:
+            self._terminal.write(self.getvalue())
+            self._terminal.flush()
+            self._released = True

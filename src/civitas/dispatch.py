@@ -32,12 +32,18 @@ class AgentToolbox:
     """What an agent works with.
 
     Attributes:
-        model: the model that it may ask, or None
+        model: the model that it may ask, or the name of one, which is made at once; or None
         environment: where it acts, such as a society's city, or None
     """
 
     model: Any = None
     environment: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, str):
+            from civitas.models.names import model
+
+            self.model = model(self.model)
 
     @property
     def llm(self) -> Any:

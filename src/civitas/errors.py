@@ -181,6 +181,14 @@ class MissingExtra(CivitasError, ImportError):
         super().__init__(f"{what} needs the extra '{extra}': pip install 'civitas[{extra}]'")
         self.extra = extra
 
+    @classmethod
+    def unless(cls, what: str, extra: str, *packages: str) -> None:
+        """Raise it unless the packages are installed; none of them is imported."""
+        from importlib.util import find_spec
+
+        if any(find_spec(package) is None for package in packages):
+            raise cls(what, extra)
+
 
 class BrokerError(CivitasError, ConnectionError):
     """A message broker cannot be reached, or refuses; the text says which and what to do."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import random
 import socket
@@ -207,8 +206,7 @@ class Client:
         check_address: Callable[[str, int, str], None] | None = None,
         extra: str = "openai",
     ) -> None:
-        if importlib.util.find_spec("aiohttp") is None:
-            raise MissingExtra(name, extra)
+        MissingExtra.unless(name, extra, "aiohttp")
         self.name = name
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes

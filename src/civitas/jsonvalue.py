@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import sys
 from collections.abc import Callable
 from datetime import date, time, timedelta
@@ -282,18 +281,25 @@ def _is_pydantic_model(kind: type) -> bool:
 
 # -- texts -----------------------------------------------------------------------------------------
 
-_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\n([^`]*)\n[ \t]*```\s*")
-
 
 class Unreadable(Exception):
     """Says what is wrong with a text, or with arguments."""
 
 
+def unfenced(text: str) -> str:
+    """The text without the ```json fence around it, if there is one."""
+    inside = text.strip()
+    if len(inside) < 6 or not (inside.startswith("```") and inside.endswith("```")):
+        return text
+    inside = inside[3:-3]
+    return inside[4:] if inside[:4].lower() == "json" else inside
+
+
 def read_json(text: str) -> Any:
     """The JSON value that a text is, and nothing else but a ```json fence around it."""
-    fenced = _FENCE.fullmatch(text)
+    text = unfenced(text)
     try:
-        return _DECODER.decode(text if fenced is None else fenced[1])
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"not JSON: {error.msg} at character {error.pos}: "

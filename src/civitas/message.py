@@ -16,7 +16,7 @@ the sender does to its own dict afterwards changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from civitas.errors import InvalidId, InvalidMessage
 from civitas.jsonvalue import NotJSON, copy_json
@@ -30,6 +30,26 @@ MAX_ID = 255
 _SHOWN = frozenset((int, float, bool, str, bytes, type(None)))
 _KEYS = frozenset(("id", "meta", "from", "to", "action"))
 _ACTION_KEYS = frozenset(("name", "args"))
+
+
+class _Called(TypedDict):
+    name: str
+    args: NotRequired[dict[str, Any]]
+
+
+_From = TypedDict("_From", {"from": NotRequired[str]})  # a word that no class can have as a key
+
+
+class Message(_From):
+    """What one agent sends another: a plain dict, with a type for editors and type checkers.
+
+    `from` is filled in when it is sent; `id` and `meta` may be left out.
+    """
+
+    to: str
+    action: _Called
+    id: NotRequired[str]
+    meta: NotRequired[dict[str, Any]]
 
 
 class Nested(dict[str, Any]):

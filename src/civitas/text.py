@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+_LOGGED = 2000
+"""How much of an error's text is logged, in characters."""
 
 
 def shorten(text: str, width: int = 80) -> str:
@@ -28,6 +35,16 @@ def escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def shown_lines(text: str, file: TextIO | None = None) -> str:
+    """Return `text` with its lines kept, and nothing else in it that a terminal obeys.
+
+    What the file's encoding has no character for is escaped, too.
+    """
+    shown = "\n".join(escaped(line) for line in text.split("\n"))
+    encoding = getattr(file, "encoding", None)
+    return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
+
+
 def escaped_json(value: Any) -> str:
     """Return a JSON value on one line, with nothing in it that a terminal obeys."""
     return escaped(json.dumps(value, ensure_ascii=False))
@@ -41,6 +58,20 @@ def error_text(error: BaseException, width: int = 200) -> str:
     except Exception as failed:
         return f"{kind} (its text cannot be read: {type(failed).__name__})"
     return one_line(f"{kind}: {message}" if message else kind, width)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return which of the known names an unknown one may mean, as the end of an error's text."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def log_failure(logger: Logger, what: str, error: BaseException) -> None:
+    """Log what failed in one line, and its traceback at DEBUG."""
+    logger.error("%s: %s", what, error_text(error, _LOGGED))
+    logger.debug("%s", what, exc_info=error)
 
 
 def json_type(value: object) -> str:

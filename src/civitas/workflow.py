@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from civitas.action import ActionOptions, actions_of
 from civitas.block import Block
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
+from civitas.errors import ActionNotFound
 
 
 class Stepped(Protocol):
@@ -183,6 +184,19 @@ class Workflow:
             of = "" if block is None else f", block {named(block)!r}"
             error.add_note(f"in agent {self.id!r}{of}: {step}")
         return error
+
+
+def not_found(agent: Any, name: str) -> ActionNotFound:
+    """The error of a call of an action that an agent does not have."""
+    text = f'"{name}" not found on "{agent.id}"'
+    bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("civitas.")]
+    own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
+    method: Any = own[0] if own else None
+    if hasattr(method, "__civitas_action__"):
+        text += f": its method {name} is the action {method.__civitas_action__.name!r}"
+    elif callable(method):
+        text += f": its method {name} lacks @action"
+    return ActionNotFound(text)
 
 
 def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:

@@ -122,9 +122,39 @@ def test_a_person_decides_in_words() -> None:
     ]
     assert reply.decisions[-1].reasoning == "fine"
     said = shown.getvalue()
-    assert said.count("What is that?") == 2
+    assert said.count("is no choice, or lacks its remark.\n") == 2
     assert "JSON" not in said
-    assert "| many" in said
+    assert "The agent's answer:\n  many\n" in said
+
+
+def test_a_person_reads_what_was_done_and_may_stop() -> None:
+    async def count(folder: str) -> str:
+        """Count files."""
+        return "2 files\nand a link\x1b[2J"
+
+    ann, shown = person("c Count them.", "s")
+    worker = ReActAgent(
+        "R",
+        ScriptedModel([{"name": "count", "args": {"folder": "."}}, "There are 3."]),
+        actions=[count],
+    )
+    reply: Any = DualActAgent(DualActConfig(ann, worker)).reply_sync("How many?\nSay it.")
+    assert (reply.stop_reason, reply.text) == ("cancelled", "There are 3.")
+    assert "stopped by Ann" in reply.detail
+    first, second, _ = shown.getvalue().split("Ann> ")
+    assert first == (
+        "The task:\n  How many?\n  Say it.\n"
+        "What was done:\n  Nothing yet: say how the agent is to begin.\n\n"
+        "Choose:\n"
+        "  a          accept: the work is done\n"
+        "  c REMARK   send it back with a remark (r REMARK: to be done in another way)\n"
+        "  s          stop: the work ends as it is, not accepted\n"
+    )
+    assert second.startswith(
+        "The task:\n  How many?\n  Say it.\n"
+        'What was done:\n  count {"folder": "."}\n    → 2 files\n    → and a link\\x1b[2J\n'
+        "The agent's answer:\n  There are 3.\n\nChoose:\n"
+    )
 
 
 def test_a_person_may_be_r() -> None:
@@ -161,13 +191,13 @@ print("END", reply.stop_reason, reply.r_runs, reply.text)
 def test_a_person_is_h_at_a_pseudo_terminal() -> None:
     with Terminal("-c", PROGRAM) as terminal:
         terminal.until("you> ")
-        assert "| How many files?" in terminal.seen
+        assert "The task:\r\n  How many files?" in terminal.seen
         terminal.type("c Count the files.\n")
         terminal.until("you> ")
-        assert "| I guess 7." in terminal.seen
+        assert "  I guess 7.\r\n" in terminal.seen
         terminal.type("r Do not guess.\n")
         terminal.until("you> ")
-        assert "| I counted: 3." in terminal.seen
+        assert "  I counted: 3.\r\n" in terminal.seen
         terminal.type("a\n")
         terminal.until("END terminated 2 I counted: 3.")
         assert terminal.end() == 0

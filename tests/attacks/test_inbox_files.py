@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from civitas.errors import InboxError
-from civitas.spaces.amqp.inbox import ENDED, Entry, SQLiteInbox
+from civitas.spaces.amqp.inbox import ENDED, Entry, Inbox
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def full(path: Path) -> Path:
     """An inbox of a thousand messages, closed."""
-    inbox = SQLiteInbox(path)
+    inbox = Inbox(path)
     for n in range(1000):
         inbox.start([(f"k{n}", "a")])
         inbox.end(f"k{n}", "a", b"answer")
@@ -45,7 +45,7 @@ def test_an_overwritten_file_gives_an_error_or_what_was_there(full: Path, seed: 
     full.write_bytes(content)
     told = []
     try:
-        inbox = SQLiteInbox(full)
+        inbox = Inbox(full)
         for n in range(1000):
             try:
                 found = inbox.look_up(f"k{n}", "a")
@@ -74,7 +74,7 @@ def test_contents_that_are_none_are_found_when_read(full: Path, statement: str, 
     changed(full, statement)
 
     def read() -> None:
-        inbox = SQLiteInbox(full)
+        inbox = Inbox(full)
         try:
             inbox.look_up("accepted", "a")
         except InboxError:

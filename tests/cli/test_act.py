@@ -130,6 +130,14 @@ def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> No
     )
 
 
+def test_a_model_in_the_process_is_loaded_in_sight(folder: Path, weights: Path) -> None:
+    given = ("-m", "civitas", "act", 'Search for "milk" in notes.txt', "--model", "local")
+    with Terminal(*given, cwd=folder) as terminal:
+        terminal.until("loading the model local (Ctrl-C stops it)")
+        terminal.until("search_in_file is running (Ctrl-C stops it)")
+        assert terminal.end() == 0
+
+
 def test_a_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:
     with (
         OpenAIServer(does(WRITE), HANG) as server,
@@ -684,16 +692,33 @@ def test_a_person_reviews_at_the_terminal(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
         with at_terminal(server, folder, "--review", "me") as terminal:
             terminal.until("you> ")
-            assert "| Line 1." in terminal.seen
-            assert terminal.seen.index("line 2: milk, oat") < terminal.seen.index("You review")
+            assert "The agent's answer:\r\n  Line 1.\r\n" in terminal.seen
+            assert terminal.seen.index("line 2: milk, oat") < terminal.seen.index("The task:")
+            assert "You review" not in terminal.seen
             terminal.type("r Look again.\n")
             terminal.until("you> ")
             assert "the review asks for another way: Look again." in terminal.seen
-            assert "| Line 2." in terminal.seen
+            assert "  Line 2.\r\n" in terminal.seen
             terminal.type("a\n")
             assert terminal.end() == 0
         assert "Look again." in json.dumps(server.requests[2].body["messages"])
     assert "done: the review accepted it" in terminal.seen
+
+
+def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
+    with OpenAIServer(streamed("Line 1.")) as server:
+        options = ("--review", "me", "--journal", "../runs.db", "--run-id", "r")
+        with at_terminal(server, folder, *options) as terminal:
+            terminal.until("you> ")
+            terminal.type("s\n")
+            assert terminal.end() == 1
+        assert "stopped: it was cancelled (H ('you'): stopped by you)" in terminal.seen
+        assert "to go on with it: civitas resume r --journal ../runs.db" in terminal.seen
+        given = ("-m", "civitas", "resume", "r", "--journal", "../runs.db")
+        with Terminal(*given, cwd=folder) as terminal:
+            terminal.until("you> ")
+            terminal.type("a\n")
+            assert terminal.end() == 0
 
 
 def test_a_model_reviews(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from uuid import uuid4
 import pytest
 from benchmarks.broker import Broker
 
-from civitas import Agent, AMQPOptions, AMQPSpace, action
+from civitas import Agent, AMQPOptions, AMQPSpace, Context, action
 from models.openai_server import OpenAIServer, Request, streamed, text
 from pseudo_terminal import Terminal
 
@@ -32,6 +33,10 @@ class Calculator(Agent):
     @action
     async def say(self, content: str) -> str:
         return f"{len(content)} characters"
+
+    @action
+    async def who_asks(self, context: Context[Any]) -> str:
+        return str(context.sender)
 
     @action
     async def greet(self, who: str) -> None:
@@ -94,30 +99,45 @@ def test_a_person_talks_with_agents_of_other_processes(
 ) -> None:
     calculator = elsewhere.add(Calculator("Calculator"))
     with chat() as terminal:
-        assert "Here are Calculator. Write to all" in terminal.until(READY)
-        assert "Calculator → You  response  data:3" in terminal.line("/Calculator.add a:1 b:2")
-        assert "Calculator → You  response  5 characters" in terminal.line("Hello")
+        assert "Here are Calculator. What you write goes to all" in terminal.until(READY)
+        assert "Calculator: 3" in terminal.line("/Calculator.add a:1 b:2")
+        assert "Calculator: 5 characters" in terminal.line("Hello")
         # Completed from the help of an agent that is elsewhere.
         for keys, shown in (("/Ca\t", "lculator"), ("a\t", "dd"), ("a\t", ":"), ("1 b\t", ":")):
             terminal.type(keys)
             terminal.until(shown)
-        assert "data:8" in terminal.line("7")
+        assert "Calculator: 8" in terminal.line("7")
         # What others say by themselves is shown, and not obeyed.
-        shown = terminal.line('/Calculator.greet who:"You"')
+        ids = terminal.line("/Calculator.who_asks")
+        (me,) = re.findall(r"Calculator: (USER-[0-9A-F]{4})\r\n", ids)  # an id of one's own
+        shown = terminal.line(f'/Calculator.greet who:"{me}"')
         if "the way" not in shown:
             shown = terminal.until("the way")
-        assert r"Calculator → You  say  by\x1b[2J the way" in shown
+        assert r"Calculator: by\x1b[2J the way" in shown
         # One that comes later is heard, and one that has left is not waited for.
         elsewhere.add(Calculator("Late"))
         while "Late" not in (shown := terminal.line("Good morning")):
             continue  # who takes longer than a moment to answer is heard of later
-        assert "Late → You  response  12 characters" in shown
+        assert "Late: 12 characters" in shown
         elsewhere.remove(calculator)
         shown = terminal.line("Good evening")
-        assert "Late → You  response  12 characters" in shown
+        assert "Late: 12 characters" in shown
         assert "Calculator" not in shown
-        assert 'error  no agent "Calculator"' in terminal.line("/Calculator.add a:1 b:2")
+        assert 'error: no agent "Calculator"' in terminal.line("/Calculator.add a:1 b:2")
         assert terminal.leave() == 0
+
+
+def test_help_names_only_who_is_there(chat: Callable[..., Chat], elsewhere: AMQPSpace) -> None:
+    elsewhere.add(Calculator("Calculator"))
+    with chat() as terminal:
+        assert "Host" not in terminal.until(READY)
+        shown = terminal.line("/help")
+        assert re.search(r"/Calculator\.add a b +Add two integers\.\r\n", shown)
+        assert "Host" not in shown
+        # To people, goodbye is said.
+        assert "Calculator: 3 characters" in terminal.line("bye")
+        terminal.type("/quit\r")
+        assert terminal.end() == 0
 
 
 def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
@@ -134,16 +154,16 @@ def test_two_people_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
             bob.until("Here are Ann.")
             bob.until(READY)
             bob.type('/Ann.say content:"Hi, Ann"\r')
-            assert "Bob → Ann  say  Hi, Ann" in ann.until("Hi, Ann")
-            bob.until("Ann → Bob  response")
+            assert "Bob: Hi, Ann" in ann.until("Hi, Ann")
+            bob.until("(delivered to Ann)")
             assert ann.leave() == bob.leave() == 0
 
 
 def test_a_name_is_of_one_alone(chat: Callable[..., Chat], elsewhere: AMQPSpace) -> None:
-    elsewhere.add(Agent("You"))
-    with chat() as terminal:
+    elsewhere.add(Agent("Ann"))
+    with chat("--name", "Ann") as terminal:
         assert terminal.end() == 1
-        assert "civitas: an agent 'You' is in another process" in terminal.seen
+        assert "civitas: an agent 'Ann' is in another process" in terminal.seen
 
 
 def test_whom_the_command_line_names_comes_too(
@@ -189,16 +209,16 @@ def test_lines_may_come_from_elsewhere(piped: Any, exchange: str, elsewhere: AMQ
     done = piped(lines, "--amqp", "--exchange", exchange)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "You → *  say  Hello",
-        "Calculator → You  response  5 characters",
-        "You → Calculator  add  a:1 b:2",
-        "Calculator → You  response  data:3",
-        "You → *  add  a:3 b:4",
-        "Calculator → You  response  data:7",
+        "> Hello",
+        "Calculator: 5 characters",
+        "> /Calculator.add a:1 b:2",
+        "Calculator: 3",
+        "> /*.add a:3 b:4",
+        "Calculator: 7",
     ]
     done = piped("/Nobody.add a:1 b:2\n", "--amqp", "--exchange", exchange)
     assert done.returncode == 1
-    assert 'Nobody → You  error  no agent "Nobody" in this space' in done.stdout
+    assert 'Nobody: error: no agent "Nobody" in this space' in done.stdout
 
 
 def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:

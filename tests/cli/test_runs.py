@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,17 @@ def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) 
     killed_program(folder)
     done = civitas("runs", "bread-1", cwd=folder)
     assert "task: Buy bread. Please.\n" in done.stdout
-    last = done.stdout.splitlines()[-1]
-    assert last.endswith("civitas resume bread-1 --done 1=RESULT --agent MODULE:AGENT")
+    repeat, *_, give = done.stdout.splitlines()[-3:]
+    assert give.endswith("civitas resume bread-1 --done 1=RESULT")
+    # Each command works as it was copied, but for what only a person knows.
+    copied = shlex.split(repeat.partition("civitas ")[2])
+    given = shlex.split(give.partition("civitas ")[2])
+    refused = civitas(*given, cwd=folder)
+    assert refused.returncode == 2
+    assert "in place of RESULT, such as 1=sent" in " ".join(refused.stderr.split())
+    decided = civitas(*copied, cwd=folder)
+    assert decided.returncode == 0, decided.stderr
+    assert "recorded; to go on, run the program of agent" in decided.stdout
 
 
 def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:

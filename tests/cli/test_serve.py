@@ -343,7 +343,9 @@ def test_a_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
         assert (killed.line(), killed.line()) == ("first", "careful")
         killed.signal(signal.SIGKILL)
         killed.end()
-    in_doubt = pytest.raises(ActionError, match=r"in_doubt.*careful.*civitas resume")
+    in_doubt = pytest.raises(
+        ActionError, match=r"in_doubt.*careful.*`civitas resume \S+ --journal \S+ --repeat`"
+    )
     with serve("clerks:careful_one", *clerks), in_doubt:
         asked.result(timeout=WAIT_S)
     assert (tmp_path / "notes").read_text().split() == ["first", "careful"]

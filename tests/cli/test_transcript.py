@@ -6,10 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from civitas.approval import escaped
+from civitas.cli.chat.lines import folded
 from civitas.cli.chat.transcript import Transcript
 
 # What the tests look for in what was written is not among them.
-TEXTS = st.text(st.characters(exclude_characters="…<>#"), min_size=1, max_size=6)
+TEXTS = st.text(
+    st.one_of(st.sampled_from(" \n"), st.characters(exclude_characters="…:#\t")),
+    min_size=1,
+    max_size=9,
+)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(("A", "B")), TEXTS),
@@ -27,19 +32,24 @@ def screen(written: list[str]) -> list[str]:
     return [line.rpartition("\r\x1b[K")[2] for line in "".join(written).split("\n")]
 
 
+def shown(text: str) -> str:
+    """A text as it is shown, without what is between its words."""
+    return "".join(escaped(char) for char in text if char not in " \n")
+
+
 @given(STEPS, st.booleans())
 def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool) -> None:
     written: list[str] = []
     transcript = Transcript(written.append, None if dumb else ("", ""))
     said = {"A": "", "B": ""}
-    shown = 0
+    lines = 0
     for what, text in steps:
         if what in said:
-            transcript.piece(what, f"<{what}>", text)
+            transcript.piece(what, text)
             said[what] += text
         elif what == "line":
             transcript.line(text)
-            shown += 1
+            lines += 1
         elif what == "hold":
             transcript.hold()
         elif what == "release":
@@ -48,30 +58,47 @@ def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool)
             transcript.at_work(["A", "B"], int(text))
     transcript.release()
     for id, text in said.items():
-        transcript.answered(id, f"<{id}>", text.strip())
+        transcript.answered(id, text.strip())
     transcript.at_work([])
-    lines = screen(written)
-    assert lines.count("#a line#") == shown
+    found = {"A": "", "B": "", "#a line#": ""}
+    whose = ""
+    for line in screen(written)[:-1]:
+        if line and not line.startswith(" "):  # what goes on is indented
+            whose, _, line = line.partition(": ")
+        if whose == "#a line#":
+            found[whose] += "#"
+        elif line:
+            found[whose] += line.removeprefix("…").replace(" ", "")
+    assert len(found["#a line#"]) == lines
     for id, text in said.items():
-        own = [line.removeprefix(f"<{id}>  ") for line in lines if line.startswith(f"<{id}>")]
-        assert "".join(part.removeprefix("…") for part in own) == escaped(text.strip())
-    assert all(line == "" or line[0] in "#<" for line in lines)
+        assert found[id] == (shown(text.strip()) or "(nothing)")
+
+
+@given(st.text(st.sampled_from("ab字 \n"), max_size=80), st.integers(12, 30))
+def test_no_line_is_too_wide_and_no_word_broken(text: str, width: int) -> None:
+    lines, _ = folded(text, 3, width)
+    assert lines.replace("字", " 字 ").split() == text.replace("字", " 字 ").split()
+    for number, line in enumerate(lines.split("\n")):
+        assert number == 0 or not line.strip() or line.startswith("  ")
+        column = (0 if number else 3) + sum(2 if char == "字" else 1 for char in line)
+        # One word alone may be longer than a line.
+        assert column <= width or " " not in line.strip()
 
 
 def test_an_answer_that_came_to_something_else_is_shown_too() -> None:
     written: list[str] = []
-    transcript = Transcript(written.append, None)
-    transcript.piece("A", "<A>", "I will see.")
-    transcript.answered("A", "<A>", "It is 3.")
-    assert "".join(written) == "<A>  I will see.\n<A>  It is 3.\n"
+    transcript = Transcript(written.append, ("", ""))
+    transcript.piece("A", "I will see. ")
+    transcript.answered("A", "It is 3.")
+    assert "".join(written) == "A: I will see.\nA: It is 3.\n"
 
 
 def test_what_was_said_before_a_call_is_another_text() -> None:
     written: list[str] = []
-    transcript = Transcript(written.append, None)
-    transcript.piece("A", "<A>", "I will see. ")
+    transcript = Transcript(written.append, ("", ""))
+    transcript.piece("A", "I will see. ")
     transcript.over("A")
     transcript.line("#a call#")
-    transcript.piece("A", "<A>", "It is")
-    transcript.answered("A", "<A>", "It is 3.")
-    assert "".join(written) == "<A>  I will see.\n#a call#\n<A>  It is 3.\n"
+    transcript.piece("A", "It is")
+    transcript.answered("A", "It is 3.")
+    assert "".join(written) == "A: I will see.\n#a call#\nA: It is 3.\n"

@@ -93,6 +93,13 @@ def test_a_marked_method_is_an_action_and_is_inherited(space, me, kind, name, va
     assert me.ask("agent", name).result(timeout=10) == value
 
 
+OF_A_METHOD = {
+    "unmarked": ": its method unmarked lacks @action",
+    "renamed": ": its method renamed is the action 'other name'",
+}
+"""What is told besides of a method that is no action of that name."""
+
+
 @pytest.mark.parametrize(
     "name",
     (
@@ -119,13 +126,12 @@ def test_a_marked_method_is_an_action_and_is_inherited(space, me, kind, name, va
 )
 def test_nothing_else_is(space, me, name):
     agent = space.add(Base("agent"))
+    told = f'"{name}" not found on "agent"{OF_A_METHOD.get(name, "")}'
     with pytest.raises(ActionNotFound) as caught:
         me.ask("agent", name).result(timeout=10)
-    assert str(caught.value) == f'"{name}" not found on "agent"'
+    assert str(caught.value) == told
     me.send(message("agent", name))
-    assert me.told() == [
-        ("error", {"error": f'"{name}" not found on "agent"', "original_message_id": None})
-    ]
+    assert me.told() == [("error", {"error": told, "original_message_id": None})]
     assert agent.space is space
     assert me.ask("agent", "bare").result(timeout=10) == "bare"
 

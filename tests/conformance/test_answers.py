@@ -1,5 +1,6 @@
 """What comes back: values, errors and replies to `say`, and where it ends."""
 
+import logging
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -406,9 +407,14 @@ def test_without_an_override_an_error_is_logged(space, server, log):
         assert part in line
 
 
-def test_what_a_sent_message_made_raise_is_logged_with_its_place(space, server, log):
+def test_what_a_sent_message_made_raise_is_logged_and_at_debug_with_its_place(
+    space, server, log, caplog
+):
+    caplog.set_level(logging.DEBUG, logger="civitas.space")
     plain = space.add(Agent("plain"))
     plain.send(message("server", "fail"))
+    line = log.wait_for("ERROR")
+    assert line.endswith("of 'plain': ZeroDivisionError: division by zero")
     line = log.wait_for("Traceback")
     for part in ("'server'", "'fail'", "'plain'", "test_answers.py", "ZeroDivisionError"):
         assert part in line

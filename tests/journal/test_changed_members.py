@@ -185,9 +185,11 @@ def test_one_that_keeps_no_record_goes_by_its_class_and_id(tmp_path: Path, group
 
 
 def test_a_model_that_cannot_be_made_fails_in_its_members_turn(tmp_path: Path) -> None:
-    worker = ReActAgent("R", "no-such-model")
+    weights = tmp_path / "damaged.gguf"
+    weights.write_bytes(b"GGUF")
+    worker = ReActAgent("R", f"gguf:{weights}")
     group = Conversation([member("H", "one"), worker], until=MaxTurns(2), journal=tmp_path / "j")
     reply = group.reply_sync("go", run_id="r")
     assert reply.stop_reason == "error"
-    assert "no-such-model" in reply.detail
+    assert "damaged.gguf" in reply.detail
     assert [each["content"] for each in reply.messages][:2] == ["go", "one"]

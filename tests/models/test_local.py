@@ -574,14 +574,12 @@ def test_it_is_silent_and_leaves_no_way_in(weights: Path, tmp_path: Path) -> Non
 def test_without_the_runtime_it_names_the_extra(weights: Path) -> None:
     program = (
         "import sys\nsys.modules['xllamacpp'] = None\n"
-        + SCRIPT
-        + (
-            "from civitas.errors import MissingExtra\n"
-            "try:\n"
-            "    asyncio.run(model.complete(hello))\n"
-            "except MissingExtra as error:\n"
-            "    print(error)\n"
-        )
+        "from civitas import LocalModel\n"
+        "from civitas.errors import MissingExtra\n"
+        "try:\n"
+        "    LocalModel(sys.argv[1])\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(weights)], capture_output=True, text=True, timeout=40

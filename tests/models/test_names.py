@@ -3,10 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from civitas.errors import ModelError, WeightsError
+import civitas
+from civitas.errors import MissingExtra, ModelError, WeightsError
 from civitas.models import ScriptedModel, model
 
 
@@ -83,3 +85,62 @@ def test_a_model_of_the_hub_without_the_extra_says_which() -> None:
     assert done.stdout == (
         "TransformersModel needs the extra 'transformers': pip install 'civitas[transformers]'\n"
     ), done.stderr
+
+
+@pytest.mark.parametrize(
+    "kind", ("ReActAgent", "ChattyAI", "Researcher", "OpenAIFunctionAgent", "ChosenBy")
+)
+def test_an_agent_is_refused_a_model_that_there_is_not(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    def made(name: str) -> Any:
+        cls = getattr(civitas, kind)
+        return cls(name) if kind == "ChosenBy" else cls("a", name)
+
+    for name, told in (
+        ("lcoal:x", "there is no" if kind != "OpenAIFunctionAgent" else "no key"),
+        ("local:smollm3", "no weights called 'smollm3'"),
+        ("gguf:/nowhere.gguf", "there is no such file"),
+        ("openai:gpt-4o-mini", "no key"),
+        ("http://127.0.0.1/v1", "does not say which model"),
+        ("http://127.0.0.1:port/v1#x", "base_url= must be like http://host/v1"),
+    ):
+        with pytest.raises(ModelError, match=told):
+            made(name)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "extra"),
+    (
+        ("aiohttp", "http://127.0.0.1:1/v1#x", "openai"),
+        ("xllamacpp", "gguf:x.gguf", "local"),
+        ("litellm", "litellm:a/b", "litellm"),
+        ("torch", "hf:a/b", "transformers"),
+    ),
+)
+def test_an_agent_is_refused_a_model_whose_extra_is_missing(
+    package: str, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for make in (civitas.ReActAgent, civitas.ChattyAI, civitas.Researcher):
+        with pytest.raises(MissingExtra, match=rf"pip install 'civitas\[{extra}\]'"):
+            make("a", name)
+
+
+def test_making_an_agent_loads_no_model() -> None:
+    program = (
+        "import sys, civitas\n"
+        "civitas.ReActAgent('a', 'http://127.0.0.1:1/v1#x')\n"
+        "print([name for name in ('aiohttp', 'xllamacpp', 'torch') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None:
+    for make in (civitas.AgentToolbox, lambda name: civitas.Society(1, model=name)):
+        with pytest.raises(ModelError, match="there is no model 'lcoal'"):
+            make("lcoal")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from civitas import (
+    Action,
     ActionError,
     Agent,
     Budget,
@@ -1051,3 +1052,54 @@ def test_what_is_said_between_two_turns_is_heard_by_the_next_alone() -> None:
     dual.reply_sync("Count.")
     assert "Only the small ones." in r.received[0][-1]["content"]
     assert all("small" not in str(message) for message in h.received[0])
+
+
+# -- without a config ------------------------------------------------------------------------------
+
+
+def test_it_is_made_of_two_agents_without_a_config() -> None:
+    human, reactive = (
+        ReActAgent("H", ScriptedModel([GO, GO])),
+        ReActAgent("R", ScriptedModel(["3"])),
+    )
+    dual = DualActAgent(human=human, reactive=reactive, max_hr_loops=1, id="pair")
+    assert (dual.id, dual.human_agent, dual.reactive_agent) == ("pair", human, reactive)
+    assert dual.config.max_hr_loops == 1
+    assert dual.reply_sync("How many?").stop_reason == "max_loops"
+
+
+def test_what_it_cannot_be_made_of_is_told() -> None:
+    human, reactive = ReActAgent("H", ScriptedModel([])), ReActAgent("R", ScriptedModel([]))
+    config = DualActConfig(human, reactive)
+    with pytest.raises(ConfigError, match="needs reactive=, or a DualActConfig"):
+        DualActAgent(human=human)
+    with pytest.raises(ConfigError, match="takes a DualActConfig, or human= and reactive="):
+        DualActAgent(human, reactive)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="has a config, which says max_hr_loops"):
+        DualActAgent(config, max_hr_loops=3)
+    for same in (human, [reactive, human]):
+        with pytest.raises(ConfigError, match="human= and reactive= are the same agent"):
+            DualActAgent(human=human, reactive=same)
+
+
+def test_what_h_called_itself_is_in_the_reply() -> None:
+    def look() -> str:
+        """Look."""
+        return "3 files"
+
+    h = ScriptedModel([{"name": "look"}, GO, {"name": "look"}, DONE])
+    human = ReActAgent("H", h, actions=[look])
+    reactive = ReActAgent(
+        "R", ScriptedModel([{"name": "count"}, "3"]), actions=[Action("count", len, "", {})]
+    )
+    reply = DualActAgent(human=human, reactive=reactive).reply_sync("How many?")
+    assert reply.stop_reason == "terminated"
+    assert [step.action for step in reply.steps] == ["look", "count", "look"]
+
+
+def test_its_reply_is_json_data_with_its_own_parts() -> None:
+    dual, _, _ = two([GO, DONE], ["There are 3."])
+    told = json.loads(json.dumps(dual.reply_sync("How many?").to_json()))
+    assert [each["action"] for each in told["decisions"]] == ["CONTINUE", "TERMINATE"]
+    assert told["conclusions"][0]["summary"] == "There are 3."
+    assert (told["text"], told["r_runs"]) == ("There are 3.", 1)

@@ -1152,11 +1152,12 @@ def test_without_a_memory_it_has_one_of_half_its_models_context(
     assert memory.max_tokens == bound
 
 
-def test_a_model_by_name_is_made_when_it_is_first_used() -> None:
-    thinker = ReActAgent("t", "no such model")
+def test_a_model_by_name_is_looked_at_when_it_is_given() -> None:
+    with pytest.raises(ModelError, match="agent 't': there is no model 'no such model'"):
+        ReActAgent("t", "no such model")
+    thinker, _ = agent(say("ok"))
     with pytest.raises(ModelError, match="there is no model 'no such model'"):
-        thinker.reply_sync("go")
-    thinker.model = Answers(say("ok"))
+        thinker.model = "no such model"  # type: ignore[assignment]
     assert thinker.reply_sync("go").text == "ok"
 
 
@@ -1254,6 +1255,19 @@ def test_actions_and_a_registry_of_ones_own_classes_serve() -> None:
     assert "more" in model.names
 
 
+def test_actions_of_ones_own_class_serve_without_a_registry_of_their_own() -> None:
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    double = PaperAction("double", lambda n: 2 * n, "Double a number.", parameters)
+    registry = ActionRegistry()
+    registry.register(PaperAction("stop", lambda: "stopped", "Stop.", {}, terminal=True))
+    for given in ([double, *registry.get_actions()], registry):
+        thinker, model = agent(use("double", {"n": 2}), use("stop"), actions=given)
+        assert thinker.reply_sync("go").stop_reason == "terminal"
+        assert model.names == ["double", "stop"]
+        registry.register(double)
+        registry.actions["stop"] = registry.actions.pop("stop")
+
+
 @pytest.mark.parametrize("prompt", (5, lambda: "x", ["x"]))
 def test_a_system_prompt_is_a_text(prompt: Any) -> None:
     with pytest.raises(DefinitionError, match="'thinker': system_prompt= must be a text, got"):
@@ -1301,3 +1315,24 @@ def test_a_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None
     broken = Reply("", None, [], [], Usage(), "error", "x", KeyError("what it was"))
     with pytest.raises(KeyError, match="what it was"):
         broken.raise_for_error()
+
+
+def test_a_reply_is_json_data_whatever_is_in_it() -> None:
+    thinker, _ = agent(use("hand"), ModelError("no power"), actions=[hand])
+    reply = thinker.reply_sync("go")
+    told = json.loads(json.dumps(reply.to_json()))
+    assert told["error"] == "ModelError: no power"
+    assert told["steps"][0]["result"]["result"] == "a hand"
+    assert (told["stop_reason"], told["run_id"]) == ("error", reply.run_id)
+    assert told["usage"] == {"input_tokens": 10, "output_tokens": 5}
+    assert reply.usage.total == 15
+
+
+class Hand:
+    def __str__(self) -> str:
+        return "a hand"
+
+
+def hand() -> Hand:
+    """Give a hand."""
+    return Hand()

@@ -84,6 +84,8 @@ def ask(schema: Any, *answers: str) -> Any:
         ({}, "[null]", [None]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, "5", 5),
         (int, "```json\n7\n```", 7),
+        (int, "```JSON\n7```", 7),
+        (dict, '```json {"a": "`b`"} ```\n', {"a": "`b`"}),
     ),
 )
 def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, value: Any) -> None:

@@ -329,6 +329,8 @@ def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
     ("package", "call"),
     (
         ("aiohttp", "from civitas.research import visit_page; visit_page()"),
+        ("trafilatura", "from civitas.research import visit_page; visit_page()"),
+        ("pypdf", "from civitas.research import read_pdf; read_pdf()"),
         ("ddgs", "from civitas.research import search_web; search_web()"),
         (
             "pypdf",

@@ -1,11 +1,15 @@
-"""Agents of one loop leave each other their turn."""
+"""Whose turn it is: agents of one loop leave each other theirs, and callers let their chain in."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from civitas import Agent, NativeSpace, action
+import pytest
+
+from civitas import Agent, NativeSpace, RequestCancelled, action
 from conformance.conftest import WAIT_S, Kept, message
+from conformance.gate import Gate, Holder
 
 
 def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
@@ -31,3 +35,66 @@ def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
         me: Any = space.add(Agent("me"))
         me.ask("sender", "send_all").result(timeout=WAIT_S)
         assert order.wait_for(1_001).index("other") <= 100
+
+
+def test_what_a_handler_led_to_that_has_ended_is_let_in_where_its_caller_waits() -> None:
+    """Else the caller would wait for what waits for it to end."""
+    queued = Gate()
+
+    class Caller(Agent):
+        asked: Any = None
+
+        @action
+        async def begin(self) -> str:
+            """Have `leave` called here, then wait for what that has asked."""
+            await self.ask("relay", "relay")
+            value: str = await self.asked
+            return value
+
+        @action
+        async def leave(self) -> None:
+            """Ask for what comes back here, and end when it waits here."""
+            self.asked = self.ask("other", "come_back")
+            await queued
+
+        @action
+        async def answer(self) -> str:
+            return "answered"
+
+    class Relay(Agent):
+        @action
+        async def relay(self) -> None:
+            await self.ask("caller", "leave")
+
+    class Other(Agent):
+        @action
+        async def come_back(self) -> str:
+            asked = self.ask("caller", "answer")
+            queued.open()
+            value: str = await asked
+            return value
+
+    with NativeSpace() as space:
+        for agent in (Caller("caller"), Relay("relay"), Other("other")):
+            space.add(agent)
+        me: Any = space.add(Agent("me"))
+        assert me.ask("caller", "begin").result(timeout=WAIT_S) == "answered"
+
+
+def test_one_that_is_cancelled_as_its_task_is_to_begin_gives_its_place_back() -> None:
+    class Asker(Agent):
+        @action
+        async def ask_and_cancel(self) -> None:
+            asked = self.ask("holder", "hold")
+            # No task is idle, so one is made; it has its first step after this.
+            asyncio.get_running_loop().call_soon(asked.cancel)
+            with pytest.raises(RequestCancelled):
+                await asked
+
+    with NativeSpace() as space:
+        space.add(Asker("asker"))
+        holder = space.add(Holder("holder"))
+        me: Any = space.add(Agent("me"))
+        me.ask("asker", "ask_and_cancel").result(timeout=WAIT_S)
+        assert me.ask("holder", "note", name="next").result(timeout=WAIT_S) == "next"
+        assert holder.begun == ["next"]

@@ -103,7 +103,7 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
     questions = between(output, "\n5  ", "\n6  ").split("\n  Question: ")[1:]
     assert len(questions) == 3
     for question in questions[:2]:
-        found = re.findall(r"^    \[\d+\] (docs/[\w-]+\.md)", question, re.MULTILINE)
+        found = re.findall(r"^    \[\d+\] (docs/[\w/-]+\.md)", question, re.MULTILINE)
         assert found
         assert all((ROOT / path).exists() for path in found)
     assert questions[2].rstrip().endswith("nothing relevant was found")

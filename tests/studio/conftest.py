@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from civitas.studio import Studio
 
@@ -34,19 +35,17 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[Studio]:
+@contextmanager
+def a_studio(folder: Path) -> Iterator[Studio]:
     """A studio that is served, with a journal of its own."""
-    studio = Studio()
-    studio.launch(
-        0, journal=tmp_path / "runs.db", token=TOKEN, prevent_thread_lock=True, quiet=True
-    )
-    yield studio
-    studio.close()
+    with Studio() as studio:
+        journal = folder / "runs.db"
+        studio.launch(0, journal=journal, token=TOKEN, prevent_thread_lock=True, quiet=True)
+        yield studio
 
 
-@pytest.fixture
-def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
+@contextmanager
+def pages(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
     """Opens pages, each as in a browser of its own, on a tab of the studio.
 
     Fails the test on an error of a script and on any request that leaves the machine.
@@ -54,31 +53,23 @@ def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]
     faults: list[str] = []
     contexts = []
 
+    def log(told: ConsoleMessage) -> None:
+        if told.type == "error" and not any(each in told.text for each in NO_FAULTS):
+            faults.append(f"console: {told.text}")
+
+    def request(sent: Request) -> None:
+        to, here = urlsplit(sent.url), urlsplit(studio.url or sent.url)
+        if to.scheme in ("http", "https", "ws", "wss") and to.netloc != here.netloc:
+            faults.append(f"left the machine: {sent.url}")
+
     def opened(tab: str = "Space", **options: object) -> Page:
-        assert studio.url is not None
-        host = urlsplit(studio.url).netloc
         context = browser.new_context(viewport=SIZE, **options)
         contexts.append(context)
         context.set_default_timeout(15_000)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(f"script: {error}"))
-        page.on(
-            "console",
-            lambda told: (
-                faults.append(f"console: {told.text}")
-                if told.type == "error" and not any(each in told.text for each in NO_FAULTS)
-                else None
-            ),
-        )
-        page.on(
-            "request",
-            lambda sent: (
-                faults.append(f"left the machine: {sent.url}")
-                if urlsplit(sent.url).scheme in ("http", "https", "ws", "wss")
-                and urlsplit(sent.url).netloc != host
-                else None
-            ),
-        )
+        page.on("console", log)
+        page.on("request", request)
         page.goto(f"{studio.url}?token={TOKEN}")
         page.get_by_role("tab", name=tab, exact=True).click()
         return page
@@ -87,6 +78,20 @@ def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]
     for context in contexts:
         context.close()
     assert not faults, "\n".join(faults)
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    """A studio of this test."""
+    with a_studio(tmp_path) as studio:
+        yield studio
+
+
+@pytest.fixture
+def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
+    """Opens pages of the test's studio."""
+    with pages(browser, studio) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -27,9 +27,8 @@ def teller(journal: Journal, pay: Any) -> ReActAgent:
 
 def do(job: dict[str, Any]) -> None:
     """Begin the run, and be killed at its payment."""
-    folder = Path(job["folder"])
-    effects = Effects(folder / "effects", "begin transfer")
-    with Journal(folder / "runs.db") as journal:
+    effects = Effects(Path(job["folder"]) / "effects", "begin transfer")
+    with Journal(job["journal"]) as journal:
         teller(journal, effects.note).reply_sync("Move the coins.", run_id=RUN)
 
 

@@ -78,8 +78,14 @@ def steps(page: Page) -> Locator:
 def test_a_file_is_written_once_it_is_permitted(
     folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
 ) -> None:
-    """The steps come as they happen, on two pages, with exact arguments; reloading loses none."""
+    """The steps come as they happen, on two pages, with exact arguments; reloading loses none.
+
+    What cannot begin is said at once.
+    """
     page, other = open_page("Act and review"), open_page("Act and review")
+    start(page, folder / "nowhere", server)
+    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    assert not server.requests
     start(page, folder, server)
     expect(other.get_by_role("article", name="approval")).to_be_visible()
     page.reload()
@@ -167,13 +173,3 @@ def test_it_is_held_steered_and_stopped(
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert not studio.jobs.running()
-
-
-def test_what_cannot_begin_is_said_at_once(
-    folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
-) -> None:
-    """In words; nothing is begun."""
-    page = open_page("Act and review")
-    start(page, folder / "nowhere", server)
-    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
-    assert not server.requests

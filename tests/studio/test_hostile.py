@@ -52,7 +52,8 @@ def test_texts_of_strangers_are_text(
 ) -> None:
     """In messages, arguments, ids, errors, descriptions and cards: no element, dialog or request.
 
-    What would turn a line around, or steer a terminal, is shown by its number.
+    What would turn a line around, or steer a terminal, is shown by its number; of many megabytes
+    the beginning is shown, and how long it was.
     """
     page = open_page()
     dialogs: list[str] = []
@@ -67,9 +68,13 @@ def test_texts_of_strangers_are_text(
         mallory.send({"to": "User", "action": {"name": "odd", "args": args}})
         asked = {"to": name, "action": {"name": "pay", "args": {"to": text}}}
         studio.user.send(asked)
+    many = {f"a{number}": ["x" * 100_000] for number in range(20)}
+    mallory.send({"to": "User", "action": {"name": "odd", "args": many}})
     cards = page.get_by_role("article", name="approval")
     expect(cards).to_have_count(len(TEXTS))
     expect(page.get_by_role("log")).to_contain_text("(1,100,000 characters)")
+    expect(page.get_by_role("log")).to_contain_text("(100,004 characters)")
+    assert len(page.get_by_role("article").last.inner_text()) < 100_000
     expect(cards.nth(7)).to_contain_text("[U+202E]txt.exe[U+2066]")
     page.get_by_role("list", name="Agents").get_by_text(name).click()
     expect(page.get_by_role("button", name="pay", exact=True)).to_be_visible()
@@ -82,21 +87,6 @@ def test_texts_of_strangers_are_text(
     expect(made).to_have_count(0)
     assert dialogs == []
     assert "taken" not in page.title()
-
-
-def test_a_text_of_many_megabytes_is_shown_in_part(
-    space: NativeSpace, page: Page, studio: Studio
-) -> None:
-    """The studio keeps the beginning, and says how long it was; the agent got all of it."""
-    mallory = space.add(Agent("Mallory"))
-    text = "x" * 3_000_000
-    mallory.send({"to": "User", "action": {"name": "say", "args": {"content": text}}})
-    many = {f"a{number}": [text[:100_000]] for number in range(20)}
-    mallory.send({"to": "User", "action": {"name": "odd", "args": many}})
-    log = page.get_by_role("log")
-    expect(log).to_contain_text("x … (3,000,000 characters)")
-    expect(log).to_contain_text("(100,004 characters)")
-    assert len(log.inner_text()) < 100_000
 
 
 # -- a page of a program at another port of this machine -------------------------------------------

@@ -56,13 +56,24 @@ def report(page: Page) -> FrameLocator:
 
 
 def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Page]) -> None:
-    """Two pages see it to its end; a citation opens its passage; the report is downloaded."""
+    """Two pages see it to its end; a citation opens its passage; the report is downloaded.
+
+    What does not go together is said in words, escaped, and nothing begins.
+    """
     page, other = open_page("Research"), open_page("Research")
+    start(page, folder)
+    expect(page.get_by_text("there is no objective")).to_be_visible()
+    start(page, "", "alpha")
+    expect(page.get_by_text("fill in “Folder to search”, “Search the web”")).to_be_visible()
+    expect(page.get_by_text("there is no objective")).to_have_count(0)
+    start(page, folder / "<b>none</b>", "alpha")
+    expect(page.get_by_text("<b>none</b>").last).to_be_visible()
     expect(other.get_by_text("No research yet.")).to_be_visible()
     start(page, folder, "Which port does alpha use?", "Which protocol replaced beta?")
     for each in (page, other):
         expect(state(each)).to_contain_text("finished")
         expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")
+        expect(each.get_by_text("<b>none</b>")).to_have_count(0)
     bar = other.get_by_role("meter", name="Expertise: Which port does alpha use?")
     assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
     page.reload()
@@ -82,7 +93,8 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     for name, ending in (("Markdown", "md"), ("HTML", "html")):
         with page.expect_download() as started:
             page.get_by_role("link", name=f"Download {name}").click()
-        assert started.value.suggested_filename.endswith(f".{ending}")
+        named = f"research-which-port-does-alpha-use-which-protocol-replaced-beta.{ending}"
+        assert started.value.suggested_filename == named
         assert "uses port 4711" in started.value.path().read_text()
 
 
@@ -163,19 +175,3 @@ def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) 
     assert command.returncode == 0
     assert "uses port 4711" in stdout
     assert "studio" not in stdout
-
-
-def test_what_does_not_go_together_is_said(folder: Path, open_page: Callable[..., Page]) -> None:
-    """In words, escaped; nothing begins."""
-    page = open_page("Research")
-    start(page, folder)
-    expect(page.get_by_text("there is no objective")).to_be_visible()
-    start(page, "", "alpha")
-    expect(page.get_by_text("fill in “Folder to search”, “Search the web”")).to_be_visible()
-    expect(page.get_by_text("there is no objective")).to_have_count(0)
-    start(page, folder / "<b>none</b>", "alpha")
-    expect(page.get_by_text("<b>none</b>").last).to_be_visible()
-    expect(page.get_by_text("No research yet.")).to_be_visible()
-    start(page, folder, "alpha")
-    expect(state(page)).to_contain_text("finished")
-    expect(page.get_by_text("<b>none</b>")).to_have_count(0)

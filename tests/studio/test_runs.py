@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from civitas import (
     ACCESS_REQUESTED,
@@ -30,7 +30,33 @@ from civitas import (
 from civitas.studio import Studio
 from journal.process import Processes
 from models.openai_server import HANG, OpenAIServer, call, calls, text
+from studio.conftest import a_studio, pages
 from studio.killed import RUN, teller
+
+# One studio and one page serve all of them.
+pytestmark = pytest.mark.xdist_group("studio_runs")
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One for all runs of this file."""
+    with a_studio(tmp_path_factory.mktemp("runs")) as studio:
+        yield studio
+
+
+@pytest.fixture(scope="module")
+def open_page(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
+    """Opens its pages."""
+    with pages(browser, studio) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(open_page: Callable[..., Page]) -> Page:
+    """A page that all stories are looked at on, before there is a run."""
+    page = open_page("Runs")
+    expect(page.get_by_text("No runs yet.")).to_be_visible()
+    return page
 
 
 async def count(journal: Journal, run_id: str, steps: int = 1, text: str = "") -> None:
@@ -90,11 +116,10 @@ def dual(journal: Journal) -> DualActAgent:
     return DualActAgent(config, "pair", journal=journal)
 
 
-def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, open_page: Callable[..., Page]) -> None:
+def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     """Totals, parts, steps with their exact input and output, the replay, a copy."""
     agent = dual(studio.journal)
     aside(lambda: agent.reply_sync("Find the notes.", run_id="pair-1"))
-    page = open_page("Runs")
     view = choose(page, "pair-1")
     # 1,000 tokens in at 2 and 200 out at 8 US dollars a million
     for figure in ("cost$0.0036and 220 tokens", "model calls4", "tool calls1", "errors1"):
@@ -135,7 +160,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def test_a_run_under_way_is_told_to_both_pages(
-    studio: Studio, open_page: Callable[..., Page], gate: threading.Event
+    studio: Studio, page: Page, open_page: Callable[..., Page], gate: threading.Event
 ) -> None:
     """One that somebody else began appears by itself, its steps as they come."""
 
@@ -145,9 +170,9 @@ def test_a_run_under_way_is_told_to_both_pages(
         await asyncio.to_thread(gate.wait)
         return "waited"
 
-    views = [open_page("Runs").get_by_role("region", name="Run", exact=True) for _ in range(2)]
-    for view in views:
-        expect(view.page.get_by_text("No runs yet.")).to_be_visible()
+    looking = (page, open_page("Runs"))
+    views = [each.get_by_role("region", name="Run", exact=True) for each in looking]
+    expect(looking[1].get_by_text("Choose a run at the left")).to_be_visible()
     with Journal(studio.journal.path) as journal:  # as another process has it
         calls = (Call("1", "wait", {}),)
         model = ScriptedModel([ModelReply("", calls, Usage(10, 5)), "It is over."])
@@ -186,7 +211,6 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
     )
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(agent.reply_sync, "Clean.", run_id="c")
-        page.get_by_role("tab", name="Runs").click()
         view = choose(page, "c")
         expect(page.get_by_text("waiting for you")).to_have_count(2)
         page.get_by_role("button", name="Permit").click()
@@ -195,17 +219,13 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
         done.result()
         expect(view.get_by_role("button", name="tool delete").last).to_contain_text("refused")
         expect(page.get_by_text("waiting for you")).to_have_count(0)
-        expect(view.locator("dl")).to_contain_text(re.compile(r"waiting for a person [0-9.]+ m?s"))
         expect(view.locator("dl")).to_contain_text("tool calls21 refusederrors0")
 
 
-def test_the_run_of_a_killed_process(
-    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
-) -> None:
+def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path) -> None:
     """Its call in doubt is decided about, in a copy otherwise; gone on with, it is replayed."""
     with Processes("studio.killed") as processes:
-        assert processes.run(tmp_path) == -9
-    page = open_page("Runs")
+        assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
     view = choose(page, RUN)
     expect(view.get_by_role("button", name="tool transfer(coins=3)")).to_contain_text("in doubt")
     view.get_by_role("button", name="Replay").click()
@@ -233,12 +253,12 @@ def test_the_run_of_a_killed_process(
     expect(view.get_by_role("region", name="Replay")).to_contain_text("All is moved.")
 
 
-def test_a_killed_run_is_resumed(open_page: Callable[..., Page], tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> None:
     """A process of `civitas act` is killed while its model answers; the studio goes on with it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "notes.md").write_text("Hello")
-    order = ("civitas", "act", "List them", "--journal", str(tmp_path / "runs.db"), "--run-id", "a")
+    order = ("civitas", "act", "List them", "--journal", str(studio.journal.path), "--run-id", "a")
     with OpenAIServer(calls(call("list_files", "{}")), HANG) as server:
         command = (sys.executable, "-m", *order, "--model", f"{server.url}#m", "--yes-read")
         with subprocess.Popen(command, cwd=folder) as killed:
@@ -246,7 +266,7 @@ def test_a_killed_run_is_resumed(open_page: Callable[..., Page], tmp_path: Path)
             server.wait_for_request()
             killed.kill()
         server.answers = [text("There is notes.md.")]
-        view = choose(open_page("Runs"), "a")
+        view = choose(page, "a")
         expect(view.get_by_role("button", name="set up")).to_contain_text(f"m in {folder}")
         expect(view.get_by_role("button", name="model").last).to_contain_text("cut off")
         view.get_by_role("button", name="Resume", exact=True).click()
@@ -256,61 +276,53 @@ def test_a_killed_run_is_resumed(open_page: Callable[..., Page], tmp_path: Path)
 
 
 @pytest.mark.long
-def test_a_thousand_runs_and_ten_thousand_entries(
-    studio: Studio, open_page: Callable[..., Page]
-) -> None:
+def test_a_thousand_runs_and_ten_thousand_entries(browser: Browser, tmp_path: Path) -> None:
     """The newest are listed first, a part of them; of a long run the first entries."""
 
-    async def made() -> None:
+    async def made(journal: Journal) -> None:
         for number in range(1_000):
-            await count(studio.journal, f"run-{number:03}")
-        await count(studio.journal, "long", 5_000)
+            await count(journal, f"run-{number:03}")
+        await count(journal, "long", 5_000)
+
+    with a_studio(tmp_path) as studio, pages(browser, studio) as open_page:
+        aside(lambda: asyncio.run(made(studio.journal)))
+        page = open_page("Runs")
+        runs = page.get_by_role("list", name="Runs")
+        expect(page.get_by_text("1,001 runs")).to_be_visible()
+        expect(runs.get_by_role("button")).to_have_count(201)
+        expect(runs.get_by_role("button").first).to_contain_text("long")
+        page.get_by_role("searchbox", name="Filter runs").fill("RUN-00")
+        expect(page.get_by_text("10 of 1,001 runs")).to_be_visible()
+        page.get_by_role("searchbox", name="Filter runs").fill("")
+        page.get_by_text("count 5000").click()
+        more = page.locator(".s-more")  # no role, which is dear to find among thousands of rows
+        expect(more).to_have_text("Show 2,000 more of 8,003 entries")
+        more.locator("button").click()
+        expect(more).to_have_text("Show 2,000 more of 6,003 entries")
+        expect(page.locator(".s-entry")).to_have_count(2_001)
+        expect(page.locator(".s-entry").last).to_contain_text("under way")  # its end is not loaded
+
+
+def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None:
+    """Of a large text the beginning is sent until it is asked for.
+
+    Of a damaged run the page says which entry it is, and goes on with the others.
+    """
+    large = "\ud800" + "x" * 149_999  # a half of a character, as JSON may have it
+
+    async def made() -> None:
+        for run in ("gone", "bad"):
+            await count(studio.journal, run)
+        await count(studio.journal, "large", text=large)
 
     aside(lambda: asyncio.run(made()))
-    page = open_page("Runs")
-    runs = page.get_by_role("list", name="Runs")
-    expect(page.get_by_text("1,001 runs")).to_be_visible()
-    expect(runs.get_by_role("button")).to_have_count(201)
-    expect(runs.get_by_role("button").first).to_contain_text("long")
-    page.get_by_role("searchbox", name="Filter runs").fill("RUN-00")
-    expect(page.get_by_text("10 of 1,001 runs")).to_be_visible()
-    page.get_by_role("searchbox", name="Filter runs").fill("")
-    page.get_by_text("count 5000").click()
-    more = page.locator(".s-more")  # no role, which is dear to find among thousands of rows
-    expect(more).to_have_text("Show 2,000 more of 8,003 entries")
-    more.locator("button").click()
-    expect(more).to_have_text("Show 2,000 more of 6,003 entries")
-    expect(page.locator(".s-entry")).to_have_count(2_001)
-    expect(page.locator(".s-entry").last).to_contain_text("under way")  # its end is not loaded
-
-
-def test_what_is_large_is_cut_until_it_is_asked_for(
-    studio: Studio, open_page: Callable[..., Page]
-) -> None:
-    """Entries are sent with the beginnings of texts, and one entry whole."""
-    large = "\ud800" + "x" * 149_999  # a half of a character, as JSON may have it
-    aside(lambda: asyncio.run(count(studio.journal, "large", text=large)))
     sent = studio.runs.entries("large")[1]
     assert (sent["cut"], sent["data"]["args"]["text"]) == (True, large[:2_000] + " …")
     assert studio.runs.entry("large", 2)["data"]["args"] == {"text": large}
-    view = choose(open_page("Runs"), "large")
-    view.get_by_role("button", name="step count.0").click()
-    view.get_by_role("button", name="Show all 150,000 characters").click()
-    expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
-
-
-def test_a_damaged_run_and_one_that_is_gone(studio: Studio, open_page: Callable[..., Page]) -> None:
-    """The page says which entry, and goes on with the others."""
-
-    async def made() -> None:
-        for run in ("gone", "bad", "good"):
-            await count(studio.journal, run)
-
-    aside(lambda: asyncio.run(made()))
-    page = open_page("Runs")
-    choose(page, "good")
+    view = choose(page, "large")
     with sqlite3.connect(studio.journal.path) as db:
-        db.execute("UPDATE entries SET data = '{}' WHERE run = 2 AND sequence = 3")
+        bad = "(SELECT number FROM runs WHERE id = 'bad')"
+        db.execute(f"UPDATE entries SET data = '{{}}' WHERE run = {bad} AND sequence = 3")
         db.execute("DELETE FROM runs WHERE id = 'gone'")
     db.close()
     runs = page.get_by_role("list", name="Runs")
@@ -318,4 +330,7 @@ def test_a_damaged_run_and_one_that_is_gone(studio: Studio, open_page: Callable[
     expect(page.get_by_text("entry 3 of run 'bad' is not what was written")).to_be_visible()
     runs.get_by_role("button", name="gone").click()
     expect(page.get_by_text("has no run 'gone'")).to_be_visible()
-    expect(choose(page, "good").get_by_role("button", name="step count.0")).to_be_visible()
+    choose(page, "large")
+    view.get_by_role("button", name="step count.0").click()
+    view.get_by_role("button", name="Show all 150,000 characters").click()
+    expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))

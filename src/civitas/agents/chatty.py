@@ -12,11 +12,13 @@ from civitas.errors import ContextOverflow, DefinitionError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.models.base import streamed
 from civitas.models.protocol import ModelReply
+from civitas.reasoning.group import check_model
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Threaded
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.models.protocol import Model
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
@@ -50,9 +52,20 @@ class ChattyAI(Watched, Threaded):
         model: Model | str = "local",
         *,
         system_prompt: str | None = None,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         if system_prompt is not None and not isinstance(system_prompt, str):
             raise DefinitionError(
                 f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
@@ -60,6 +73,9 @@ class ChattyAI(Watched, Threaded):
         if system_prompt is None:
             system_prompt = _PROMPT
         self.system_prompt = system_prompt
+        if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
+            model = f"hf:{model}"
+        check_model(model, id)
         self._model = model
 
     @property
@@ -68,8 +84,7 @@ class ChattyAI(Watched, Threaded):
         if isinstance(self._model, str):
             from civitas.models.names import model
 
-            on_hub = _OF_THE_HUB.fullmatch(self._model) is not None
-            self._model = model(f"hf:{self._model}" if on_hub else self._model)
+            self._model = model(self._model)
         return self._model
 
     @action

@@ -15,6 +15,7 @@ from civitas.reasoning.prompts import cut, json_text, marked
 from civitas.reasoning.thread import Thread
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.models.protocol import Model
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
@@ -63,6 +64,9 @@ class OpenAIFunctionAgent(ReActAgent):
         *,
         discover: str | Iterable[str | int] | None = "*",
         receive_own_broadcasts: bool = False,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         system_prompt: str | None = None,
         **options: Any,
     ) -> None:
@@ -76,6 +80,9 @@ class OpenAIFunctionAgent(ReActAgent):
             _named(model, openai_api_key, own) if isinstance(model, str) else model,
             discover=discover,
             receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
             system_prompt=system_prompt,
             **options,
         )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
 from civitas.agents.command import run as run
 from civitas.agents.folder import Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
-from civitas.approval import Approver
+from civitas.approval import Approver, TerminalApprover
+from civitas.arguments import names_checked
 
 
+@names_checked
 class Host(Agent):
     """Offers files below one folder, and shell commands.
 
-    Every action asks first: `request_permission` asks the agent's approver, or its space's, and
-    refuses without one. Files are confined to `root`, symbolic links, `..` and races included.
+    Every action asks first: its approver, or else its space's, or else the person at the terminal
+    where the program runs. With none of them it refuses. Files are confined to `root`, symbolic
+    links, `..` and races included.
 
     Commands start in `root`, without input and without a terminal. Of the environment they see only
     `PATH`, `HOME`, language, time zone and the folder for temporary files. At the time limit, when
@@ -30,7 +34,7 @@ class Host(Agent):
     Args:
         id: the agent's id
         root: the folder that files are in and commands start in
-        approver: who is asked; the space's approver if left out
+        approver: who is asked; the space's approver if left out, or the person at the terminal
         command_timeout: seconds that a command may take
         sandbox: `"bwrap"`, `"none"`, or `"auto"`: bubblewrap if it works on this machine, and else
             none, which is said once in the log `civitas.agents`
@@ -60,6 +64,13 @@ class Host(Agent):
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes
         self._sandbox = sandbox_for(sandbox, network)
+        self._at_terminal = TerminalApprover()
+
+    def _approver(self) -> Approver | None:
+        found = super()._approver()
+        if found is None and all(each and each.isatty() for each in (sys.stdin, sys.stdout)):
+            return self._at_terminal
+        return found
 
     @action(access_policy=ACCESS_REQUESTED)
     async def shell_command(self, command: str) -> str:

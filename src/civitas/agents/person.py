@@ -14,22 +14,24 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
 from civitas.reasoning.prompts import json_text
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.thread import Thread
 
-_CHOICES = (
-    "accept, or: continue INSTRUCTION, redirect INSTRUCTION (a, c …, r …)",
-    {
-        "a": DecisionAction.TERMINATE,
-        "accept": DecisionAction.TERMINATE,
-        "terminate": DecisionAction.TERMINATE,  # as a model says it
-        "c": DecisionAction.CONTINUE,
-        "continue": DecisionAction.CONTINUE,
-        "r": DecisionAction.REDIRECT,
-        "redirect": DecisionAction.REDIRECT,
-    },
-)
+_CHOICES = """\
+Choose:
+  a          accept: the work is done
+  c REMARK   send it back with a remark (r REMARK: to be done in another way)
+  s          stop: the work ends as it is, not accepted"""
+_WORDS = {
+    "a": DecisionAction.TERMINATE,
+    "accept": DecisionAction.TERMINATE,
+    "terminate": DecisionAction.TERMINATE,  # as a model says it
+    "c": DecisionAction.CONTINUE,
+    "continue": DecisionAction.CONTINUE,
+    "r": DecisionAction.REDIRECT,
+    "redirect": DecisionAction.REDIRECT,
+}
 
 
 class Desk(Protocol):
@@ -51,9 +53,9 @@ class Desk(Protocol):
 class Person(ConversationalAgent):
     """A person, who is shown what the agent is asked and writes the answer in a line.
 
-    As H of a dual act the person accepts, continues or redirects in words; any other answer by a
-    schema is JSON, and is asked for until it follows. A terminal that is closed ends the reply as
-    `error`, with `NobodyToAsk`.
+    As H of a dual act the person reads what was done, and accepts, sends it back with a remark, or
+    stops, which ends the reply as `cancelled`. Any other answer by a schema is JSON, and is asked
+    for until it follows. A terminal that is closed ends the reply as `error`, with `NobodyToAsk`.
 
     Args:
         id: its id
@@ -94,11 +96,13 @@ class Person(ConversationalAgent):
                 error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
                 return self._reply(asked, "", "", error)
             if decides:
+                if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
+                    return self._reply(asked, "", "", reason="cancelled")
                 decision = line if isinstance(line, HumanDecision) else _decision(line)
                 if decision is not None:
                     value: Any = decision.to_json()
                     return self._reply(asked, json.dumps(value), value)
-                fault = f"What is that? {_CHOICES[0]}"
+                fault = f"{line!r} is no choice, or lacks its remark.\n{_CHOICES}"
                 continue
             text = str(line)
             if schema is None:
@@ -109,14 +113,22 @@ class Person(ConversationalAgent):
                 fault = str(error)
 
     def _reply(
-        self, asked: Asked, text: str, value: Any, error: BaseException | None = None
+        self,
+        asked: Asked,
+        text: str,
+        value: Any,
+        error: BaseException | None = None,
+        reason: StopReason = "done",
     ) -> Reply:
         messages: list[dict[str, Any]] = [
             {"role": "user", "content": asked.content},
             {"role": "assistant", "content": text},
         ]
         detail = "" if error is None else str(error)
-        reason: Any = "done" if error is None else "error"
+        if error is not None:
+            reason = "error"
+        elif reason == "cancelled":
+            detail = f"stopped by {self.id}"
         return Reply(text, value, messages, [], Usage(), reason, detail, error, asked.run_id)
 
 
@@ -137,14 +149,14 @@ class _AtTerminal:
             for text in told:
                 show(text)
             if asked.schema == DECISION_SCHEMA:
-                show(f"\n{_CHOICES[0]}")
+                show(f"\n{_CHOICES}")
         return await self._terminal.ask(f"{self._id}> ")
 
 
 def _decision(line: str) -> HumanDecision | None:
     """What a line decides; None if nothing."""
     word, _, instruction = line.strip().partition(" ")
-    action = _CHOICES[1].get(word.lower())
+    action = _WORDS.get(word.lower())
     if action is None:
         return None
     if action is DecisionAction.TERMINATE:

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any, Final
 
 from civitas.agent import Agent
+from civitas.arguments import names_checked
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.prompts import json_text
@@ -16,6 +17,7 @@ from civitas.reasoning.thread import Thread
 _MOST_OBSERVED: Final = 100
 
 
+@names_checked
 class RemoteAgent(ConversationalAgent):
     """Another agent of a space, as a conversational agent: each reply is a `say` to it.
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
-from civitas.text import escaped
+from civitas.text import shown_lines as shown_lines
 
 
 class Terminal:
@@ -31,10 +31,7 @@ class Terminal:
     def show(self, text: str) -> None:
         """Write a text, line by line, with nothing in it that a terminal obeys."""
         stdout = self._stdout or sys.stdout
-        text = shown_lines(text)
-        if encoding := getattr(stdout, "encoding", None):  # it may have fewer characters than text
-            text = text.encode(encoding, "backslashreplace").decode(encoding)
-        print(text, file=stdout, flush=True)
+        print(shown_lines(text, stdout), file=stdout, flush=True)
 
     async def ask(self, prompt: str) -> str | None:
         """The line that the person writes; None if the terminal is closed."""
@@ -60,8 +57,3 @@ class Terminal:
         except (OSError, ValueError):  # closed
             line = ""
         reading.set_result(line)
-
-
-def shown_lines(text: str) -> str:
-    """A text with its lines kept, and nothing else in it that a terminal obeys."""
-    return "\n".join(escaped(line) for line in text.split("\n"))

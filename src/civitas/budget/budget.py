@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Protocol
 
+from civitas.arguments import names_checked
 from civitas.budget.account import Account, Accounts, Ledger, Reservation
 from civitas.budget.amounts import (
     PICO,
@@ -45,6 +46,7 @@ class PriceList(Protocol):
         ...
 
 
+@names_checked
 class Budget:
     """What a run may spend, shared by all who are given it, on any thread and event loop.
 
@@ -111,6 +113,7 @@ class Budget:
             )
         self._ledger = SharedLedger(self._accounts[0], journal, name, self._now)
 
+    @names_checked
     def child(
         self,
         *,

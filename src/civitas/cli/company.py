@@ -17,6 +17,7 @@ from civitas.approval import escaped
 from civitas.cli.completion import folders, models
 from civitas.cli.named_agents import named_agent, permitted_agents
 from civitas.cli.options import FILE, settings, usage
+from civitas.memory.bounded import TokenBoundedMemory
 from civitas.orders.act import is_small
 from civitas.orders.models import chosen_model, made_model
 
@@ -64,6 +65,13 @@ def brought_by(ctx: click.Context, amqp: bool) -> set[str]:
     return {each for each in bringing if ctx.get_parameter_source(each) is typed}
 
 
+class _Forgetful(ChattyAI):
+    """Answers each text by itself: a small model repeats what it has said before."""
+
+    def _conversation(self) -> TokenBoundedMemory:
+        return TokenBoundedMemory(1)
+
+
 @dataclass
 class Company:
     """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents.
@@ -107,11 +115,12 @@ class Company:
             # Chatty has nothing to call, and is busy whenever something is said to all.
             called = [str(each.id) for each in made.members]
             function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
-            made.members[:0] = [ChattyAI("Chatty", model), function]
+            chatty = (_Forgetful if made.small else ChattyAI)("Chatty", model)
+            made.members[:0] = [chatty, function]
             if made.small:
                 made.notes.append(
-                    "FunctionAI wants a larger model than this one, and hears only what is said to "
-                    "it by name."
+                    "The model is small and often wrong. FunctionAI needs a larger one, and hears "
+                    "only what is said to it by name."
                 )
             if not model_name and "model" in said:
                 made.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")

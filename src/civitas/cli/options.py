@@ -10,7 +10,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -128,16 +128,19 @@ class Recorded:
         if stop_reason in ENDED:
             return []
         if stop_reason == "in_doubt":
-            it = "it" if len(doubts) == 1 else "all"
+            it, on = "it" if len(doubts) == 1 else "all", " and go on"
+            decide = self.command
+            if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
+                on, decide = "", replace(self, agent=None).command
             ways = [
-                (f"to run {it} again and go on", self.command("resume", "--repeat")),
-                (f"to skip {it} and go on", self.command("resume", "--skip")),
+                (f"to run {it} again{on}", decide("resume", "--repeat")),
+                (f"to skip {it}{on}", decide("resume", "--skip")),
             ]
             done = ("--done", f"{doubts[0]}=RESULT")
             if len(doubts) == 1:
-                return [*ways, ("to give its result and go on", self.command("resume", *done))]
+                return [*ways, (f"to give its result{on}", decide("resume", *done))]
             rest = ("--repeat", str(doubts[1]), "--skip")
-            return [*ways, ("to decide one by one", self.command("resume", *done, *rest))]
+            return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
         if stop_reason == "budget" and self.max_tokens is not None:
             # How many it will take, nobody knows.
             words = f"to go on with a limit of more than {self.max_tokens}"

@@ -43,7 +43,7 @@ _LOOK_S: Final = 1.0
     type=click.FloatRange(min=0, max=1e6),
     default=GRACE_S,
     show_default=True,
-    help="How long what is being handled may go on at the end.",
+    help="Seconds to let running actions finish on shutdown.",
 )
 def command(
     agent: str,
@@ -57,10 +57,11 @@ def command(
 
     MODULE is looked for in the current folder first. AGENT is an agent, a class of agents, or a
     function that gives one. Others reach it by its id from every process of the same broker and
-    exchange; `civitas chat --amqp` does. With --inbox, what it was handling when its process died
-    is not run a second time. With --journal, an agent that replies (a ReActAgent, a DualActAgent, a
-    Conversation) goes on with the reply that it was giving: nothing of it that had ended is done
-    again. `civitas runs` lists them.
+    exchange; `civitas chat --amqp` does. An agent that replies has a conversation of its own with
+    each sender; one made with shared=True has one with all. With --inbox, what it was handling when
+    its process died is not run a second time. With --journal, an agent that replies (a ReActAgent,
+    a DualActAgent, a Conversation) goes on with the reply that it was giving: nothing of it that
+    had ended is done again. `civitas runs` lists them.
 
     SIGINT (Ctrl-C) or SIGTERM ends it: nothing more is begun, what is being handled is finished,
     and what waits stays at the broker. A second one ends it at once.

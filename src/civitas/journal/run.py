@@ -17,7 +17,8 @@ class OpenRun:
     Attributes:
         id: its id
         key: what memories know it by
-        number: its number in the file
+        file: the journal's file
+        number: its number in it
         place: where it ends
         past: what was recorded before it was opened, by part
         state: how it stands, to be written with the next commit; None while it is worked on
@@ -35,6 +36,7 @@ class OpenRun:
         "_kept",
         "_noted",
         "broken",
+        "file",
         "id",
         "key",
         "noted",
@@ -57,6 +59,7 @@ class OpenRun:
         past: dict[str, list[Entry]],
     ) -> None:
         self._commits = commits
+        self.file = commits.file
         self._give_back = give_back
         self._guard = threading.Lock()
         self._noted: list[tuple[str, str, str]] = []
@@ -156,6 +159,11 @@ class Part:
     def run_id(self) -> str:
         """The id of the run."""
         return self._run.id
+
+    @property
+    def journal(self) -> str:
+        """The path of the journal."""
+        return str(self._run.file.path)
 
     @property
     def key(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError
 from civitas.memory.memory import Memory
 
@@ -30,6 +31,7 @@ def estimate_tokens(text: str) -> int:
     return (size + 1) // 2 + len(text.encode("utf-8", "surrogatepass")) - size
 
 
+@names_checked
 class TokenBoundedMemory(Memory):
     """Remembers the last messages that together fit a number of tokens; older ones are gone.
 

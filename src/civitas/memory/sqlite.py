@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, StateError
 from civitas.jsonvalue import copy_json
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
@@ -37,6 +38,7 @@ _BEFORE = """
 """What is kept however old it is: system messages, and the last task."""
 
 
+@names_checked
 class SQLiteMemory(Memory):
     """Remembers in a file, one conversation beside the other, and recalls by text or by meaning.
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, ModelError, StateError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.memory import Memory, last
@@ -29,6 +30,7 @@ _INSTRUCTION = (
 )
 
 
+@names_checked
 class SummarizingMemory(TokenBoundedMemory):
     """Remembers the last messages as they were, and of older ones a summary that a model writes.
 

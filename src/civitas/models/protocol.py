@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NotRequired,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    runtime_checkable,
+)
 
 if TYPE_CHECKING:
     from civitas.action import Action
+
+
+class ChatMessage(TypedDict):
+    """A message of a conversation with a model: a plain dict, as memories and replies have it.
+
+    `content` is a text, or blocks of content. An answer of a model may have `tool_calls`, each with
+    `id`, `name` and `args`; what came of one has its id as `tool_call_id`, and its `name`.
+    """
+
+    role: str
+    content: Any
+    name: NotRequired[str]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    tool_call_id: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +54,11 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

@@ -8,39 +8,24 @@ piece, because that is when a generation can be stopped.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import queue
-import secrets
-import tempfile
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from civitas.errors import ContextOverflow, MissingExtra, ModelError, WeightsError
-from civitas.models import weights
-from civitas.models.patient_threads import patient_threads
+from civitas.errors import ContextOverflow, ModelError
+from civitas.models import llama
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.text import one_line
-
-SPIN_TURNS: Final = 3_000
-"""As long as waking takes where it takes long.
-
-Tokens a second on two cores that are idle, with one of them busy, and with both: 77, 40, 31 with
-400 turns; 103, 31, 39 with 1,000; 107, 23, 42 with 4,000; 101, 8, 37 with 100,000, near the
-runtime's own number.
-"""
 
 # A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
 # second for small models, at 97 in 100 of the speed of much larger batches.
 BATCH_TOKENS = 128
-_READ_BYTES = 1 << 22
-# How long leaving the process may wait for the batch that is being computed.
-_EXIT_S = 20.0
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
@@ -122,38 +107,18 @@ class Runtime:
         self._server: Any = None
         self._closed = False
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._server is not None
+
     async def generate(
-        self, body: dict[str, Any], schema: dict[str, Any] | None = None
-    ) -> Generated:
-        """Have a chat completed.
-
-        If cancelled, a generation ends with its next token, a prompt with its next batch; this
-        call does not wait for either.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Generated] = loop.create_future()
-
-        def settle(done: Generated | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            elif done is not None:
-                future.set_result(done)
-
-        job = _Job(body, schema, lambda done, error: _tell(loop, settle, done, error))
-        self._submit(job)
-        try:
-            return await future
-        finally:
-            job.cancelled = True
-
-    async def stream(
-        self, body: dict[str, Any], schema: dict[str, Any] | None = None
+        self, body: dict[str, Any], schema: dict[str, Any] | None, pieces: bool
     ) -> AsyncGenerator[TextPiece | ReasoningPiece | Generated, None]:
-        """Have a chat completed, and give what is generated as it comes, and then the whole.
+        """Have a chat completed: what is generated, piece by piece if wanted, and then the whole.
 
-        If closed or cancelled, it ends as `generate` does.
+        If closed or cancelled, a generation ends with its next token, a prompt with its next batch;
+        this call does not wait for either.
         """
         loop = asyncio.get_running_loop()
         # It holds one answer at most. A caller that takes its time is not waited for, because the
@@ -167,7 +132,10 @@ class Runtime:
             if last is not None:
                 _tell(loop, came.put_nowait, last)
 
-        job = _Job(body, schema, deliver, lambda piece: _tell(loop, came.put_nowait, piece))
+        def show(piece: TextPiece | ReasoningPiece) -> None:
+            _tell(loop, came.put_nowait, piece)
+
+        job = _Job(body, schema, deliver, show if pieces else None)
         self._submit(job)
         try:
             while True:
@@ -205,16 +173,15 @@ class Runtime:
                 self._jobs.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(_EXIT_S)
+                thread.join(llama.EXIT_S)
         if any(thread.is_alive() for thread in self._threads):
             # Taken apart under a thread that is inside it, it would take the process along.
             self._abandon()
         self._server = None
 
     def _abandon(self) -> None:
-        if self._server is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
-            self._server = None
+        llama.abandon(self._server)
+        self._server = None
 
     def after_fork(self) -> None:
         """Forget, in a child process, the threads and the runtime that stayed with the parent."""
@@ -283,7 +250,7 @@ class Runtime:
     def _grammar(self, schema: dict[str, Any]) -> str:
         import jsonschema
 
-        xllamacpp = _library()
+        xllamacpp = llama.library()
         json.dumps(schema, allow_nan=False)  # told apart from what the runtime cannot read
         try:
             jsonschema.validators.validator_for(schema).check_schema(schema)
@@ -319,7 +286,15 @@ class Runtime:
     def _load(self) -> Any:
         with self._loading:
             if self._server is None:
-                server = _start(self._path, self._slots, self._context_tokens, self._cores)
+                llama.read_through(self._path)
+                server = llama.started(
+                    self._path,
+                    slots=self._slots,
+                    context_tokens=self._context_tokens,
+                    batch_tokens=BATCH_TOKENS,
+                    cores=self._cores,
+                )
+                server.handle_completions({"prompt": "a", "max_tokens": 1, "cache_prompt": False})
                 self._server = server
             return self._server
 
@@ -342,56 +317,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def _start(path: Path, slots: int, context_tokens: int, cores: int | None) -> Any:
-    xllamacpp = _library()
-    weights.check_gguf(path)
-    # The constructor holds the interpreter's lock until the model is loaded. Read beforehand,
-    # without the lock, the file is in the system's cache, and that time short.
-    with path.open("rb", buffering=0) as file:
-        buffer = bytearray(_READ_BYTES)
-        while file.readinto(buffer):
-            pass
-
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.n_parallel = slots
-    params.n_ctx = slots * context_tokens
-    params.n_batch = params.n_ubatch = BATCH_TOKENS
-    params.ctx_shift = False  # a full context ends an answer; nothing is dropped from its beginning
-    params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
-    params.enable_reasoning = 0
-    params.fit_params = False
-    params.warmup = False
-    params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
-    if cores is not None:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = cores
-    # The runtime always opens an HTTP server beside itself. Nobody is to come in through it: it
-    # wants a key that nobody knows, and where there are Unix sockets its own is removed at once.
-    params.ui = params.endpoint_slots = False
-    params.n_threads_http = 1
-    params.cors_origins = ""
-    params.api_keys = [secrets.token_urlsafe(32)]
-    with tempfile.TemporaryDirectory(prefix="civitas-", ignore_cleanup_errors=True) as folder:
-        if os.name == "posix":
-            params.hostnames = [f"{folder}/llama.sock"]
-        try:
-            server = xllamacpp.Server(params)
-        except RuntimeError as error:
-            raise WeightsError(
-                f"{path}: could not be loaded: incomplete, damaged, of a kind that the runtime "
-                "does not know, or too large for the memory (CIVITAS_DEBUG=1 shows more)"
-            ) from error
-    # Taken apart before its loop runs, the runtime would hang; it runs once it has answered.
-    server.handle_completions({"prompt": "a", "max_tokens": 1, "cache_prompt": False})
-    return server
-
-
-def _library() -> Any:
-    try:
-        with patient_threads(SPIN_TURNS):
-            import xllamacpp
-    except ImportError as error:
-        raise MissingExtra("a model inside this process", "local") from error
-    return xllamacpp

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -11,10 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
+from civitas.jsonvalue import unfenced
 from civitas.models import choice
 from civitas.models.base import Closing
-from civitas.models.plain_chat import calls_in, has_result, plain_chat
+from civitas.models.plain_chat import add_system, calls_in, has_result, plain_chat
 from civitas.models.protocol import (
     Call,
     ModelReply,
@@ -32,6 +33,7 @@ _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
+@names_checked
 class TransformersModel(Closing):
     """A model of the `transformers` library in this process.
 
@@ -97,9 +99,7 @@ class TransformersModel(Closing):
         source = _source(name_or_path)
         self.name = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
-        for needed in ("torch", "transformers"):
-            if importlib.util.find_spec(needed) is None:
-                raise MissingExtra("TransformersModel", "transformers")
+        MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
         self._runtime = TorchRuntime(
             source, self.name, device, context_tokens, max_tokens, temperature, seed
         )
@@ -167,10 +167,10 @@ class TransformersModel(Closing):
         def chat(marks: re.Pattern[str]) -> list[dict[str, str]]:
             turns = plain_chat(messages, self.name, marks, choice.INSTRUCTION if actions else "")
             if actions:
-                _add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
+                add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
             if schema is not None:
                 form = json.dumps(schema, ensure_ascii=False)
-                _add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
+                add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
             return turns
 
         chat(_NO_MARKS)  # what is no message is said before anything is loaded
@@ -250,7 +250,7 @@ class _Answer:
 def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
     """The reply as the call or answer that its text is; any other text is left as it is."""
     try:
-        chosen = choice.read_choice(_without_fence(reply.text))
+        chosen = choice.read_choice(unfenced(reply.text))
     except (ValueError, RecursionError):
         return reply
     if isinstance(chosen, str):
@@ -260,19 +260,7 @@ def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
     return ModelReply("", (call,), reply.usage, "calls", reply.reasoning)
 
 
-def _without_fence(text: str) -> str:
-    match = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", text, re.DOTALL)
-    return match[1] if match else text
-
-
 _NO_MARKS = re.compile(r"(?!)")
-
-
-def _add_system(chat: list[dict[str, str]], text: str) -> None:
-    if chat[0]["role"] == "system":
-        chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
-    else:
-        chat.insert(0, {"role": "system", "content": text})
 
 
 def _source(given: Any) -> Path | str:

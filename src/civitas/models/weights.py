@@ -55,6 +55,15 @@ class Listed:
         """The file that they are, or will be, in."""
         return folder() / f"{self.name}.gguf"
 
+    def require(self) -> Path:
+        """The file, which is there; it raises a `WeightsError` where it is not."""
+        if not self.path.exists():
+            what = "" if self is DEFAULT else f" {self.name}"
+            raise WeightsError(
+                f"the weights of {self.title} are not there yet; run: civitas models fetch{what}"
+            )
+        return self.path
+
 
 DEFAULT = Listed(
     "smollm2-135m",

@@ -67,7 +67,8 @@ def act_agent(
         approver=approver,
     )
     if order.review is not None:
-        from civitas.reasoning.dualact import DualActAgent, DualActConfig
+        from civitas.reasoning.dualact.agent import DualActAgent
+        from civitas.reasoning.dualact.config import DualActConfig
 
         if reviewer is None and order.review == "me":
             raise ConfigError("the order has a person review: give reviewer=, such as a Person")

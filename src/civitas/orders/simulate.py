@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from civitas.journal import Journal
     from civitas.society import Society
 
+MOST_AGENTS: Final = 10_000
+"""More citizens than this live in columns, unless a model decides."""
 _MOST_DAYS: Final = 100_000
 _SAVED_S: Final = DAY_S // 4
 """After so many simulated seconds the state is recorded."""
@@ -34,11 +36,12 @@ class SimulateOrder:
         max_calls: how often the model may be asked, or None
         out: the folder of the tables, or None
         parquet: whether tables are Parquet instead of CSV
+        threads: how many threads run citizens in columns
     """
 
     command: ClassVar = "simulate"
     part: ClassVar = "civitas simulate"
-    may_change: ClassVar = ("max_usd", "max_calls", "out", "parquet")
+    may_change: ClassVar = ("max_usd", "max_calls", "out", "parquet", "threads")
     paths: ClassVar = ("out",)
     addresses: ClassVar = ("model",)
 
@@ -51,11 +54,17 @@ class SimulateOrder:
     max_calls: int | None = None
     out: str | None = None
     parquet: bool = False
+    threads: int = 1
 
     @property
     def steps(self) -> int:
         """How many steps there are."""
         return int(self.days * DAY_S // seconds_of(self.step))
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether citizens are a population in columns: many, by rules alone."""
+        return self.model is None and self.citizens > MOST_AGENTS
 
     @property
     def save_every(self) -> int:
@@ -81,7 +90,8 @@ class SimulateOrder:
     @property
     def in_words(self) -> str:
         """What is set up, in a line."""
-        return f"by {self.model or 'rules'}{f'; tables in {self.out}' if self.out else ''}"
+        how = self.model or ("rules, in columns" if self.in_columns else "rules")
+        return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
 
 
 def check(order: SimulateOrder) -> None:
@@ -121,18 +131,33 @@ def society_of(
         UnknownPrice: money is limited, and nobody has stated the model's price
     """
     from civitas.models.wrappers.budgeted import BudgetedModel
-    from civitas.society import City, Feed, Society, citizens, make_economy, make_people
+    from civitas.society import (
+        City,
+        Feed,
+        LocalEngine,
+        Population,
+        Society,
+        all_blocks,
+        citizens,
+        make_economy,
+        make_people,
+    )
 
     model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, usd=order.max_usd, model_calls=order.max_calls)
     if model is not None and budget is not None:
         BudgetedModel(model, budget)  # what cannot be kept to is said before anything is paid
     city = City.generate(seed=order.seed, citizens=order.citizens)
+    if order.in_columns:
+        people: Any = Population(order.citizens, city, all_blocks(), order.seed)
+    else:
+        people = citizens(make_people(city, order.citizens, seed=order.seed))
     return Society(
-        citizens(make_people(city, order.citizens, seed=order.seed)),
+        people,
         city,
         seed=order.seed,
         model=model,
+        engine=LocalEngine(threads=order.threads),
         services=[*make_economy(city, seed=order.seed), Feed()],
         budget=budget,
         journal=journal,

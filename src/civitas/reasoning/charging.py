@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry
     from civitas.reasoning.record import Step
-    from civitas.reasoning.resume import Marks
 
 
 class Spending:
@@ -48,7 +47,7 @@ class Spending:
     ) -> None:
         """Count a call of a model."""
         usage = usage or Usage()
-        stated = usage.input_tokens + usage.output_tokens
+        stated = usage.total
         if charged is None:
             charged = charged_json(stated, 0, calls)
         tokens, usd = charged["tokens"], Decimal(charged["usd"])
@@ -125,33 +124,6 @@ def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
     except Exception:
         return None  # the call itself fails of it, and says so
     return charged_json(tokens, picodollars("reserve", usd), 1)
-
-
-def charge(
-    budget: Budget,
-    model: Any,
-    known: Callable[[Any], int],
-    count: int,
-    spent_since: Callable[[int], Spending],
-    marks: Marks,
-    key: str,
-) -> None:
-    """Have a budget, and what it is a part of, know what was spent in another process.
-
-    One made for this reply knows less than what it is a part of, which was charged before.
-    """
-    late: DeadlineExceeded | None = None
-    for account, alone in budget._each():
-        before = known(account)
-        if before >= count:
-            continue
-        marks.set(account, key, count)  # it counts, also if it is too much
-        try:
-            charge_spent(alone, model, spent_since(before))
-        except DeadlineExceeded as error:
-            late = late or error
-    if late is not None:
-        raise late
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:

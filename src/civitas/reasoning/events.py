@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.reasoning.conversation.state import TurnEnded, TurnStarted
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.reply import Reply
 
@@ -202,6 +203,9 @@ Event: TypeAlias = (
     | ConclusionReached
     | BlockStarted
     | BlockEnded
+    | TurnStarted
+    | TurnEnded
     | Done
 )
-"""What `stream` gives. `kind` names the type in one word, for programs in other languages."""
+"""What `stream` gives, of every agent. `kind` names the type in one word, for programs in other
+languages; docs/replies.md has them in a table."""

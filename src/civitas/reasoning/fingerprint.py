@@ -9,7 +9,7 @@ from typing import Any
 
 from civitas.errors import RunMismatch
 from civitas.jsonvalue import shorten
-from civitas.reasoning.state import as_json
+from civitas.reasoning.prompts import as_json
 
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from civitas.agent import Agent
-from civitas.errors import BudgetExceeded, ConfigError, DefinitionError
+from civitas.errors import BudgetExceeded, ConfigError, DefinitionError, ModelError
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -22,6 +22,19 @@ def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> N
         raise DefinitionError(
             f"agent {id!r}: {what}= needs an object with {', '.join(names)}, not {given}"
         )
+
+
+def check_model(model: object, id: object) -> None:
+    """Refuse what is neither a model nor the name of one; none is imported or loaded."""
+    if not isinstance(model, str):
+        check_part(model, ("complete",), "model", id)
+        return
+    from civitas.models.names import check_name
+
+    try:
+        check_name(model)
+    except ModelError as error:
+        raise type(error)(f"agent {id!r}: {error}") from None
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
-from civitas.reasoning.reply import Reply, StopReason, log_failure
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.reply_request import Asked, check_changed, checked_content
 from civitas.reasoning.replying import observing
+from civitas.text import log_failure, nearest
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -279,4 +280,7 @@ def _ended(
 
 def _check_type(type: object) -> None:
     if type not in HOOK_TYPES:
-        raise DefinitionError(f"there are no {type!r} hooks; there are {', '.join(HOOK_TYPES)}")
+        raise DefinitionError(
+            f"there are no {type!r} hooks; there are {', '.join(HOOK_TYPES)}"
+            f"{nearest(str(type), HOOK_TYPES)}"
+        )

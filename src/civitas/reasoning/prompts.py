@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from civitas.goal import Goal, format_goals
@@ -54,6 +55,39 @@ def json_text(value: Any) -> str:
             return readable(str(value))
         except Exception as error:
             return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON data, or a text in its place: the one that a model is shown for it.
+
+    Of an object, only the items that have no JSON form are replaced.
+    """
+    try:
+        return to_json(value)
+    except NotJSON:
+        if isinstance(value, dict):
+            return {readable(str(key)): _or_text(item) for key, item in value.items()}
+        return json_text(value)
+
+
+def deep_json(value: Any) -> Any:
+    """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
+    if isinstance(value, dict):
+        return {readable(str(key)): deep_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [deep_json(item) for item in value]
+    if isinstance(value, BaseException):
+        return readable(f"{type(value).__name__}: {value}")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: deep_json(getattr(value, each.name)) for each in fields(value)}
+    return as_json(value)
+
+
+def _or_text(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except NotJSON:
+        return json_text(value)
 
 
 def readable(text: str) -> str:

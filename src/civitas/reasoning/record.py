@@ -16,18 +16,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
+from civitas.reasoning.prompts import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import (
-    APPENDED,
-    LIVE,
-    Codec,
-    as_json,
-    deep_json,
-    dumped,
-    loaded,
-    read_result,
-    result_json,
-)
+from civitas.reasoning.state import APPENDED, LIVE, Codec, dumped, loaded, read_result, result_json
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:
@@ -72,6 +63,11 @@ class Record(ReadRecord[S]):
     def key(self) -> str:
         """What tells this part from all others, of this run and others, in whatever journal."""
         return self._part.key
+
+    @property
+    def journal(self) -> str:
+        """The path of the journal."""
+        return self._part.journal
 
     def key_of(self, message: int) -> str:
         """By what key a memory knows a message of this run: a copy shares those before it."""

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from civitas.models.protocol import Usage
-from civitas.reasoning.prompts import cut
+from civitas.reasoning.prompts import cut, deep_json
+from civitas.text import log_failure
 
 _LOGGER = logging.getLogger("civitas.reasoning")
 
@@ -106,6 +107,11 @@ class Reply:
     error: BaseException | None = None
     run_id: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON data; what has no JSON form, such as the error, as its text."""
+        made: dict[str, Any] = deep_json(self)
+        return made
+
     def raise_for_error(self) -> None:
         """Raise what ended the run; nothing where its text is an answer.
 
@@ -134,13 +140,6 @@ class Reply:
         raise ModelError(text)
 
 
-def log_failure(logger: logging.Logger, what: str, error: BaseException) -> None:
-    """Log what failed in one line, and where it did for who looks for it (DEBUG)."""
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    logger.error("%s: %s", what, told)
-    logger.debug("%s", what, exc_info=error)
-
-
 class Stop(Exception):
     """Why a run ends in the middle of a turn."""
 
@@ -159,7 +158,5 @@ class Stop(Exception):
     @classmethod
     def on_hook(cls, agent: str | int, error: HookError) -> Stop:
         """On a hook of an agent that failed, which is logged."""
-        log_failure(
-            logging.getLogger("civitas.reasoning"), f"a hook of agent {agent!r} failed", error
-        )
+        log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)
         return cls("error", str(error), error)

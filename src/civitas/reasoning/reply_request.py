@@ -48,6 +48,7 @@ class Asked:
     """
 
     __slots__ = (
+        "_wanted",
         "budget",
         "content",
         "deps",
@@ -83,6 +84,16 @@ class Asked:
         self.state: Thread
         self.record: Record | None = None
         self.resumed = False
+        self._wanted: AnswerSchema | None = None
+
+    def wanted(self) -> AnswerSchema | None:
+        """What the answer is to be, None for any text; read once from each schema."""
+        made = self._wanted
+        if self.schema is None:
+            return None
+        if made is None or made.given is not self.schema:  # a hook has put another in its place
+            made = self._wanted = AnswerSchema(self.schema)
+        return made
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
@@ -174,11 +185,13 @@ class AnswerSchema:
 
     Attributes:
         json: the JSON schema
+        given: what it was made of
     """
 
-    __slots__ = ("_convert", "json")
+    __slots__ = ("_convert", "given", "json")
 
     def __init__(self, wanted: Any) -> None:
+        self.given = wanted
         self.json: dict[str, Any]
         self._convert: Callable[[Any], Any]
         if isinstance(wanted, dict):

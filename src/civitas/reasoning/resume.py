@@ -13,7 +13,8 @@ from weakref import ref
 
 from civitas.errors import CivitasError, JournalError, StateError
 from civitas.reasoning.fingerprint import check, check_kind, fingerprint
-from civitas.reasoning.reply import Reply, log_failure
+from civitas.reasoning.reply import Reply
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.journal import Entry

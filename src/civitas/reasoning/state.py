@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
-from civitas.jsonvalue import NotJSON, copy_json, to_json
+from civitas.jsonvalue import NotJSON, copy_json
 from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.prompts import json_text, readable
+from civitas.reasoning.prompts import as_json
 from civitas.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
@@ -40,37 +40,6 @@ def read_result(value: Any, of: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(of).validate_python(value)
-
-
-def as_json(value: Any) -> Any:
-    """A value as JSON data, or a text in its place: the one that a model is shown for it.
-
-    Of an object, only the items that have no JSON form are replaced.
-    """
-    try:
-        return to_json(value)
-    except NotJSON:
-        if isinstance(value, dict):
-            return {readable(str(key)): _or_text(item) for key, item in value.items()}
-        return json_text(value)
-
-
-def deep_json(value: Any) -> Any:
-    """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
-    if isinstance(value, dict):
-        return {readable(str(key)): deep_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [deep_json(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: deep_json(getattr(value, each.name)) for each in fields(value)}
-    return as_json(value)
-
-
-def _or_text(value: Any) -> Any:
-    try:
-        return to_json(value)
-    except NotJSON:
-        return json_text(value)
 
 
 def usage_json(usage: Usage) -> list[int]:

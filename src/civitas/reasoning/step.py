@@ -90,19 +90,20 @@ class Step:
         self.past = past
         self.args: Any = past.args if past.state == "started" else None
 
-    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[bool]]) -> bool:
+    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Whether this is permitted: asks once, or gives what was recorded.
 
         Args:
             fingerprint: what exactly is asked for
-            ask: asks a person, or a rule
+            ask: asks a person, or a rule; only True permits
         """
         if self.past.permitted == fingerprint:
             return True
         record = self._record
         await record.commit()  # a person may take long: what led to the question is not lost
-        if not await ask():
-            return False
+        decision = await ask()
+        if decision is not True:
+            return decision
         record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
         await record.commit()
         return True
@@ -153,7 +154,7 @@ class _NullStep(Step):
         self.past = Past("")
         self.args = None
 
-    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[bool]]) -> bool:
+    async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         return await ask()
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from civitas.errors import DefinitionError
 from civitas.reasoning.events import Done, Event
 from civitas.reasoning.reply import Reply
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
@@ -226,8 +227,9 @@ class Watched:
         for callback in self._watchers:
             try:
                 callback(event)
-            except Exception:
-                logger.exception("%r failed as it watched, and is called no more", callback)
+            except Exception as error:
+                about = f"{callback!r} failed as it watched, and is called no more"
+                log_failure(logger, about, error)
                 self._watchers = tuple(each for each in self._watchers if each != callback)
 
     async def _answered(

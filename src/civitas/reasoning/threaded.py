@@ -6,7 +6,7 @@ from typing import Any
 
 from civitas.agent import CURRENT, Agent
 from civitas.errors import DefinitionError, MailboxFull
-from civitas.message import check_message
+from civitas.message import Message, check_message
 from civitas.reasoning.reply_request import thread_id
 from civitas.reasoning.replying import own_reply, thread_of_caller
 from civitas.reasoning.thread import Thread, Threads, thread_of_sender
@@ -80,7 +80,7 @@ class Threaded(Agent):
         named = sent["args"].get("thread") if sent["name"] == "say" else None
         return thread_of_sender(message["from"], named if isinstance(named, str) else None)
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message | dict[str, Any]) -> None:
         """As every agent's; what comes back belongs to the thread whose reply sends it."""
         seat = self._seat
         if seat is None or self.shared:

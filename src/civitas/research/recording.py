@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import CivitasError
 from civitas.models.protocol import Usage
 from civitas.reasoning.fingerprint import fingerprint
+from civitas.reasoning.prompts import as_json
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import as_json, loaded, usage_json
+from civitas.reasoning.state import loaded, usage_json
 from civitas.research.findings import Citation, Objective, Passage
 from civitas.research.progress import Progress
 from civitas.research.report import Report

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
 from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
-from civitas.journal.journal import Journal, as_journal
 from civitas.reasoning.group import check_part
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.reply import GIVEN, Reply, Stop, log_failure
+from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
@@ -28,10 +28,12 @@ from civitas.research.iteration import Iterating, Steering
 from civitas.research.progress import Progress
 from civitas.research.report import Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
-    from civitas.journal import Part
+    from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
     from civitas.reasoning.thread import Thread
 
@@ -40,7 +42,7 @@ logger = logging.getLogger("civitas.research")
 _QUIET = frozenset(("done", "max_iterations", "no_progress"))
 
 
-class Researcher(Iterating):
+class Researcher(Journaled, Iterating):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its
@@ -96,12 +98,23 @@ class Researcher(Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
-        if model is not None and not isinstance(model, str):
-            check_part(model, ("complete",), "model", id)
-        self._model = model
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
+        self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
         self.max_tasks = positive(max_tasks, f"agent {id!r}: max_tasks=")
@@ -131,15 +144,6 @@ class Researcher(Iterating):
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
         self._begin_anew(Progress(objectives=own))
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its runs are recorded, or None."""
-        return self._journal
-
-    @journal.setter
-    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     @property
     def task(self) -> str:

@@ -15,10 +15,11 @@ from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.reply import Stop, log_failure
+from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import result_of, wanted
@@ -34,7 +35,7 @@ from civitas.research.passages import passages_of
 from civitas.research.pool import ResourcePool
 from civitas.research.progress import Progress
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import shorten
+from civitas.text import log_failure, shorten
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
@@ -82,6 +83,8 @@ class Workbench(ConversationalAgent):
 
     @model.setter
     def model(self, model: Model | str | None) -> None:
+        if model is not None:
+            check_model(model, self.id)
         self._model = model
 
     @property

@@ -27,6 +27,11 @@ def sparse() -> Any:
     return _load("scipy.sparse")
 
 
+def tree(points: Any) -> Any:
+    """Return scipy's k-d tree of points. Raises MissingExtra without it."""
+    return _load("scipy.spatial").cKDTree(points)
+
+
 def _load(name: str) -> Any:
     try:
         return importlib.import_module(name)

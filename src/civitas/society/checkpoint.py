@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.clock import Clock
 from civitas.errors import StateError
 from civitas.message import Envelope
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.state import memory_state, restore_memory
+from civitas.society.population.state import (
+    arrays_of,
+    as_text,
+    of_text,
+    put,
+    put_answers,
+    read,
+    written,
+)
 from civitas.society.router import Sent, SocietySeat
 from civitas.society.wants import answer_json, answer_of_json, id_order
 
@@ -33,6 +42,7 @@ class SocietyState:
         step: the number of the step that comes next
         head: what is not of one agent, as JSON by its hash
         parts: the agents, in id order, as JSON by hash
+        columns: the columns of a population, as `population.state.written` gives them
         rows: the rows of metrics since the run began
         interventions: those that were given while the run was under way, as JSON
     """
@@ -41,6 +51,7 @@ class SocietyState:
     step: int = 0
     head: str = ""
     parts: list[str] = field(default_factory=list)
+    columns: list[list[Any]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     interventions: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
 
@@ -59,6 +70,13 @@ def head_of(society: Steps) -> dict[str, Any]:
         "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.office.sent],
     }
+
+
+def columns_of(society: Steps) -> dict[str, Any]:
+    """The columns of its population as JSON data, if it has one."""
+    if society.population is None:
+        return {}
+    return {"columns": written(arrays_of(society.population, cast(Any, society.books)), as_text)}
 
 
 def agents_of(seats: Iterable[SocietySeat]) -> list[dict[str, Any]]:
@@ -96,6 +114,9 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     state.parts = [
         record.keep(agents_as_bytes(seats[at : at + _CHUNK])) for at in range(0, len(seats), _CHUNK)
     ]
+    if society.population is not None:
+        arrays = arrays_of(society.population, cast(Any, society.books))
+        state.columns = written(arrays, record.keep)
     record.save(state)
 
 
@@ -103,11 +124,17 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     """Put a society where a record has left it."""
     given = json.loads(record.kept(state.head))
     given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
-    load(society, given)
+    given["columns"] = state.columns
+    load(society, given, record.kept)
 
 
-def load(society: Steps, given: Any) -> None:
+def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:
     """Put a society where another was.
+
+    Args:
+        society: the one that was made in the same way
+        given: the state
+        kept: gives the bytes of a part of a column by its text
 
     Raises:
         StateError: it is no state of a society with the same seed and services, whose agents are
@@ -121,14 +148,14 @@ def load(society: Steps, given: Any) -> None:
             f"reads version {VERSION}"
         )
     try:
-        _load(society, given)
+        _load(society, given, kept)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, StateError):
             raise
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
 
 
-def _load(society: Steps, given: dict[str, Any]) -> None:
+def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -> None:
     if given["seed"] != society.seed:
         raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
     seats = {seat.id: seat for seat in society.seats}
@@ -136,9 +163,16 @@ def _load(society: Steps, given: dict[str, Any]) -> None:
     strange = sorted(set(ids) - set(seats), key=id_order)
     if strange:
         raise StateError(f"the state has agents that the society has not: {', '.join(strange[:5])}")
+    population = society.population
+    arrays = read(given.get("columns") or [], kept) if population is not None else {}
     for id in set(seats) - set(ids):
-        society._vacate(seats[id])  # it had left
+        if population is not None and (row := population._row(id)) is not None:
+            population._demote(row)  # it was a row
+        else:
+            society._vacate(seats[id])  # it had left
     society._broken = "a state was loaded in part"
+    if population is not None:
+        put(population, arrays)
     start, step_s, index = given["clock"]
     society.clock = Clock(start, step_s, index)
     society.number = given["step"]
@@ -148,6 +182,8 @@ def _load(society: Steps, given: dict[str, Any]) -> None:
     society.changed.load_state_dict(given["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
+    if population is not None:
+        put_answers(cast(Any, society.books), arrays)
     for id, each in zip(ids, given["agents"], strict=True):
         seat = seats[id]
         seat.wants = None

@@ -78,6 +78,11 @@ class Service:
         self.place = place
         self.money = checked_cents(money, f"the money of service {id!r}")
 
+    @property
+    def owed(self) -> int:
+        """The sum of all deposits, in cents."""
+        return sum(self.deposits.values())
+
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Do what is wanted, or say why not.
 
@@ -117,6 +122,9 @@ class Books:
         moving: of each citizen on its way: where to, in which step it arrives, from where, and when
         travelled: how many were on their way in the last step
     """
+
+    messages: Any = None
+    """What rows of a population hear in the step that comes next."""
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
         self.city = city
@@ -229,11 +237,14 @@ class Books:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(self, wanted: Iterable[Wanted]) -> list[tuple[Any, Answer]]:
+    def settle(
+        self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Any] = MappingProxyType({})
+    ) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step.
 
         Args:
             wanted: by sender in id order
+            tables: the wants of a population's rows, by kind
 
         Returns:
             (token, answer) in the order in which they were settled

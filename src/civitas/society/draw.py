@@ -93,18 +93,26 @@ class Draws:
 
 
 def integers(
-    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+    seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
-    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64)."""
+    """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64).
+
+    `draw` is one number, or, here and in `belows`, an array of one for each citizen.
+    """
     np = numpy()
     rows = np.asarray(citizens)
     whole = rows.ndim and rows.dtype.kind in "ui"
     if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_word("seed", seed), _word("step", step), purpose)
-    h = _mix_rows(rows.astype(np.uint64) ^ np.uint64(start))
-    h ^= np.uint64(_word("draw", draw))
-    return _mix_rows(h)
+    h = rows.astype(np.uint64)
+    h ^= np.uint64(start)
+    rest = np.empty_like(h)
+    _mix_rows(h, rest)
+    many = getattr(draw, "shape", ()) != ()
+    h ^= draw.astype(np.uint64) if many else np.uint64(_word("draw", draw))
+    _mix_rows(h, rest)
+    return h
 
 
 def uniforms(
@@ -116,11 +124,20 @@ def uniforms(
 
 
 def belows(
-    n: int, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: int = 0
+    n: Any, seed: int, citizens: NDArray[Any], step: int, purpose: str, draw: Any = 0
 ) -> NDArray[Any]:
-    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64)."""
+    """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
+
+    `n` is one number, or an array of one for each citizen, each 1 … 2³²−1.
+    """
     np = numpy()
-    return _scaled(integers(seed, citizens, step, purpose, draw), _count(n)).astype(np.int64)
+    many = getattr(n, "shape", ()) != ()
+    if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
+        raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
+    if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
+        raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
+    bound = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
+    return _scaled(integers(seed, citizens, step, purpose, draw), bound).view(np.int64)
 
 
 def choices(
@@ -167,24 +184,33 @@ def _mix(h: int) -> int:
     return h ^ h >> 31
 
 
-def _mix_rows(h: NDArray[Any]) -> NDArray[Any]:
+def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
+    """Add the constant and mix, in place; `rest` is room for as many numbers."""
     np = numpy()
-    h = h + np.uint64(_GAMMA)
-    h ^= h >> np.uint64(30)
+    h += np.uint64(_GAMMA)
+    np.right_shift(h, np.uint64(30), out=rest)
+    h ^= rest
     h *= np.uint64(_FIRST)
-    h ^= h >> np.uint64(27)
+    np.right_shift(h, np.uint64(27), out=rest)
+    h ^= rest
     h *= np.uint64(_SECOND)
-    h ^= h >> np.uint64(31)
-    return h
+    np.right_shift(h, np.uint64(31), out=rest)
+    h ^= rest
 
 
-def _scaled(bits: NDArray[Any], n: int) -> NDArray[Any]:
+def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     np = numpy()
-    if n == _LARGEST_BELOW:
+    if type(n) is int and n == _LARGEST_BELOW:
         return bits >> np.uint64(32)
-    low = (bits & np.uint64(0xFFFFFFFF)) * np.uint64(n) >> np.uint64(32)
-    return ((bits >> np.uint64(32)) * np.uint64(n) + low) >> np.uint64(32)
+    n = np.asarray(n, np.uint64)
+    low = (bits & np.uint64(0xFFFFFFFF)) * n
+    low >>= np.uint64(32)
+    high = bits >> np.uint64(32)
+    high *= n
+    high += low
+    high >>= np.uint64(32)
+    return high
 
 
 def _cumulative(weights: Sequence[float]) -> list[Any]:

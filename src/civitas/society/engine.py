@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from civitas.errors import ConfigError
 
 if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.population.step import Moment, Wants
     from civitas.society.router import SocietySeat, VirtualOffice
 
 _AT_ONCE: Final = 100
@@ -20,8 +23,18 @@ _AT_ONCE: Final = 100
 class Engine(Protocol):
     """What runs the turns of a step."""
 
+    rows: bool
+    """Whether a population's citizens run as rows; otherwise all are full agents."""
+
     async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
         """Run the turn of each agent, in any order; returns when all have ended."""
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of a population's rows; returns what they want, in the order of the rows."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds, such as threads; the society that uses it calls this."""
 
 
 class LocalEngine:
@@ -30,17 +43,43 @@ class LocalEngine:
     A turn that waits for nothing, as those of citizens with rules alone, is run without a task of
     its own. Turns that wait, for a model say, wait side by side.
 
+    The rows of a population run in chunks, on as many threads as it is given: numpy works in
+    several at a time. Whatever their number, the result is the same.
+
     Args:
         concurrency: how many turns may wait at a time
+        threads: how many threads run the rows of a population
+        rows: whether a population runs as rows; False makes all its citizens full agents, which is
+            the reference that rows are compared with
 
     Raises:
-        ConfigError: it is not 1 or more
+        ConfigError: a number is not 1 or more
     """
 
-    def __init__(self, *, concurrency: int = 64) -> None:
-        if type(concurrency) is not int or concurrency < 1:
-            raise ConfigError(f"concurrency must be 1 or more, got {concurrency!r}")
+    def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
+        for name, number in (("concurrency", concurrency), ("threads", threads)):
+            if type(number) is not int or number < 1:
+                raise ConfigError(f"{name} must be 1 or more, got {number!r}")
+        if type(rows) is not bool:
+            raise ConfigError(f"rows must be True or False, got {rows!r:.40}")
         self.concurrency = concurrency
+        self.threads = threads
+        self.rows = rows
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of a population's rows; returns what they want, in the order of the rows."""
+        from civitas.society.population.step import in_threads
+
+        if self.threads > 1 and self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, "civitas-rows")
+        return await asyncio.to_thread(in_threads, population, moment, self._pool)
+
+    def close(self) -> None:
+        """End its threads."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
 
     async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
         """Run the turn of each agent; returns when all have ended."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
 from civitas.society.city.map import check_integer
 from civitas.society.network import no_mode
 from civitas.society.places import Near
@@ -75,6 +77,43 @@ class Grid:
     def ids(self) -> tuple[str, ...]:
         """Return every cell's id, in order of the text."""
         return self._ids
+
+    @functools.cached_property
+    def cells(self) -> Any:
+        """The column and row of each cell, in the order of `ids`: int32, (n_cells, 2)."""
+        np = numpy()
+        x, y = np.divmod(np.arange(len(self)), self.height)
+        order = np.argsort(np.array([f"{a},{b}" for a, b in zip(x, y, strict=True)]))
+        return np.column_stack([x, y])[order].astype(np.int32)
+
+    @functools.cached_property
+    def next_to(self) -> Any:
+        """The cells next to each, as numbers in the order of `ids`, −1 for none: (n_cells, 4 or 8).
+
+        In the order of `neighbours` where the border does not cut some off.
+        """
+        np = numpy()
+        x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
+        number = np.empty(len(self), np.int32)
+        number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
+        made = []
+        for right, down in _CROSS if self.around == 4 else _AROUND:
+            a, b = x + right, y + down
+            if self.torus:
+                a, b = a % self.width, b % self.height
+            inside = (a >= 0) & (a < self.width) & (b >= 0) & (b < self.height)
+            at = np.where(inside, a * self.height + b, 0)
+            made.append(np.where(inside, number[at], -1))
+        return np.column_stack(made)
+
+    def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
+        """Return the seconds between cells, numbers in the order of `ids`, as `seconds` does."""
+        np = numpy()
+        apart = np.abs(self.cells[a].astype(np.int64) - self.cells[b])
+        if self.torus:
+            apart = np.minimum(apart, np.array([self.width, self.height]) - apart)
+        steps = apart.sum(axis=1) if self.around == 4 else apart.max(axis=1)
+        return np.where(np.asarray(a) < 0, 0, steps * self._cell_seconds)
 
     def kinds(self) -> tuple[str, ...]:
         """Return `("cell",)`."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import numpy, tree
 from civitas.society.city.map import check_integer, check_text
-from civitas.society.draw import Draws
+from civitas.society.draw import Draws, belows, uniforms
 from civitas.society.places import Near
+from civitas.society.wants import id_order
 from civitas.text import excerpt
 
 
@@ -60,6 +63,13 @@ class Network:
         self._next = {node: tuple(sorted(others)) for node, others in next_to.items()}
         self._hops = functools.lru_cache(maxsize=1024)(self._search)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hops"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._hops = functools.lru_cache(maxsize=1024)(self._search)
+
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
         """Return the network of an edge list: its nodes are the ends of the edges."""
@@ -91,24 +101,38 @@ class Network:
             raise ConfigError(f"neighbours must be even, got {neighbours}")
         if not isinstance(rewired, (int, float)) or not 0 <= rewired <= 1:
             raise ConfigError(f"rewired must be a probability, 0 to 1, got {excerpt(rewired)}")
-        ahead = range(1, neighbours // 2 + 1)
-        has = [{(i + d) % n for d in ahead} | {(i - d) % n for d in ahead} for i in range(n)]
-        edges = []
-        for distance in ahead:
-            for node in range(n):
+        np = numpy()
+        nodes = np.arange(n, dtype=np.uint64)
+        has: dict[int, set[int]] = {}
+        """Whom a node has edges to, where that is no longer the ring alone."""
+
+        def of(node: int) -> set[int]:
+            if node not in has:
+                ahead = range(1, neighbours // 2 + 1)
+                has[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
+            return has[node]
+
+        ends = []
+        for distance in range(1, neighbours // 2 + 1):
+            others = (nodes.astype(np.int64) + distance) % n
+            chosen = uniforms(seed, nodes, distance, "network.rewire") < rewired
+            for node in np.flatnonzero(chosen).tolist():
+                if len(of(node)) == n - 1:
+                    continue
                 other = (node + distance) % n
+                of(node).discard(other)
+                of(other).discard(node)
                 draws = Draws(seed, node, distance)
-                if draws.uniform("network.rewire") < rewired and len(has[node]) < n - 1:
-                    has[node].discard(other)
-                    has[other].discard(node)
-                    taken, draw = has[node] | {node, other}, 0
-                    while other in taken:
-                        other = draws.below(n, "network.target", draw)
-                        draw += 1
-                    has[node].add(other)
-                    has[other].add(node)
-                edges.append((node, other))
-        return cls._numbered(n, edges)
+                taken, draw = of(node) | {node, other}, 0
+                while other in taken:
+                    other = draws.below(n, "network.target", draw)
+                    draw += 1
+                of(node).add(other)
+                of(other).add(node)
+                others[node] = other
+            ends.append(others)
+        pairs = (np.tile(np.arange(n), len(ends)), np.concatenate(ends))
+        return cls.from_numbers(n, *pairs)
 
     @classmethod
     def scale_free(cls, n: int, *, edges: int = 2, seed: int) -> Network:
@@ -134,26 +158,127 @@ class Network:
                     chosen.append(other)
             found += [(node, other) for other in chosen]
             ends += [end for other in chosen for end in (node, other)]
-        return cls._numbered(n, found)
+        np = numpy()
+        pairs = np.array(found, np.int64)
+        return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod
-    def _numbered(cls, n: int, edges: list[tuple[int, int]]) -> Network:
-        names = [str(number) for number in range(n)]
-        return cls(names, [(names[a], names[b]) for a, b in edges])
+    def random(cls, n: int, *, degree: float = 8, seed: int) -> Network:
+        """Return a network of n · degree ÷ 2 drawn edges, of nodes `0` … `n−1`.
+
+        After Erdős and Rényi 1959 ("On random graphs I", Publicationes Mathematicae 6); loops and
+        edges drawn twice are left out, so degrees follow a Poisson law of a mean below `degree` by
+        some degree²/n.
+        """
+        check_integer("n", n, 2, 10_000_000)
+        if not isinstance(degree, (int, float)) or not 0 < degree < n:
+            raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
+        np = numpy()
+        edges = np.arange(int(n * degree / 2), dtype=np.uint64)
+        a, b = (belows(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
+        return cls.from_numbers(n, a[a != b], b[a != b])
+
+    @classmethod
+    def spatial(cls, n: int, *, degree: float = 8, seed: int) -> Network:
+        """Return a network of points that are drawn in a square, of nodes `0` … `n−1`.
+
+        After Dall and Christensen 2002 ("Random geometric graphs", Physical Review E 66): two have
+        an edge if they are nearer than a radius, here the one by which a node far from the border
+        has `degree` neighbours on average. Nodes of near numbers lie near each other.
+
+        Args:
+            n: nodes
+            degree: edges of a node far from the border, on average
+            seed: of the draws
+        """
+        check_integer("n", n, 1, 10_000_000)
+        if not isinstance(degree, (int, float)) or not 0 < degree < n:
+            raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
+        np = numpy()
+        nodes = np.arange(n, dtype=np.uint64)
+        x, y = (uniforms(seed, nodes, 0, f"network.{axis}") for axis in "xy")
+        side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
+        order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
+        radius = (degree / (n * 3.141592653589793)) ** 0.5
+        pairs = tree(np.column_stack([x, y])[order]).query_pairs(radius, output_type="ndarray")
+        return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def from_numbers(cls, n: int, a: Any, b: Any, *, edge_seconds: int = 60) -> Network:
+        """Return the network of nodes `0` … `n−1` with an edge from each of `a` to each of `b`.
+
+        Args:
+            n: nodes
+            a: whole numbers 0 … n−1, an array or a list
+            b: as many
+            edge_seconds: how long it takes to pass an edge
+
+        Raises:
+            ConfigError: a number is none of a node, or an edge leads from a node to itself
+        """
+        check_integer("n", n, 1, 2**31 - 1)
+        check_integer("edge_seconds", edge_seconds, 1, 86_400)
+        np = numpy()
+        a, b = np.asarray(a), np.asarray(b)
+        for name, ends in (("a", a), ("b", b)):
+            if (ends.dtype.kind not in "iu" and ends.size) or ends.ndim != 1 or a.shape != b.shape:
+                raise ConfigError(f"{name} must be whole numbers, as many in a as in b")
+            if ends.size and not (ends.min() >= 0 and ends.max() < n):
+                raise ConfigError(f"{name} must be numbers of nodes, 0 to {n - 1}")
+        if (a == b).any():
+            raise ConfigError(f"an edge leads from node {int(a[a == b][0])} to itself")
+        both = np.sort(np.concatenate([a.astype(np.int64) * n + b, b.astype(np.int64) * n + a]))
+        both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
+        starts = np.zeros(n + 1, np.int64)
+        np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
+        made = cls.__new__(cls)
+        made._edge_seconds = edge_seconds
+        made.links = starts, both % n
+        made._hops = functools.lru_cache(maxsize=1024)(made._search)
+        return made
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, str]:
+        """The kind of each node, in order of id."""
+        return dict.fromkeys(sorted(map(str, range(len(self)))), "node")
+
+    @functools.cached_property
+    def _next(self) -> dict[str, tuple[str, ...]]:
+        """The nodes next to each, in order of id."""
+        starts, others = (values.tolist() for values in self.links)
+        return {
+            str(node): tuple(sorted(map(str, others[starts[node] : starts[node + 1]])))
+            for node in sorted(range(len(starts) - 1), key=str)
+        }
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self.links[0]) - 1
 
     def __contains__(self, place: object) -> bool:
         return place in self._kinds
 
     def __repr__(self) -> str:
-        return f"<Network of {len(self)} nodes, {len(self.edges)} edges>"
+        return f"<Network of {len(self)} nodes, {len(self.links[1]) // 2} edges>"
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every edge once, the smaller id first, in order."""
         return tuple((a, b) for a, others in self._next.items() for b in others if a < b)
+
+    @functools.cached_property
+    def links(self) -> tuple[Any, Any]:
+        """The network as compressed rows: where each node's neighbours begin, and they, as numbers.
+
+        A node's number is its place in the order of ids, numbers by number. Both are int64 arrays,
+        the first of one entry more than there are nodes.
+        """
+        np = numpy()
+        order = sorted(self._next, key=id_order)
+        number = {node: at for at, node in enumerate(order)}
+        starts = np.zeros(len(order) + 1, np.int64)
+        np.cumsum([len(self._next[node]) for node in order], out=starts[1:])
+        others = [sorted(number[other] for other in self._next[node]) for node in order]
+        return starts, np.array([each for several in others for each in several], np.int64)
 
     def ids(self) -> tuple[str, ...]:
         """Return every node's id, in order."""

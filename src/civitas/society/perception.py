@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from civitas.errors import ConfigError
 from civitas.society.wants import Answer, answer_json, id_order
 
 
@@ -23,6 +24,7 @@ class View:
         time: seconds since midnight when the step begins
         news: announcements since the step before, the oldest first
         at: who is at each place
+        others: what citizens of a population may see of each other; None without one
     """
 
     step: int = 0
@@ -33,6 +35,7 @@ class View:
     time: int = 0
     news: Sequence[Any] = ()
     at: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    others: Any = None
     _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def present(self, place: str | None) -> tuple[str, ...]:
@@ -115,6 +118,34 @@ class Perception:
     def present(self) -> tuple[str, ...]:
         """The ids of all at its place, itself too, in id order: one tuple for all of them."""
         return self.view.present(self.place)
+
+    @property
+    def citizens(self) -> int:
+        """How many citizens the population has; 0 without a population."""
+        others = self.view.others
+        return 0 if others is None else len(others)
+
+    def citizen(self, row: int) -> str:
+        """The id of the citizen of a row of the population."""
+        return str(self._others().id_of(row))
+
+    @property
+    def neighbours(self) -> Sequence[str]:
+        """The ids of its neighbours in the population's network, in their order."""
+        return tuple(self._others().neighbours(self.id))
+
+    def seen(self, name: str, citizen: str | None = None) -> Any:
+        """A column of another citizen, or of all, as the step before left it.
+
+        Raises:
+            ConfigError: there is no population, or the column is not declared with `seen=True`
+        """
+        return self._others().seen(name, citizen)
+
+    def _others(self) -> Any:
+        if self.view.others is None:
+            raise ConfigError(f"citizen {self.id} sees others' columns in a Population alone")
+        return self.view.others
 
     @property
     def intention(self) -> str:

@@ -9,13 +9,14 @@ import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.action import is_async
 from civitas.agent import Agent
+from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
-from civitas.errors import ConfigError, DefinitionError, DuplicateAgent
+from civitas.dispatch import AgentToolbox
+from civitas.errors import ConfigError, DefinitionError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
@@ -24,6 +25,7 @@ from civitas.society.checkpoint import (
     SocietyState,
     agents_as_bytes,
     as_bytes,
+    columns_of,
     head_of,
     load,
     restore,
@@ -34,8 +36,10 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.watch import Spots
+from civitas.society.given import agents_of, of_population, services_of, steps_of
+from civitas.society.population.life import begin_life
+from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
-from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -48,6 +52,7 @@ MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
 
+@names_checked
 class Society(Experiments):
     """Agents that live together in simulated time.
 
@@ -62,10 +67,11 @@ class Society(Experiments):
 
     Args:
         citizens: the agents; or how many are drawn by the seed (`make_people`), or the file of a
-            table of them (`read_people`), with all blocks
+            table of them (`read_people`), with all blocks; or a `Population`, whose city, seed and
+            blocks are then the society's
         city: the places: a `City`, a `Network`, a `Grid`, or None
         seed: what all random numbers are made from
-        model: the model that citizens may ask who have none of their own
+        model: the model, or its name, that citizens may ask who have none of their own
         engine: what runs the turns
         journal: where runs are recorded, so that they go on after a crash
         budget: what all calls of models may spend, but for those of agents with a `budget`
@@ -96,7 +102,7 @@ class Society(Experiments):
 
     def __init__(
         self,
-        citizens: int | str | PathLike[str] | Iterable[Agent] = (),
+        citizens: int | str | PathLike[str] | Population | Iterable[Agent] = (),
         city: Any = None,
         *,
         seed: int = 0,
@@ -119,16 +125,21 @@ class Society(Experiments):
         for name, limit in limits.items():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
                 raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+        population = citizens if isinstance(citizens, Population) else None
+        if population is not None:
+            city, seed = of_population(population, city, seed)
+            citizens = ()
         super().__init__(
             city,
             seed,
             Clock(start),
             facts,
-            _by_id(services),
-            model,
+            services_of(services),
+            AgentToolbox(model).model,
             LocalEngine() if engine is None else engine,
             Asking(model_timeout_s, budget, once=ask_once),
             turn_timeout_s,
+            population,
             approver=approver,
             mailbox=mailbox,
         )
@@ -138,11 +149,18 @@ class Society(Experiments):
         self._given: tuple[str, list[Intervention]] = ("", [])
         """The id of the last run, and the interventions that were given while it was under way."""
         try:
-            for agent in _agents(citizens, city, seed):
+            if population is not None:
+                begin_life(self, population, self._engine)
+            for agent in agents_of(citizens, city, seed):
                 self.add(agent)
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """Close the society, and its engine with it."""
+        super().close()
+        self._engine.close()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -182,7 +200,7 @@ class Society(Experiments):
         clock = self.clock
         if seconds_of(step) != clock.step_s:
             clock = Clock(clock.moment, step)
-        count = _steps(clock, days, steps)
+        count = steps_of(clock, days, steps)
         if save_every is not None and (type(save_every) is not int or save_every < 1):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
         every = save_every or max(1, DAY_S // clock.step_s)
@@ -293,6 +311,7 @@ class Society(Experiments):
             "seed": self.seed,
             "time": [clock.step_s, count],
             "agents": makes,
+            **({} if self.population is None else {"population": self.population.program()}),
             "city": city,
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
@@ -335,7 +354,8 @@ class Society(Experiments):
 
     def _state_dict(self) -> dict[str, Any]:
         made: dict[str, Any] = json.loads(as_bytes(head_of(self), "the state of the society"))
-        return made | {"agents": json.loads(agents_as_bytes(self.seats))}
+        agents = json.loads(agents_as_bytes(self.seats))
+        return made | {"agents": agents} | columns_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Be where another society with the same seed and services was.
@@ -347,47 +367,3 @@ class Society(Experiments):
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)
-
-
-def _steps(clock: Clock, days: float | None, steps: int | None) -> int:
-    """How many steps a run has."""
-    if steps is not None:
-        if days is not None:
-            raise ConfigError("days and steps are given: give one of them")
-        if type(steps) is not int or steps < 0:
-            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
-        return steps
-    days = 1 if days is None else days
-    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
-        raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
-    count = days * DAY_S / clock.step_s
-    if count != int(count):
-        raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
-    return int(count)
-
-
-def _agents(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
-    """The citizens as agents: those given, or drawn ones with all blocks."""
-    if type(citizens) is int and citizens >= 0:
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import make_people
-
-        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
-    if isinstance(citizens, str | PathLike):
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import completed
-        from civitas.society.people.table import read_people
-
-        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
-    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
-        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
-    return citizens
-
-
-def _by_id(services: Iterable[Service]) -> dict[str, Service]:
-    """The services by id, in id order."""
-    made: dict[str, Service] = {}
-    for service in sorted(services, key=lambda each: id_order(each.id)):
-        if made.setdefault(service.id, service) is not service:
-            raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
-    return made

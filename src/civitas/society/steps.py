@@ -18,7 +18,12 @@ from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
+from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
+from civitas.society.population.books import RowBooks
+from civitas.society.population.life import answers_of, live_rows
+from civitas.society.population.messages import as_sent, delivered, sent_by_rows
+from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
 from civitas.spaces.loop import on_a_space
@@ -29,6 +34,7 @@ from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
+    from civitas.society.population.population import Population
     from civitas.spaces.delivery import Delivery
     from civitas.spaces.mailbox import Seat
     from civitas.spaces.router import PostOffice
@@ -58,6 +64,7 @@ class Steps(Space):
         engine: Engine,
         asking: Asking,
         turn_timeout_s: float,
+        population: Population | None = None,
         *,
         approver: Approver | None,
         mailbox: int,
@@ -73,6 +80,7 @@ class Steps(Space):
         self.metrics: list[dict[str, Any]] = []
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
         self.fallbacks = 0
+        self.population = population
         self.books = self.new_books()
         self.interventions: tuple[Intervention, ...] = ()
         self.changed = Changed(city)
@@ -144,12 +152,17 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
-            delivered = office.deliver(early)
+            heard = office.deliver(early) + self._to_rows(early, self.books.messages)
+            tables: dict[Any, Any] = {}
             with only_new_garbage():
-                await self._engine.run(self._perceive(), office)
-            if many := len(self.seats) > _MANY:
+                view = self._view_now()
+                if self.population is not None:
+                    tables = await live_rows(self.population, view, self.books, self._engine)
+                await self._engine.run(self._perceive(view), office)
+            if many := self.population is not None or len(self.seats) > _MANY:
                 WATCHDOG.forget(office)
-            row = self._commit(delivered, [s for s in early if s.envelope.to in self.services])
+            to_services = [s for s in early if s.envelope.to in self.services]
+            row = self._commit(heard, to_services, tables)
             if many:
                 WATCHDOG.watch(office)
         except asyncio.CancelledError:
@@ -195,9 +208,8 @@ class Steps(Space):
             at=self.books.at,
         )
 
-    def _perceive(self) -> list[SocietySeat]:
+    def _perceive(self, view: View) -> list[SocietySeat]:
         """Have every citizen perceive; gives those who have a turn."""
-        view = self._view_now()
         self.news = []
         where = self.books.where
         having: list[SocietySeat] = []
@@ -229,7 +241,9 @@ class Steps(Space):
         logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
 
-    def _commit(self, delivered: int, to_services: list[Sent]) -> dict[str, Any]:
+    def _commit(
+        self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
+    ) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
         office, books = self.office, self.books
         self._come_and_go()
@@ -241,28 +255,48 @@ class Steps(Space):
             text = f"it changed its own {what}, which is the commit stage's alone: undone"
             self._failed.append((seat, text))
             logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
+        said = self._said(tables)
         sent = office.collect(self._interceptors)
         services = self.services
         to_services += [each for each in sent if each.envelope.to in services]
-        self._settle(to_services)
+        self._settle(to_services, tables)
         books.end_step()
         books.check(total)
         if to_services:  # the services' answers come in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *office.collect(self._interceptors)], key=lambda s: s.rank)
-        delivered += office.deliver(sent)
+        heard += office.deliver(sent) + self._to_rows(sent, None, said)
         # In id order, whatever the order of turns was.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
-        row = self._row(delivered)
+        failures = len(self._failed) + len(self._not_changed)
+        row = row_of(self, heard, failures)
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
         return row
 
-    def _settle(self, to_services: list[Sent]) -> None:
-        """Settle what citizens want, and what was asked of services."""
+    def _said(self, tables: dict[Any, Any]) -> Any:
+        """What rows say to rows; what somebody else hears or sees is sent as full agents send."""
+        said = tables.pop(Say, None)
+        if said is None or self.population is None:
+            return None
+        everything = bool(self._interceptors or self.office.observers)
+        sent, said = sent_by_rows(self.population, said, everything)
+        self.office.sent += sent
+        return said
+
+    def _to_rows(self, sent: list[Sent], before: Any, said: Any = None) -> int:
+        """Have rows hear what was sent and said; gives how many messages were delivered."""
+        if self.population is None:
+            return 0
+        messages = delivered(self.population, self.office, before, sent, said)
+        self.books.messages = messages
+        return len(messages) - (0 if before is None else len(before))
+
+    def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
+        """Settle what citizens want, those of rows in tables, and what was asked of services."""
         office = self.office
         wanting, office.wanting = office.wanting, []
         wants: list[Wanted] = []
@@ -284,37 +318,11 @@ class Steps(Space):
             service = self.services[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
-        for token, answer in self.books.settle(wants):
+        for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:
                 office.answer(token, answer, None)
             else:
                 token[0][token[1]] = answer
-
-    def _row(self, delivered: int) -> dict[str, Any]:
-        home = work = 0
-        owned = sum(sum(each.deposits.values()) for each in self.services.values())
-        for seat in self._citizens:
-            status = seat.agent.memory.status
-            owned += status["money"]
-            place = status["place"]
-            if place is not None:
-                if place == status.get("home"):
-                    home += 1
-                elif place == status.get("work"):
-                    work += 1
-        return {
-            "step": self.number,
-            "time": self.clock.moment.isoformat(),
-            "moving": self.books.travelled,
-            "home": home,
-            "work": work,
-            "money": self.books.total,
-            "owned": owned,
-            "messages": delivered,
-            "failures": len(self._failed) + len(self._not_changed),
-            "fallbacks": self.fallbacks,
-            "model_calls": self._asking.calls,
-        }
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -397,4 +405,24 @@ class Steps(Space):
 
     def new_books(self) -> Books:
         """Books with the services and without citizens."""
-        return Books(self.city, self.services)
+        if self.population is None:
+            return Books(self.city, self.services)
+        return RowBooks(self.city, self.services, self.population)
+
+    def _seat_of_row(self, agent: Agent, row: int) -> None:
+        """Have a promoted citizen come, with what its row was answered and told."""
+        self._add(agent, self.office)
+        seat: Any = agent._seat
+        seat.answers = answers_of(self.books, row)
+        if self.population is not None and self.books.messages is not None:
+            messages: Any = self.books.messages
+            seat.mail = as_sent(self.population, messages.taken(messages.receiver == row))
+            self.books.messages = messages.taken(messages.receiver != row)
+
+    def _unseat_row(self, agent: Agent, row: int) -> None:
+        """Have a full agent leave that is a row again, and hears what it was told."""
+        seat: Any = agent._seat
+        assert self.population is not None
+        self.population.full[row] = False
+        self._to_rows(list(seat.mail), self.books.messages)
+        self._vacate(seat)

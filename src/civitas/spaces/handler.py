@@ -14,11 +14,13 @@ from typing import Any
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT
 from civitas.context import Context, filled
-from civitas.errors import ActionError, NotPermitted, RequestError
+from civitas.errors import ActionError, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
+from civitas.refusal import not_permitted
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
+from civitas.text import log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.space")
@@ -118,8 +120,8 @@ async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[
             shown = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
             await call_callback(seat, agent.after_action, delivery.message(), value, shown)
-        except Exception:
-            logger.exception("after_action of agent %r failed on %s", agent.id, delivery)
+        except Exception as error:
+            log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
     if failure is not None:
         raise failure
     return value
@@ -175,21 +177,20 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
     seat.asking.add(delivery)
 
     async def ask() -> None:
-        permitted = False
+        decision: object = False
         CURRENT.set(delivery)
         try:
-            permitted = (
-                await call_callback(seat, seat.agent.request_permission, delivery.message()) is True
-            )
-        except BaseException:  # the agent's own code: whatever it raises is no permission
+            decision = await call_callback(seat, seat.agent.request_permission, delivery.message())
+        except BaseException as error:  # the agent's own code: whatever it raises is no permission
             if not delivery.answered:
-                logger.exception("request_permission of agent %r failed on %s", seat.id, delivery)
+                about = f"request_permission of agent {seat.id!r} failed on {delivery}"
+                log_failure(logger, about, error)
         finally:
             seat.asking.discard(delivery)
             delivery.task = None
         if delivery.answered:
             return
-        if permitted:
+        if decision is True:
             delivery.approved = True
             if delivery.recorder is not None:
                 delivery.recorder.permitted(delivery)
@@ -197,7 +198,7 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
             seat.office.make_ready(seat)
         else:
             delivery.state = ENDED
-            seat.office.refuse(delivery, NotPermitted(f'"{offer.where}" not permitted'))
+            seat.office.refuse(delivery, not_permitted(offer.where, decision))
 
     delivery.task = seat.office.thread.spawn(ask())
 

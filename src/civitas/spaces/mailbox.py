@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED
 from civitas.agent import CURRENT, Agent, Pending, overrides
 from civitas.approval import Approver
-from civitas.errors import ActionNotFound, InvalidArguments, NotPermitted, RequestError
+from civitas.errors import InvalidArguments, NotPermitted, RequestError
 from civitas.jsonvalue import copy_json
 from civitas.message import Envelope, Nested, address
 from civitas.spaces.delivery import (
@@ -26,6 +26,7 @@ from civitas.spaces.delivery import (
 )
 from civitas.spaces.handler import Offer, ask_permission, handle, text_of
 from civitas.spaces.request import waiting
+from civitas.workflow import not_found
 
 T = TypeVar("T")
 
@@ -343,7 +344,7 @@ class Seat:
             if delivery.recorder is not None:
                 delivery.recorder.concluded(delivery)
         else:
-            self._refuse(delivery, ActionNotFound(f'"{name}" not found on "{self.id}"'))
+            self._refuse(delivery, not_found(self.agent, name))
 
     def _refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message before anything of it was begun."""

@@ -6,7 +6,14 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from civitas.errors import AgentStopped, RequestCancelled, RequestError, RequestTimeout, SpaceClosed
+from civitas.errors import (
+    AgentStopped,
+    CivitasError,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+    SpaceClosed,
+)
 from civitas.message import Envelope
 from civitas.spaces.deadlines import Deadlines
 from civitas.spaces.delivery import (
@@ -23,6 +30,7 @@ from civitas.spaces.handler import answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Seat
 from civitas.spaces.task_pool import Workers
+from civitas.text import error_text
 
 logger = logging.getLogger("civitas.space")
 
@@ -79,14 +87,13 @@ class Outcomes:
             self.settle(delivery, value, error)
         elif error is not None:
             if kind != REQUEST:
-                # Who sent it is told the text only; the traceback is of use here.
-                logger.warning(
-                    "action %r of agent %r failed on a message of %r\n%s",
-                    delivery.envelope.name,
-                    seat.id,
-                    delivery.envelope.sender,
-                    traceback_of(error),
-                )
+                envelope = delivery.envelope
+                what = f"action {envelope.name!r} of agent {seat.id!r} failed on a message of"
+                what = f"{what} {envelope.sender!r}"
+                if not isinstance(error, CivitasError):  # that says it all, to who sent it
+                    logger.error("%s: %s", what, error_text(error))
+                if logger.isEnabledFor(logging.DEBUG):
+                    logger.debug("%s\n%s", what, traceback_of(error))
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from civitas.action import is_async
 from civitas.agent import CURRENT, Agent, overrides
 from civitas.approval import Approver, check_approver
+from civitas.arguments import names_checked
 from civitas.errors import (
     AgentNotFound,
     AgentStopped,
@@ -41,6 +42,7 @@ _LEAVE_S = 5.0
 """How long `close` waits for the agents' `before_remove`."""
 
 
+@names_checked
 class Space:
     """Where agents are and how messages travel. Use `NativeSpace`.
 
@@ -84,15 +86,13 @@ class Space:
             DuplicateAgent: an agent of that id is there already (a ValueError); it goes on
             InvalidId: the agent's id is none (a ValueError)
             SpaceClosed: the space is closed
-            DefinitionError: it is no agent, is in a space already, or an action of it cannot be
-                described
+            DefinitionError: it is no agent, is in a space already, or has an action without help
         """
         if not isinstance(agent, Agent):
             raise DefinitionError(f"add takes an agent, not {agent!r}")
         if not hasattr(agent, "id"):
-            raise DefinitionError(
-                f"a {type(agent).__name__} has no id: its __init__ must call super().__init__(id)"
-            )
+            kind = type(agent).__name__
+            raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
         agent._before_add()
         office = self._start()
         self._settle_in(self._add(agent, office), waits=not loop_is_running())

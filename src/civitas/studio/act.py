@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import CivitasError, ConfigError
-from civitas.journal.entry import Outline
+from civitas.errors import ConfigError
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
+from civitas.studio.page import begins
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from civitas.studio.studio import Studio
 
-_RECENT: Final = 50
-"""So many runs can be picked, the newest."""
-_KINDS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
+_RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `civitas act`: kind and id of the agent."""
 
 
 class ActTab:
-    """Orders of `civitas act`, and the runs that come of them."""
+    """Orders of `civitas act`, and what holds, steers and ends the runs of any tab."""
 
     name = "act"
     title = "Act and review"
@@ -34,41 +30,24 @@ class ActTab:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
 
-    # -- what pages ask ----------------------------------------------------------------------------
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Outlines of the newest runs of `civitas act`, the newest first.
-
-        `job` is how one that is under way here stands: `running`, `paused` or `stopping`; else
-        None.
-        """
-        jobs = {each["run"]: each["state"] for each in self._studio.jobs.running()}
-        found = [each for each in self._studio.journal.runs() if _is_act(each)]
-        return [{**asdict(each), "job": jobs.get(each.id)} for each in found[: -_RECENT - 1 : -1]]
-
     def routes(self, router: APIRouter) -> None:
         """What pages call. Without `async`: each runs in a thread."""
         from fastapi import Body
 
         jobs = self._studio.jobs
-        router.get("/runs")(self.runs)
 
-        def answer(name: str, change: Callable[[str], str | None]) -> None:
-            @router.post(f"/{name}")
+        def answer(change: Callable[[str], str | None]) -> None:
+            @router.post(f"/{change.__name__}")
             def changed(run: str = Body(embed=True)) -> dict[str, str]:
                 return {"run": change(run) or run}
 
-        answer("stop", jobs.stop)
-        answer("pause", jobs.pause)
-        answer("go_on", jobs.go_on)
-        answer("resume", jobs.resume)
+        for change in (jobs.stop, jobs.pause, jobs.go_on, jobs.resume):
+            answer(change)
 
         @router.post("/steer")
         def steer(run: str = Body(), text: str = Body()) -> dict[str, str]:
             jobs.steer(run, text)
             return {"run": run}
-
-    # -- the form ----------------------------------------------------------------------------------
 
     def start(
         self,
@@ -79,12 +58,7 @@ class ActTab:
         may_read: bool,
         *limits: float | None,
     ) -> str:
-        """Begin what a form asks for; gives the run's id.
-
-        Raises:
-            ConfigError: what the form says does not go together
-            CivitasError: as `Jobs.start`
-        """
+        """Begin what the form asks for; gives the run's id."""
         if any(each is not None and each < 0 for each in limits):
             raise ConfigError("a limit must be more than 0")
         answers, tokens, seconds = limits
@@ -92,13 +66,11 @@ class ActTab:
             task.strip(),
             os.path.expanduser(folder.strip()) or ".",
             (model or "").strip() or "local",
-            False,
-            (review or "").strip() or None,
-            int(answers or 0) or None,
-            seconds or None,
-            int(tokens or 0) or None,
-            may_read,
-            False,
+            review=(review or "").strip() or None,
+            max_iterations=int(answers or 0) or None,
+            max_seconds=seconds or None,
+            max_tokens=int(tokens or 0) or None,
+            yes_read=may_read,
         )
         return self._studio.jobs.start(order)
 
@@ -106,14 +78,8 @@ class ActTab:
         """What is to be done, where, by whom, who reviews it, and what it may take."""
         import gradio
 
-        def start(*given: Any) -> Any:
-            try:
-                self.start(*given)
-            except CivitasError as error:
-                raise gradio.Error(escape(str(error)), print_exception=False) from error
-            return gradio.update(open=False)
-
         models = usable_models()
+        free: dict[str, Any] = {"allow_custom_value": True, "min_width": 140}
         with gradio.Accordion("New work", open=False, elem_id="act-new") as form:
             with gradio.Row():
                 task = gradio.Textbox(
@@ -122,16 +88,9 @@ class ActTab:
                 with gradio.Column(scale=2):
                     folder = gradio.Textbox(os.getcwd(), label="Folder that it works on")
                     with gradio.Row():
-                        model = gradio.Dropdown(
-                            models, label="Model", allow_custom_value=True, min_width=140
-                        )
-                        review = gradio.Dropdown(
-                            [("nobody", ""), ("me", "me"), *models],
-                            value="",
-                            label="Reviewer",
-                            allow_custom_value=True,
-                            min_width=140,
-                        )
+                        model = gradio.Dropdown(models, label="Model", **free)
+                        who = [("nobody", ""), ("me", "me"), *models]
+                        review = gradio.Dropdown(who, value="", label="Reviewer", **free)
             with gradio.Row(equal_height=True):
                 read = gradio.Checkbox(True, label="May read without asking", min_width=200)
                 limits = [
@@ -148,21 +107,12 @@ class ActTab:
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
                 f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
-        gradio.on(  # when a page is opened
-            None,
-            lambda: gradio.update(open=not self.runs()),
-            None,
-            form,
-            show_progress="hidden",
-            api_visibility="private",
-        )
-        button.click(
-            start,
-            [task, folder, model, review, read, *limits],
-            form,
-            show_progress="hidden",
-            api_visibility="private",
-        )
+
+        def folded() -> Any:  # where there is something to look at
+            runs = self._studio.journal.runs()
+            return gradio.update(open=not any((each.kind, each.agent) in _RUNS for each in runs))
+
+        begins(button, self.start, [task, folder, model, review, read, *limits], form, folded)
 
 
 def usable_models() -> list[str]:
@@ -178,7 +128,3 @@ def usable_models() -> list[str]:
     ]
     served = ["openai:gpt-4o-mini"] if os.environ.get("OPENAI_API_KEY") else []
     return [*listed, *fetched, *served]
-
-
-def _is_act(run: Outline) -> bool:
-    return (run.kind, run.agent) in _KINDS

@@ -20,14 +20,7 @@ _DECIDED: Final = 200
 
 @dataclass
 class Card:
-    """One thing that waits for a person.
-
-    Attributes:
-        number: by which a page answers it
-        kind: `approval`, `question`, or `decision` (of H in a dual act)
-        about: what a page shows of it, as JSON data
-        asked: when, in seconds since 1970
-    """
+    """One thing that waits for a person: an `approval`, a `question`, or a `decision` of H."""
 
     number: int
     kind: str
@@ -99,35 +92,22 @@ class Cards:
             raise
 
     def decide(self, number: int, value: Any, said: str) -> None:
-        """Answer a card, in any thread.
-
-        Args:
-            number: the card's
-            value: the answer
-            said: the answer in a word, for the other pages
-
-        Raises:
-            CardGone: it was answered already, or nobody waits for it any more
-        """
+        """Answer a card, in any thread; `said` tells the other pages in a word."""
         card = self._close(number, said)
         if card is None:
-            before = self._decided.get(number)
-            raise CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
+            card = self.get(number)  # which says what it came to
         try:
             card.loop.call_soon_threadsafe(_set, card.answer, value)
         except RuntimeError:
             raise CardGone(f"card {number} is not open: its program has ended") from None
 
     def get(self, number: int) -> Card:
-        """An open card.
-
-        Raises:
-            CardGone: it is not open
-        """
+        """An open card; CardGone if it is not open."""
         with self._guard:
             card = self._open.get(number)
         if card is None:
-            raise CardGone(f"card {number} is not open: {self._decided.get(number, 'unknown')}")
+            before = self._decided.get(number)
+            raise CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
         return card
 
     def _close(self, number: int, said: str) -> Card | None:

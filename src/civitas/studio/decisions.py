@@ -10,12 +10,7 @@ from civitas.studio.cards import Cards
 
 
 def decide(cards: Cards, number: int, answer: dict[str, Any]) -> str:
-    """Answer a card as a page said; gives the answer in a word.
-
-    Raises:
-        ConfigError: it is no answer to such a card
-        CardGone: the card is not open
-    """
+    """Answer a card as a page said; gives the answer in a word."""
     card = cards.get(number)
     if card.kind not in _KINDS:
         raise ConfigError(f"a card of kind {card.kind!r} takes no answer")

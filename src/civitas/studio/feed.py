@@ -34,15 +34,12 @@ def as_json(data: Any) -> str:
 class Feed:
     """One stream of events. A page that knows the number of its last event misses none.
 
-    Nothing is kept for a page: each reads at its own pace, and one that is too slow reloads.
-
-    Attributes:
-        epoch: tells this feed from that of another process
+    Nothing is kept for a page: each reads at its own pace, and one that is too slow reloads. Its
+    `epoch` tells this feed from that of another process.
     """
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self) -> None:
         self.epoch = secrets.token_hex(4)
-        self._kept = kept
         self._events: deque[str] = deque()
         self._characters = 0
         self._last = 0
@@ -67,18 +64,13 @@ class Feed:
         return self._last
 
     def publish(self, topic: str, data: Any) -> None:
-        """Tell every page something, in any thread.
-
-        Args:
-            topic: what it is about, such as `message` or `run`
-            data: JSON data
-        """
+        """Tell every page JSON data of a topic, such as `message` or `run`, in any thread."""
         told = as_json(data)
         with self._guard:
             self._last += 1
             self._events.append(f'[{self._last},"{topic}",{told}]')
             self._characters += len(self._events[-1])
-            while len(self._events) > self._kept or self._characters > _KEPT_CHARACTERS:
+            while len(self._events) > _KEPT or self._characters > _KEPT_CHARACTERS:
                 self._characters -= len(self._events.popleft())
             waiting = [*self._waiting]
         for bell in waiting:
@@ -96,19 +88,12 @@ class Feed:
             with self._guard:
                 follows = epoch == self.epoch and self._first <= after <= self._last
                 after = after if follows else self._last
-            if not follows:
-                yield self._reset(after)
-            else:
-                yield f'{{"epoch":"{self.epoch}","last":{after},"events":[]}}'
+            yield self._frame(after, [], reset=not follows)
             while True:
                 while after < self._last:
                     events = self._some(after)
-                    if not events:
-                        after = self._last
-                        yield self._reset(after)
-                        break
-                    after += len(events)
-                    yield f'{{"epoch":"{self.epoch}","last":{after},"events":[{",".join(events)}]}}'
+                    after = after + len(events) if events else self._last
+                    yield self._frame(after, events, reset=not events)
                 await bell.wait()
                 await asyncio.sleep(_BATCH_S)
         finally:
@@ -131,8 +116,9 @@ class Feed:
                 at += 1
         return events
 
-    def _reset(self, last: int) -> str:
-        return f'{{"epoch":"{self.epoch}","reset":true,"last":{last},"events":[]}}'
+    def _frame(self, last: int, events: list[str], *, reset: bool) -> str:
+        told = ',"reset":true' if reset else ""
+        return f'{{"epoch":"{self.epoch}","last":{last},"events":[{",".join(events)}]{told}}}'
 
 
 class _Bell:

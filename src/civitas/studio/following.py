@@ -42,11 +42,7 @@ class Following:
         self._wanted.add(run_id)
 
     def look(self) -> list[Outline]:
-        """The outlines of all runs; pages are told what has changed since the last look.
-
-        Raises:
-            JournalError: the journal cannot be read
-        """
+        """The outlines of all runs; pages are told what has changed since the last look."""
         with self._looking:
             journal = self._journal()
             found = journal.runs()

@@ -44,12 +44,7 @@ _GRADIO: Final = {
 class Guard:
     """Refuses what does not come from a page of this studio. Stands before everything else.
 
-    Args:
-        app: what is guarded
-        secret: the token or password
-        host: the address that is listened at; one that is not loopback adds its own names to the
-            hosts that may be asked for
-        is_password: whether the secret is one that a person has chosen
+    An address that is not loopback adds its own names to the hosts that may be asked for.
     """
 
     def __init__(self, app: Any, secret: str, host: str, *, is_password: bool) -> None:

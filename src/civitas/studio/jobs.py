@@ -1,4 +1,4 @@
-"""What the studio runs in the background: orders, each on a loop of its own."""
+"""What the studio runs in the background: orders, each on a loop and a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import logging
 import os
 import secrets
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import Context
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from civitas.agent import Agent
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
@@ -19,11 +17,8 @@ from civitas.orders.research import check, researcher
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.fingerprint import check as check_program
 from civitas.reasoning.resume import ENDED
-from civitas.spaces.native import NativeSpace
 
 if TYPE_CHECKING:
-    from civitas.journal import Entry
-    from civitas.reasoning.reply import Reply
     from civitas.studio.studio import Studio
 
 logger = logging.getLogger("civitas.studio")
@@ -44,7 +39,6 @@ class Jobs:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._jobs: dict[str, _Job] = {}
-        self._guard = threading.Lock()
 
     def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
         """Begin a run, or go on with one; what it comes to is in the journal.
@@ -66,27 +60,14 @@ class Jobs:
             RunMismatch: it is no run of such an order
             JournalError: the journal cannot be used
         """
-        run_id = run_id or secrets.token_hex(8)
-        with ThreadPoolExecutor(1) as thread:  # one without a loop
-            thread.submit(self._start, order, run_id).result()
-        return run_id
-
-    def _start(self, order: Order | ResearchOrder, run_id: str) -> None:
-        journal = self._studio.journal
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
-        with self._guard:
-            if run_id in self._jobs:
-                raise ConfigError(f"run {run_id!r} is under way already")
-        agent = self._agent_for(order)
-        try:
-            _check_goes_on(run_id, agent, journal.entries(run_id))
-        except NoSuchRun:
-            pass
-        asyncio.run(record(order, journal, run_id, agent))
-        self._studio.runs.watch(run_id)
-        _Job(run_id, order, agent, self).begin()
+        run_id = run_id or secrets.token_hex(8)
+        if run_id in self._jobs:
+            raise ConfigError(f"run {run_id!r} is under way already")
+        _Job(run_id, order, self._studio, self._jobs).begin()
+        return run_id
 
     def resume(self, run_id: str) -> str:
         """Go on with a run that has stopped, as its order says.
@@ -132,35 +113,19 @@ class Jobs:
             return self.start(order, run_id=journal.fork(run_id))
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run. What it does ends; `resume` goes on with it.
-
-        Raises:
-            ConfigError: it is not under way here
-        """
+        """Cancel a run; `resume` goes on with it. ConfigError if it is not under way here."""
         self._job(run_id).stop()
 
     def pause(self, run_id: str) -> None:
-        """Have a run wait before its next call of a model or a tool. Its time limit runs on.
-
-        Raises:
-            ConfigError: it is not under way here
-        """
+        """Have a run wait before its next call of a model or a tool. Its time limit runs on."""
         self._job(run_id).hold(True)
 
     def go_on(self, run_id: str) -> None:
-        """Have a run that was paused wait no more.
-
-        Raises:
-            ConfigError: it is not under way here
-        """
+        """Have a run that was paused wait no more."""
         self._job(run_id).hold(False)
 
     def steer(self, run_id: str, text: str) -> None:
-        """Tell a run something: its agent stops what it is doing, and goes on with this.
-
-        Raises:
-            ConfigError: it is not under way here, or there is no text
-        """
+        """Tell a run something: its agent stops what it is doing, and goes on with this."""
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
         self._job(run_id).agent.interrupt(text.strip())
@@ -170,129 +135,104 @@ class Jobs:
 
         `state` is `running`, `paused` or `stopping`.
         """
-        with self._guard:
-            return [job.to_json() for job in self._jobs.values()]
+        return [job.to_json() for job in list(self._jobs.values())]
+
+    def state(self, run_id: str) -> str | None:
+        """How a run stands that is under way here; None if it is not."""
+        job = self._jobs.get(run_id)
+        return None if job is None else job.state
 
     def close(self) -> None:
         """Cancel all runs, and wait until what they do has ended; they can go on later."""
-        with self._guard:
-            jobs = list(self._jobs.values())
+        jobs = list(self._jobs.values())
         for job in jobs:
             job.stop()
         for job in jobs:
-            job.over.wait(_ENDS_S)
-            job.space.close()
-
-    # -- how it comes about ------------------------------------------------------------------------
+            job.thread.join(_ENDS_S)
 
     def _job(self, run_id: str) -> _Job:
-        with self._guard:
-            job = self._jobs.get(run_id)
+        job = self._jobs.get(run_id)
         if job is None:
             raise ConfigError(f"run {run_id!r} is not under way here")
         return job
-
-    def _begun(self, job: _Job) -> None:
-        with self._guard:
-            self._jobs.setdefault(job.run_id, job)
-
-    def _ended(self, job: _Job) -> None:
-        with self._guard:
-            if self._jobs.get(job.run_id) is job:
-                del self._jobs[job.run_id]
-
-    def _tell(self, told: dict[str, Any]) -> None:
-        self._studio.feed.publish("job", told)
-
-    def _agent_for(self, order: Order | ResearchOrder) -> Any:
-        journal, cards = self._studio.journal, self._studio.cards
-        if not isinstance(order, Order):
-            check(order)
-            agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
-            agent.approver = cards
-            return agent
-        apart(order, journal.path)
-        approver = cards.of_run(order.task, order.root)
-        key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
-        if order.review != "me":
-            return act_agent(order, key=key, own_key=own_key, approver=approver, journal=journal)
-        from civitas.agents.person import Person
-        from civitas.studio.person import PageDesk
-
-        desk = PageDesk(cards, order.task)
-        person = Person("you", desk=desk)
-        agent = act_agent(
-            order, key=key, own_key=own_key, approver=approver, reviewer=person, journal=journal
-        )
-        agent.watch(desk.saw)
-        return agent
 
 
 class _Job:
     """One run in the background."""
 
-    def __init__(self, run_id: str, order: Order | ResearchOrder, agent: Any, jobs: Jobs) -> None:
-        self.run_id = run_id
-        self.agent = agent
-        self.space = NativeSpace()
-        self.over = threading.Event()
-        self._order = order
-        self._jobs = jobs
-        self._state = "running"
+    def __init__(
+        self, run_id: str, order: Order | ResearchOrder, studio: Studio, jobs: dict[str, _Job]
+    ) -> None:
+        self.run_id, self.state = run_id, "running"
+        self.agent: Any = None
+        self.thread = threading.Thread(target=self._run, name=f"civitas-{run_id}", daemon=True)
+        self._order, self._studio, self._jobs = order, studio, jobs
+        self._began: Future[None] = Future()
         self._open = asyncio.Event()
         self._open.set()
         self._loop: asyncio.AbstractEventLoop
-        self._task: asyncio.Task[Reply]
-        _hold_at(agent, self._wait)
+        self._task: asyncio.Task[Any]
 
     def to_json(self) -> dict[str, Any]:
         """What pages are told of it."""
-        return {"run": self.run_id, "command": self._order.command, "state": self._state}
+        return {"run": self.run_id, "command": self._order.command, "state": self.state}
 
     def begin(self) -> None:
-        """Run, on the loop of its space."""
-        self.space.add(_Host(self._begin))
+        """Run; it returns once that is under way, and raises why it is not."""
+        self.thread.start()
+        self._began.result()
 
     def hold(self, paused: bool) -> None:
         """Wait before the next call, or no more."""
-        if self._state != "stopping":
+        if self.state != "stopping":
             self._become("paused" if paused else "running")
             self._call(self._open.clear if paused else self._open.set)
 
     def stop(self) -> None:
         """Cancel it."""
-        if self._state != "stopping":
+        if self.state != "stopping":
             self._become("stopping")
             self._call(self._task.cancel)
 
-    def _begin(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        answer = self.agent.reply(self._order.task, run_id=self.run_id)
-        self._task = self._loop.create_task(answer, context=Context())
-        self._jobs._begun(self)
-        self._jobs._tell(self.to_json())
-        self._task.add_done_callback(self._ended)
+    def _run(self) -> None:
+        try:
+            self.agent = _agent_for(self._order, self._studio)
+            _check_goes_on(self.run_id, self.agent, self._studio)
+            _hold_at(self.agent, self._open.wait)
+            asyncio.run(self._live())
+        except BaseException as error:
+            if self._began.done():
+                raise
+            self._began.set_exception(error)
 
-    def _ended(self, task: asyncio.Task[Reply]) -> None:
+    async def _live(self) -> None:
+        run_id, studio = self.run_id, self._studio
+        await record(self._order, studio.journal, run_id, self.agent)
+        studio.runs.watch(run_id)
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self.agent.reply(self._order.task, run_id=run_id))
+        self._jobs[run_id] = self
+        self._tell()
+        self._began.set_result(None)
         reason, text = "cancelled", ""
-        if not task.cancelled():
-            error = task.exception()
-            if error is None:
-                reply = task.result()
-                reason, text = reply.stop_reason, reply.detail
-            else:
-                reason, text = "error", str(error) or type(error).__name__
-                logger.error("run %r failed", self.run_id, exc_info=error)
-        told = {"state": "ended", "reason": reason, "text": text}
-        self.over.set()
-        self._jobs._ended(self)
-        self._jobs._tell({**self.to_json(), **told})
-        self.space.close()
+        try:
+            reply = await self._task
+            reason, text = reply.stop_reason, reply.detail
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            reason, text = "error", str(error) or type(error).__name__
+            logger.error("run %r failed", run_id, exc_info=error)
+        del self._jobs[run_id]
+        self._tell(state="ended", reason=reason, text=text)
+
+    def _tell(self, **more: str) -> None:
+        self._studio.feed.publish("job", {**self.to_json(), **more})
 
     def _become(self, state: str) -> None:
-        self._state = state
-        if not self.over.is_set():
-            self._jobs._tell(self.to_json())
+        self.state = state
+        if self.run_id in self._jobs:
+            self._tell()
 
     def _call(self, function: Any) -> None:
         try:
@@ -300,20 +240,27 @@ class _Job:
         except RuntimeError:
             pass  # it has ended in this moment
 
-    async def _wait(self) -> None:
-        await self._open.wait()
 
+def _agent_for(order: Order | ResearchOrder, studio: Studio) -> Any:
+    journal, cards = studio.journal, studio.cards
+    if not isinstance(order, Order):
+        check(order)
+        agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
+        agent.approver = cards
+        return agent
+    apart(order, journal.path)
+    key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
+    given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
+    given["approver"] = cards.of_run(order.task, order.root)
+    if order.review != "me":
+        return act_agent(order, **given)
+    from civitas.agents.person import Person
+    from civitas.studio.person import PageDesk
 
-class _Host(Agent):
-    """Begins a job on the loop of its space."""
-
-    def __init__(self, begin: Any) -> None:
-        super().__init__("studio")
-        self._begin = begin
-
-    async def after_add(self) -> None:
-        """Begin it."""
-        self._begin()
+    desk = PageDesk(cards, order.task)
+    agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
+    agent.watch(desk.saw)
+    return agent
 
 
 class _Held:
@@ -349,8 +296,12 @@ def _hold_at(agent: Any, wait: Any) -> None:
         agent.model = _Held(agent.model, wait)  # a researcher's model is asked without hooks
 
 
-def _check_goes_on(run_id: str, agent: Any, entries: list[Entry]) -> None:
+def _check_goes_on(run_id: str, agent: Any, studio: Studio) -> None:
     """See now, and not when it is under way, that an agent is the one that began a run."""
+    try:
+        entries = studio.journal.entries(run_id)
+    except NoSuchRun:
+        return
     begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
     if begun is not None:
         check_program(run_id, str(agent.id), begun["fingerprint"], agent._program())

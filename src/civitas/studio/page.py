@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import CivitasError
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
@@ -13,6 +17,8 @@ _HEAD: Final = """
 <script type="module" src="/studio/static/studio.js"></script>
 """
 STATIC: Final = Path(__file__).parent / "static"
+QUIET: Final[dict[str, Any]] = {"api_visibility": "private", "show_progress": "hidden"}
+"""How a form calls this program: by no API, and without a sign over its fields."""
 _FONTS: Final = ("system-ui", "sans-serif")
 _MONO: Final = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
@@ -23,6 +29,31 @@ def live(name: str) -> None:
 
     # Not `gradio.HTML`: its templates are evaluated in the browser, which the page does not permit.
     gradio.Column(elem_id=f"studio-{name}", elem_classes="studio-live")
+
+
+def begins(
+    button: Any, work: Callable[..., object], given: Any, shown: Any, now: Callable[[], Any]
+) -> None:
+    """Have a button of a form do some work; a fault is said in words.
+
+    Args:
+        button: the button
+        work: what is called with what the form holds; it runs in a thread
+        given: the fields of the form
+        shown: what looks different afterwards, and when a page is opened
+        now: what it looks like then
+    """
+    import gradio
+
+    def answer(*given: Any) -> Any:
+        try:
+            work(*given)
+        except CivitasError as error:
+            raise gradio.Error(escape(str(error)), print_exception=False) from error
+        return now()
+
+    button.click(answer, given, shown, **QUIET)
+    gradio.on(None, now, None, shown, **QUIET)
 
 
 def look() -> dict[str, Any]:

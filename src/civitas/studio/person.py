@@ -13,12 +13,7 @@ from civitas.studio.cards import Cards
 
 
 class PageDesk:
-    """Asks the person at the page, by cards. For `Person(id, desk=…)`.
-
-    Args:
-        cards: what waits for a person
-        task: what the dual act is to do
-    """
+    """Asks the person at the page, by cards. For `Person(id, desk=…)`."""
 
     def __init__(self, cards: Cards, task: str) -> None:
         self._cards = cards

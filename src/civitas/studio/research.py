@@ -7,8 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from html import escape
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
@@ -17,17 +16,16 @@ from civitas.orders.order import ResearchOrder, order_of, without_keys
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
+from civitas.studio.page import begins
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
+    from civitas.journal.journal import Journal
     from civitas.research.report import Report
     from civitas.studio.studio import Studio
 
-_LISTED: Final = 200
-_KEPT: Final = 4
-"""Of so many runs the entries are kept, so that only new ones are read."""
 _MORE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
     "max_usd": float,
@@ -61,42 +59,18 @@ class ResearchTab:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._guard = threading.Lock()
-        self._read: dict[str, list[Entry]] = {}
-
-    def close(self) -> None:
-        """Forget what was read of the journal."""
-        with self._guard:
-            self._read.clear()
+        self._read: tuple[Journal, str, list[Entry]] | None = None
 
     # -- what pages ask ----------------------------------------------------------------------------
-
-    def outlines(self) -> list[dict[str, Any]]:
-        """The outlines of research runs, the newest first."""
-        found = [asdict(each) for each in self._studio.journal.runs() if each.kind == KIND]
-        return found[: -_LISTED - 1 : -1]
 
     def state(self, run: str) -> dict[str, Any]:
         """How far a run is, as `research_view` has it; and how it stands `here`, or None."""
         outline = self._studio.journal.run(run)
-        jobs = self._studio.jobs.running()
-        here = next((each["state"] for each in jobs if each["run"] == run), None)
+        here = self._studio.jobs.state(run)
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def resume(self, run: str, more: dict[str, float]) -> None:
-        """Go on with a run that has stopped, or with more iterations or higher limits.
-
-        Args:
-            run: its id
-            more: by name, such as `iterations` or `max_usd`, what it may take in all
-
-        Raises:
-            ConfigError: it cannot go on so
-            CivitasError: as `Jobs.resume` and `Jobs.start`
-        """
-        jobs = self._studio.jobs
-        if not more:
-            jobs.resume(run)
-            return
+        """Go on with a run: by name, such as `max_usd`, what it may take in all."""
         order = order_of(self._entries(run))
         if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
             raise ConfigError("more iterations and limits are for a run of civitas research")
@@ -104,7 +78,7 @@ class ResearchTab:
         if wrong is not None:
             raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
         given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
-        jobs.start(replace(order, **given), run_id=run)
+        self._studio.jobs.start(replace(order, **given), run_id=run)
 
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
@@ -114,13 +88,15 @@ class ResearchTab:
         return report_so_far(run, self._entries(run), under_way=under_way)
 
     def _entries(self, run: str) -> list[Entry]:
-        with self._guard:
-            known = self._read.pop(run, [])
-            known += self._studio.journal.entries(run, known[-1].sequence if known else 0)
-            self._read[run] = known
-            while len(self._read) > _KEPT:
-                del self._read[next(iter(self._read))]
-            return [*known]
+        journal = self._studio.journal
+        with self._guard:  # of the run that was asked for last, only what is new is read
+            known = self._read
+            if known is None or known[:2] != (journal, run):
+                known = (journal, run, [])
+            read = known[2]
+            read += journal.entries(run, read[-1].sequence if read else 0)
+            self._read = known
+            return [*read]
 
     def routes(self, router: APIRouter) -> None:
         """What pages call. Those without `async` run in a thread each: they read files."""
@@ -128,7 +104,6 @@ class ResearchTab:
 
         from civitas.research.page import legible, page
 
-        router.get("/list")(self.outlines)
         router.get("/state")(self.state)
 
         @router.get("/page")
@@ -139,22 +114,24 @@ class ResearchTab:
 
         @router.get("/report.md")
         def markdown(run: str) -> Response:
-            text = legible(self.report(run).markdown)
-            return _download(text, "text/markdown", run, "md")
+            return self._download(run, legible(self.report(run).markdown), "markdown", "md")
 
         @router.get("/report.html")
         def html(run: str) -> Response:
-            return _download(self.report(run).html(), "text/html", run, "html")
-
-        @router.post("/stop")
-        def stop(run: str = Body(embed=True)) -> dict[str, str]:
-            self._studio.jobs.stop(run)
-            return {"run": run}
+            return self._download(run, self.report(run).html(), "html", "html")
 
         @router.post("/resume")
-        def resume(run: str = Body(), more: dict[str, float] = Body({})) -> dict[str, str]:  # noqa: B008
+        def resume(run: str = Body(), more: dict[str, float] = Body()) -> dict[str, str]:  # noqa: B008
             self.resume(run, more)
             return {"run": run}
+
+    def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
+        from fastapi import Response
+
+        about = self._studio.journal.run(run).task
+        name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
+        headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
+        return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
 
     # -- the form ----------------------------------------------------------------------------------
 
@@ -170,11 +147,7 @@ class ResearchTab:
         role: str,
         *limits: float | None,
     ) -> str:
-        """Start the research that a form asks for; gives the run's id.
-
-        Raises:
-            ConfigError: what the form says does not go together
-        """
+        """Start the research that the form asks for; gives the run's id."""
         usd, tokens, seconds = limits
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
@@ -204,15 +177,18 @@ class ResearchTab:
         """What to find out, where, by which model, and what it may take."""
         import gradio
 
-        def start(*given: Any) -> Any:
+        def start(*given: Any) -> None:
             try:
                 self.start(*given)
             except CivitasError as error:
                 said = str(error).replace("give --", "fill in --")
                 for option, label in _FIELDS.items():
                     said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
-                raise gradio.Error(escape(said), print_exception=False) from error
-            return gradio.update(open=False)
+                raise CivitasError(said) from error
+
+        def folded() -> Any:  # where there is something to look at
+            runs = self._studio.journal.runs()
+            return gradio.update(open=not any(each.kind == KIND for each in runs))
 
         line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
         limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
@@ -259,26 +235,5 @@ class ResearchTab:
                 button = gradio.Button(
                     "Start", variant="primary", min_width=120, elem_id="research-start"
                 )
-        # Where there is nothing to look at, there is something to begin.
-        gradio.on(
-            None,
-            lambda: gradio.update(open=not self.outlines()),
-            outputs=form,
-            show_progress="hidden",
-            api_visibility="private",
-        )
-        button.click(
-            start,
-            [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds],
-            form,
-            show_progress="hidden",
-            api_visibility="private",
-        )
-
-
-def _download(text: str, kind: str, run: str, ending: str) -> Response:
-    from fastapi import Response
-
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", run)[:60].strip("-") or "report"
-    headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
-    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
+        given = [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds]
+        begins(button, start, given, form, folded)

@@ -19,21 +19,10 @@ _RESOURCES: Final = 500
 
 
 def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
-    """How far a research run is.
+    """How far a research run is, of what was recorded of it from the first entry on, as JSON data.
 
-    Args:
-        outline: the run's
-        entries: what was recorded of it, from the first entry on
-
-    Returns:
-        JSON data: `run` its outline; `last` the number of the last entry; `order` what was ordered,
-        or None; `done` how many iterations are over; `iteration` the one under way, from 1, and
-        `step` of `STEPS`, None where nobody works on it; `asking` the model that is asked now;
-        `objectives`, each with the expertise that it `reached` by iteration; `generated` smaller
-        ones; `tasks` of all iterations, with `state` (waiting, running, ended, failed, not done);
-        `resources`, how many were `found` and `read`; `narrative` with the entry that it is of;
-        `remarks`; `heard` what was said meanwhile; `spent`; `seconds` worked; `over` why it ended,
-        or None
+    `step` and `asking`, the model that is asked now, are None where nobody works on it; `over` says
+    why it has ended. `found` and `read` are of all resources, of which the last are listed.
     """
     view = _View()
     for entry in entries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any, Final
 
 from civitas.approval import escaped
@@ -12,18 +13,16 @@ from civitas.journal.describe import entry_line, fault_line, is_refused
 from civitas.journal.entry import Entry
 from civitas.journal.run import below
 from civitas.models.wrappers.prices import Prices
-from civitas.orders.order import Order, of_entry
+from civitas.orders.order import of_entry
 from civitas.text import shorten
 
 _TEXT: Final = 2_000
 """The most characters of a text that a page is sent unasked."""
-_WHOLE: Final = 20_000
-"""The most characters of all texts of an entry together; a tenth of it is the most values."""
+_VALUES: Final = 100
+"""The most values of a list, unasked."""
 _DEPTH: Final = 40
 _LINE: Final = 400
 _PRICES: Final = Prices()
-_WHERE: Final = ("you", "tools", "models")
-"""Where time goes; what is under way at the same time counts once, as the first of them."""
 _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
@@ -39,9 +38,8 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     line = entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
     told["line"] = shorten(line, _LINE)
     if not whole:
-        cut = _Cut()
-        told["data"] = cut.value(entry.data)
-        if cut.is_cut:
+        told["data"] = _cut(entry.data)
+        if told["data"] != entry.data:
             told["cut"] = True
     if spent := _spent(entry):
         told["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
@@ -73,9 +71,6 @@ class Totals:
         self.sequence = 0
         self._began = self._ended = 0.0
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
-        self._spent_s = dict.fromkeys(_WHERE, 0.0)
-        self._open: dict[str, set[tuple[str, str]]] = {each: set() for each in _WHERE}
-        self._reviews = False  # whether H is a person
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
         for entry in entries:
@@ -85,7 +80,6 @@ class Totals:
         """Count an entry."""
         self.sequence = entry.sequence
         self._began = self._began or entry.at
-        self._time(entry)
         self._ended = entry.at
         self._count["errors"] += bool(_fault(entry))
         self._count["refused"] += _is_refused(entry)
@@ -102,32 +96,12 @@ class Totals:
     def to_json(self) -> dict[str, Any]:
         """The totals.
 
-        `seconds` are from the first entry, written at `began`, to the last, and `where` they went;
-        `usd` is the cost of what has a known price, and `unpriced` the tokens of the rest.
+        `seconds` are from the first entry, written at `began`, to the last; `usd` is the cost of
+        what has a known price, and `unpriced` the tokens of the rest.
         """
-        told = {"began": self._began, "seconds": self._ended - self._began, "where": self._spent_s}
+        told = {"began": self._began, "seconds": self._ended - self._began}
         tools = len(self._tools)
         return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
-
-    def _time(self, entry: Entry) -> None:
-        """Count the time since the entry before: what was under way then, or who was waited for."""
-        about, key = _about(entry), (entry.path, str(entry.data.get("key")))
-        where = next((each for each, keys in self._open.items() if keys), None)
-        if entry.kind in ("permitted", "decided") or _is_refused(entry):
-            where = "you"
-        elif entry.kind == "started" and any(key in keys for keys in self._open.values()):
-            where = None  # its process had ended
-        if where is not None:
-            self._spent_s[where] += max(entry.at - self._ended, 0.0)
-        if isinstance(order := order_in(entry), Order):
-            self._reviews = order.review == "me"
-        if entry.kind == "started" and ("action" in about or "model" in about):
-            self._open["tools" if "action" in about else "models"].add(key)
-        elif entry.kind == "started" and self._reviews and not entry.path and key[1][0] == "H":
-            self._open["you"].add(key)
-        elif entry.kind in ("ended", "failed", "over"):
-            for keys in self._open.values():
-                keys.discard(key) if entry.kind != "over" else keys.clear()
 
 
 def messages_before(entries: Iterable[Entry], path: str, sequence: int) -> list[Any]:
@@ -200,33 +174,13 @@ def _fault(entry: Entry) -> str:
     return "" if fault is None or not about else fault_line(str(fault))
 
 
-class _Cut:
-    """Cuts what is large."""
-
-    def __init__(self) -> None:
-        self.is_cut = False
-        self._chars = _WHOLE
-        self._values = _WHOLE // 10
-
-    def value(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value with its texts cut; of what is beyond all measure, the beginning."""
-        self._values -= 1
-        if isinstance(value, str):
-            most = min(_TEXT, max(self._chars, 0))
-            self._chars -= min(len(value), most)
-            if len(value) > most:
-                self.is_cut = True
-                return value[:most] + " …"
-        elif isinstance(value, dict):
-            some = self._some(value.items(), depth)
-            return {key[:_TEXT]: self.value(each, depth + 1) for key, each in some}
-        elif isinstance(value, list):
-            return [self.value(each, depth + 1) for each in self._some(value, depth)]
+def _cut(value: Any, depth: int = 0) -> Any:
+    """A JSON value with its texts cut; of what is beyond all measure, the beginning."""
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT else value[:_TEXT] + " …"
+    if not isinstance(value, dict | list):
         return value
-
-    def _some(self, items: Iterable[Any], depth: int) -> Iterable[Any]:
-        for each in items:
-            if self._values <= 0 or self._chars <= 0 or depth > _DEPTH:
-                self.is_cut = True
-                return
-            yield each
+    some: Iterable[Any] = [] if depth > _DEPTH else islice(value, _VALUES)
+    if isinstance(value, dict):
+        return {key[:_TEXT]: _cut(value[key], depth + 1) for key in some}
+    return [_cut(each, depth + 1) for each in some]

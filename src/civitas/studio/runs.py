@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done, in_doubt
-from civitas.reasoning.state import deep_json
+from civitas.reasoning.prompts import deep_json
 from civitas.studio.feed import as_json
 from civitas.studio.following import Following
 from civitas.studio.run_view import Totals, messages_before, order_in, shown
@@ -54,19 +54,15 @@ class RunsTab:
 
     def outlines(self) -> list[dict[str, Any]]:
         """The outline of each run, the oldest first; `job` is how one stands that runs here."""
-        jobs = {each["run"]: each["state"] for each in self._studio.jobs.running()}
-        return [{**asdict(each), "job": jobs.get(each.id)} for each in self._following.look()]
+        job = self._studio.jobs.state
+        return [{**asdict(each), "job": job(each.id)} for each in self._following.look()]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
         return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
-        """One entry, whole.
-
-        Raises:
-            ConfigError: the run has none of that number
-        """
+        """One entry, whole."""
         found = next(iter(self._journal.entries(run, sequence - 1)), None)
         if found is None or found.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")
@@ -114,10 +110,6 @@ class RunsTab:
         self._following.look()
         return asdict(self._journal.run(copy))
 
-    def resume(self, run: str) -> dict[str, str]:
-        """Go on with a run; gives the id of the one that goes on, which may be a copy."""
-        return {"run": self._studio.jobs.resume(run)}
-
     def routes(self, router: APIRouter) -> None:
         """What pages call; each runs in a thread."""
         from fastapi import Response
@@ -133,5 +125,5 @@ class RunsTab:
         router.get("/list")(self.outlines)
         for read in (self.entries, self.entry, self.run, self.messages, self.replay):
             router.get(f"/{read.__name__}", response_model=None)(whole(read))
-        for change in (self.decide, self.fork, self.resume):
+        for change in (self.decide, self.fork):
             router.post(f"/{change.__name__}")(change)

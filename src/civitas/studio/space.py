@@ -7,7 +7,6 @@ import itertools
 import json
 import time
 from collections import deque
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.agents.you import You
@@ -126,19 +125,11 @@ class SpaceTab:
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]
-        others = [
-            {"id": id, **{k: busy.get(id, {}).get(k) for k in ("handling", "waiting", "asking")}}
-            for id in self._others()
-        ]
+        others = [{**busy.get(id, {}), "id": id} for id in self._others()]
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
 
     def send(self, line: str) -> dict[str, Any] | None:
-        """Send what a line means; gives the message, None for a blank line.
-
-        Raises:
-            SlashError: the line is no message
-            ConfigError: the user is in no space
-        """
+        """Send what a line means; gives the message, None for a blank line."""
         message = parse_slash(line)
         if message is None:
             return None
@@ -179,10 +170,7 @@ class SpaceTab:
             sent = self.send(line)
             to = BROADCAST if sent is None else sent["to"]
             knows = self._shared or to in (BROADCAST, str(self.user.id), *self._others())
-            if knows:
-                return {"sent": sent, "stranger": None}
-            near = get_close_matches(to, self._others(), 2)
-            return {"sent": sent, "stranger": to, "near": near}
+            return {"sent": sent, "stranger": None if knows else to}
 
     def form(self) -> None:
         """Nothing of Gradio's: a chat of 10,000 messages is beyond its own."""

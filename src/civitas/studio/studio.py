@@ -33,12 +33,7 @@ _HEADERS_BYTES: Final = 1 << 20
 
 
 class Tab(Protocol):
-    """One tab of the page.
-
-    Attributes:
-        name: what its routes and its script are called
-        title: what stands on it
-    """
+    """One tab of the page: `name` is what its routes and its script are called."""
 
     name: str
     title: str

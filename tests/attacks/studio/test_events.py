@@ -16,6 +16,8 @@ from websockets.sync.client import ClientConnection, connect
 from attacks.studio.conftest import KNOWN, TOKEN, Port, served
 from civitas.studio import Studio
 
+pytestmark = pytest.mark.xdist_group("studio_attacks")
+
 
 def listen(
     port: Port, query: str = "", *headers: tuple[str, str], **options: Any

@@ -15,6 +15,7 @@ from attacks.studio.conftest import KNOWN, PASSWORD, TOKEN, Answer, Port, answer
 from civitas.studio import Studio
 from civitas.studio.server import application
 
+pytestmark = pytest.mark.xdist_group("studio_attacks")
 OPEN = {
     ("GET", "/"),
     ("HEAD", "/"),
@@ -341,14 +342,12 @@ def test_a_password_opens_and_nothing_else_does(public: Port) -> None:
     assert public.send("/studio/cards", ("Cookie", cookie)).status == 200
 
 
-@pytest.mark.parametrize(
-    "password", ("  spaces  ", "pässwörter", "密码密码密码密码", "a&b=c+d%20e;")
-)
-def test_any_password_can_be_entered(tmp_path: Any, password: str) -> None:
+def test_any_password_can_be_entered(tmp_path: Any) -> None:
+    password = "  pässwörter 密码 a&b=c+d%20e;  "
     with Studio() as studio:
         port = served(studio, tmp_path / "runs.db", password=password)
         assert entered(port, password).status == 200
-        assert entered(port, password.strip() + "x").status == 401
+        assert entered(port, password.strip()).status == 401
 
 
 def test_wrong_passwords_are_limited_by_address(public: Port) -> None:

@@ -20,16 +20,18 @@ from typing import Any
 from civitas import (
     Action,
     Budget,
+    ChosenBy,
     Conversation,
     DualActAgent,
     DualActConfig,
+    HandOver,
     Journal,
+    MaxTurns,
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
 )
 from civitas.models.protocol import ModelReply, Usage
-from civitas.reasoning.conversation import ChosenBy, HandOver, MaxTurns
 from reasoning.talkers import answer
 
 RUN = "run"

@@ -18,15 +18,19 @@ import pytest
 
 from civitas import (
     Budget,
+    ChosenBy,
     Conversation,
+    HandOver,
     Journal,
+    MaxTurns,
     NativeSpace,
     ReActAgent,
+    Said,
     ScriptedModel,
     SQLiteMemory,
+    TurnEnded,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
-from civitas.reasoning.conversation import ChosenBy, HandOver, MaxTurns, Said, TurnEnded
 from journal.crash import crash
 from reasoning.conversation.journalled import (
     RUN,

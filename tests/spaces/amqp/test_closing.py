@@ -106,6 +106,17 @@ def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:
     assert again.begun == ["never begun here"], "what was cancelled is not begun again"
 
 
+def test_what_a_closed_space_had_asked_of_another_is_cancelled(make_space: MakeSpace) -> None:
+    holder = make_space().add(Holder("holder"))
+    here = make_space()
+    asked = here.add(Agent("me")).ask("holder", "hold")
+    holder.begun.wait_for(1)
+    here.close()
+    with pytest.raises(SpaceClosed):
+        asked.result(timeout=WAIT_S)
+    assert holder.ended.wait_for(1) == ["one cancelled"]
+
+
 def test_handlers_that_need_each_other_still_end(make_space: MakeSpace) -> None:
     """One that has begun may still ask an agent of another process."""
     there, here = make_space(grace=WAIT_S), make_space()

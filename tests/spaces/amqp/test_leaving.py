@@ -126,7 +126,9 @@ def test_agents_leave_whose_queues_were_just_deleted(
     assert "never retrieved" not in caplog.text
 
 
-def test_a_queue_is_deleted_and_its_agent_leaves_before_it_knows(
+@pytest.mark.parametrize("deleted", (True, False))
+def test_an_agent_leaves_while_requests_to_it_wait_at_the_broker(
+    deleted: bool,
     make_space: MakeSpace,
     there: AMQPSpace,
     proxy: Proxy,
@@ -135,12 +137,14 @@ def test_a_queue_is_deleted_and_its_agent_leaves_before_it_knows(
     exchange: str,
     waiting: Waiting,
 ) -> None:
+    """Each ends, also if the queue that they were in was deleted before its agent knows."""
     there.add(Holder("holder"))
     asked = ask(me, 1)
     proxy.stall()
     asked += ask(me, 180)
     until(lambda: waiting("holder") > 10)  # the others are on their way
-    channel.queue_delete(f"{exchange}.agent.holder")
+    if deleted:
+        channel.queue_delete(f"{exchange}.agent.holder")
     leaving = threading.Thread(target=there.remove, args=("holder",))
     leaving.start()
     proxy.resume()

@@ -65,7 +65,7 @@ def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
 )
 def test_what_none_may_be(field: str, values: tuple[Any, ...]) -> None:
     for value in values:
-        with pytest.raises(ConfigError, match=rf"AMQPOptions: {field}= is") as caught:
+        with pytest.raises(ConfigError, match=rf"AMQPOptions: {field}= must be") as caught:
             AMQPOptions(**{field: value})
         assert isinstance(caught.value, ValueError)
 

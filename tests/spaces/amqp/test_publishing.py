@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from benchmarks.proxy import Proxy
+from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import AMQPOptions
+from civitas import Agent, AMQPOptions
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Doer, Gate
 from spaces.amqp.conftest import MakeSpace
@@ -52,3 +53,18 @@ def test_what_an_agent_sends_comes_in_order(cut: bool, make_space: MakeSpace, pr
     told = there.told(MANY + 1)
     assert [args["content"] for _, args in told[:-1]] == [str(number) for number in range(MANY)]
     assert told[-1] == ("response", {"data": "answer", "original_message_id": "one"})
+
+
+def test_what_is_sent_while_a_queue_is_gone_comes_in_order(
+    make_space: MakeSpace, proxy: Proxy, channel: BlockingChannel, exchange: str
+) -> None:
+    """What the broker has returned is before what was not published since."""
+    space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
+    there, me = space.add(Recorder("there")), make_space().add(Agent("me"))
+    proxy.stall()
+    channel.queue_delete(f"{exchange}.agent.there")
+    numbers = [str(number) for number in range(1_000)]
+    for number in numbers:
+        me.send(message("there", "say", content=number))
+    proxy.resume()
+    assert [args["content"] for _, args in there.told(len(numbers))] == numbers

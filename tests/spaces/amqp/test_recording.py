@@ -95,6 +95,7 @@ def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
     tmp_path: Path,
     unacknowledged: Callable[[], int],
 ) -> None:
+    """Though it has written down more since: the broker never confirmed the answer."""
     me = make_space().add(Agent("me"))
     go = tmp_path / "go"
     with Proxy(broker.port) as proxy:
@@ -104,6 +105,8 @@ def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
         asked = me.request(wanted, wait=True)
         until(lambda: notes.lines() == ["begun asked"])
         until(lambda: unacknowledged() == 0)
+        me.send(message("there", "note", text="next"))
+        until(lambda: process.do("busy", id="there")["waiting"] == 1)
         proxy.stall()
         go.touch()
         process.idle("there")
@@ -111,7 +114,7 @@ def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
         proxy.cut()
     start(inbox=inbox).add("there")
     assert asked.result(timeout=WAIT_S) == "asked by there"
-    assert notes.lines() == ["begun asked", "done asked"]
+    assert notes.lines() == ["begun asked", "done asked", "done next"]
 
 
 def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
@@ -132,6 +135,30 @@ def test_an_answer_that_the_broker_has_is_not_sent_by_the_next_process(
     start(inbox=inbox).add("there")
     assert me.ask("there", "note", text="new").result(timeout=WAIT_S) == "new by there"
     assert channel.queue_declare(copies, passive=True).method.message_count == 1
+
+
+def test_one_that_is_redelivered_while_it_runs_is_acknowledged_when_it_ends(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str]
+) -> None:
+    """Else the next process would be brought it, and the agent in time no more."""
+    here = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    holder = here.add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    first = me.request(message("holder", "hold", name="first"), wait=True)
+    holder.begun.wait_for(1)
+    proxy.cut()
+    events.wait_for(lambda found: found.count("connected") == 2)
+    second = me.request(message("holder", "note", name="second"), wait=True)
+    until(lambda: here.statistics()["agents"]["holder"]["waiting"] == 1)  # behind the first
+    holder.gate("first").open()
+    assert (first.result(timeout=WAIT_S), second.result(timeout=WAIT_S)) == ("first", "second")
+    here.close()
+    other = make_space().add(Holder("holder"))
+    assert me.ask("holder", "note", name="third").result(timeout=WAIT_S) == "third"
+    assert (holder.begun, other.begun) == (["first", "second"], ["third"])
 
 
 @pytest.mark.long

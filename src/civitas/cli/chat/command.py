@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from typing import Any
 
 import click
 
 from civitas.agent import Agent
-from civitas.cli.chat.console import Console, PlainConsole
+from civitas.cli.chat.console import Console, PlainConsole, TerminalConsole
 from civitas.cli.chat.session import Session
 from civitas.cli.company import Company, brought_by, company_options
 from civitas.cli.options import broker_space, exchange_option, journal_option, recorded
@@ -25,7 +26,9 @@ from civitas.spaces.space import Space
 @click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
 @exchange_option
 @click.option(
-    "--name", metavar="ID", help="Who you are there: an id is of one alone.  [default: You]"
+    "--name",
+    metavar="ID",
+    help="Your agent id on the exchange (must be unique).  [default: USER-xxxx]",
 )
 @click.pass_context
 def command(
@@ -49,21 +52,23 @@ def command(
     \b
     Hello                        said to all
     /Chatty.say content:"Hello"  to one
-    /*.help                      what they can do
     /Host.list_files
+    /help or ?                   what can be typed
+    /quit or /exit               leaves
 
-    The small model in the box is not up to calling anything: with it, FunctionAI hears only what is
-    said to it by name.
+    The bundled model is too small to call actions: with it, FunctionAI hears only what is said to
+    it by name, and the program itself answers what people type first, such as "what can you do?".
 
     With --journal the replies of FunctionAI and of your agents that may have a journal are
     recorded: `civitas runs` lists them, `civitas replay` repeats one.
 
-    With --amqp you talk with the agents of every process of an exchange of the broker that
+    With --amqp you talk with the agents of every process of an exchange of the broker, under an id
+    of your own, and each keeps its conversation with you apart. The broker is the one that
     AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST say. You come alone, and bring
     only whom the command line names: Chatty and FunctionAI by --model, Host by --root, your own by
     --agent.
 
-    Tab completes, Ctrl-C stops waiting for an answer, Ctrl-D ends. Without a terminal, lines are
+    Tab completes, Ctrl-C stops waiting for an answer, Ctrl-D leaves. Without a terminal, lines are
     read from standard input, and what asks first is refused; the exit code is then 1 if a line was
     no message or failed.
 
@@ -83,10 +88,10 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if not amqp and (exchange is not None or name is not None):
         raise click.UsageError("--exchange and --name are for --amqp")
-    me = name or "You"
+    me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
     brought = brought_by(ctx, amqp)
     company = Company.of(brought, model_name, root, agents, network, me)
-    chat = Session({"FunctionAI"} if company.small else set(), me, shared=amqp)
+    chat = Session(company.small, me, shared=amqp)
     chat.notes += company.notes
     try:
         with recorded(company.members, journal, "everybody whom you bring"):
@@ -100,8 +105,6 @@ async def _run(
 ) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
-        from civitas.cli.chat.terminal_console import TerminalConsole
-
         kept = None
         if history:
             try:

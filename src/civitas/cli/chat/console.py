@@ -1,49 +1,32 @@
-"""Where the chat reads lines and shows them; here what stands in the place of a terminal."""
+"""Where the chat reads lines and shows them: a terminal, by `prompt_toolkit`, or none."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import io
+import os
+import stat
 import sys
-from typing import Protocol
+import termios
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.agents.terminal import Terminal
-from civitas.approval import ApprovalRequest, Approver, CallbackApprover
-from civitas.cli.chat.lines import shown_text
+from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, escaped
+from civitas.cli.chat.lines import has_colours, is_dumb, said_by, shown_text, told
+from civitas.cli.chat.transcript import Transcript
+from civitas.errors import MissingExtra
 
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
 
-class Console(Protocol):
-    """What the chat needs of where it takes place; all but `approver` is called on its loop."""
-
-    interactive: bool
-    approver: Approver
-
-    async def line(self) -> str | None:
-        """The next line; None at the end."""
-        ...
-
-    def show(self, line: str) -> None:
-        """Show a line."""
-        ...
-
-    def complain(self, line: str) -> None:
-        """Show what is wrong with a line that was written, or with what came of it."""
-        ...
-
-    def piece(self, id: str, head: str, text: str) -> None:
-        """Show a piece of what an agent is answering, where there is somebody to see it come."""
-        ...
-
-    def over(self, id: str) -> None:
-        """Nothing more comes of what an agent was saying."""
-        ...
-
-    def answered(self, id: str, head: str, text: str) -> None:
-        """Have an agent's whole answer stand there, once."""
-        ...
-
-    def at_work(self, ids: list[str]) -> None:
-        """Show who is waited for; nobody for an empty list."""
-        ...
+Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
+"""Gives, for a line up to the cursor, how many characters of it which candidates replace."""
+_QUICK_S: Final = 0.3
 
 
 class PlainConsole:
@@ -65,22 +48,22 @@ class PlainConsole:
         return await self._terminal.ask("")
 
     def show(self, line: str) -> None:
-        """Write a line to standard output."""
+        """Write a text to standard output."""
         print(line, flush=True)
 
     def complain(self, line: str) -> None:
         """Write a line to standard error."""
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
-    def piece(self, id: str, head: str, text: str) -> None:
-        """Nothing: a message is one line of the output, whole."""
+    def piece(self, id: str, text: str) -> None:
+        """Nothing: an answer is written whole, by `answered`."""
 
     def over(self, id: str) -> None:
         """Nothing."""
 
-    def answered(self, id: str, head: str, text: str) -> None:
-        """Write an answer as a line."""
-        self.show(f"{head}  {shown_text(text)}".rstrip())
+    def answered(self, id: str, text: str) -> None:
+        """Write an answer."""
+        self.show(told(said_by(id), shown_text(text) or "(nothing)"))
 
     def at_work(self, ids: list[str]) -> None:
         """Nothing."""
@@ -89,3 +72,247 @@ class PlainConsole:
         # Input that comes from elsewhere may be anybody's: no line of it is an approval.
         self.complain(f"refused, since there is no terminal to ask at: {request}")
         return False
+
+
+class TerminalConsole:
+    """A terminal with line editing, history and completion, by `prompt_toolkit`.
+
+    What is shown while a line is being written appears above it. A question of an approver takes
+    the place of that line, which comes back when it is answered.
+    """
+
+    interactive = True
+
+    def __init__(
+        self, complete: Complete, interrupt: Callable[[], None], history: Path | None = None
+    ) -> None:
+        try:
+            from prompt_toolkit import PromptSession
+            from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+            from prompt_toolkit.document import Document
+            from prompt_toolkit.history import FileHistory, InMemoryHistory
+        except ImportError as error:
+            raise MissingExtra("civitas chat at a terminal", "cli") from error
+
+        class FromHelp(Completer):
+            def get_completions(self, document: Document, complete_event: CompleteEvent) -> Any:
+                return ()
+
+            async def get_completions_async(
+                self, document: Document, complete_event: CompleteEvent
+            ) -> AsyncGenerator[Completion, None]:
+                replaced, candidates = await complete(document.text_before_cursor)
+                for text in candidates:
+                    yield Completion(text, -replaced)
+
+        dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
+        self._transcript = Transcript(_write, None if is_dumb() else dim, has_colours())
+        self._at_work: list[str] = []
+        self._began = 0.0
+        self._clock: asyncio.TimerHandle | None = None
+        self._echoing: list[Any] | None = None  # how the terminal is when nobody is at work
+        self._current: PromptSession[Any] | None = None
+        completer: Completer = FromHelp()
+        self._session: PromptSession[str | None] = PromptSession(
+            completer=completer,
+            complete_while_typing=False,
+            enable_open_in_editor=False,
+            history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
+        )
+        self._questions: PromptSession[str] = PromptSession()
+        self._interrupt = interrupt
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._asking = 0
+        asked = _Asked(self)
+        self.approver: Approver = TerminalApprover(asked, asked)
+
+    def _usable(self, history: Path | None) -> bool:
+        """Whether lines can be kept in a file, which nobody else may read."""
+        if history is None:
+            return False
+        try:
+            history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Not blocking: what is there may be a pipe.
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+            handle = os.open(history, flags, 0o600)
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError(errno.EINVAL, "it is no regular file")
+                os.fchmod(handle, 0o600)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self.complain(escaped(f"no history: {history}: {error.strerror}"))
+            return False
+        return True
+
+    async def line(self) -> str | None:
+        """The line that the person writes; None for Ctrl-D. Ctrl-C takes the line back."""
+        written = ""
+        while True:
+            async with self._turn:
+                try:
+                    line: str | None = await self._prompt(
+                        self._session, "> ", default=written, pre_run=self._make_room
+                    )
+                except KeyboardInterrupt:
+                    written = ""
+                    continue
+                except EOFError:
+                    return None
+                finally:
+                    self._session.app.erase_when_done = False
+            if line is not None:
+                return line
+            written = self._session.default_buffer.text
+
+    def show(self, line: str) -> None:
+        """Show a text, above the line that is being written."""
+        app = None if self._current is None else self._current.app
+        if app is None or app.context is None or not app.is_running:
+            self._transcript.line(line)
+            return
+        from prompt_toolkit.application import run_in_terminal
+
+        app.context.copy().run(run_in_terminal, lambda: print(line, flush=True))
+
+    def complain(self, line: str) -> None:
+        """Show a line."""
+        self.show(line)
+
+    def piece(self, id: str, text: str) -> None:
+        """Show a piece of what an agent is answering, when that has its turn."""
+        self._transcript.piece(id, text)
+
+    def over(self, id: str) -> None:
+        """Nothing more comes of what an agent was saying."""
+        self._transcript.over(id)
+
+    def answered(self, id: str, text: str) -> None:
+        """Have an agent's whole answer stand there, once."""
+        self._transcript.answered(id, text)
+
+    def at_work(self, ids: list[str]) -> None:
+        """Show who is waited for; nobody for an empty list.
+
+        What is typed meanwhile is for the next line, and is not shown before that.
+        """
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        if ids and not self._at_work:
+            self._began = self._loop.time()
+            self._echo(False)
+        elif self._at_work and not ids:
+            self._echo(True)
+        self._at_work = ids
+        if ids:
+            self._tell_who()
+        else:
+            self._transcript.at_work([])
+
+    def _tell_who(self) -> None:
+        since = self._loop.time() - self._began
+        soon = since < _QUICK_S  # that goes by so quickly is not worth a line
+        self._transcript.at_work([] if soon else self._at_work, int(since))
+        self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._tell_who)
+
+    def _echo(self, on: bool) -> None:
+        with suppress(termios.error):  # the terminal has gone
+            if on and self._echoing is not None:
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echoing)
+            elif not on:
+                self._echoing = termios.tcgetattr(sys.stdin)
+                silent = list(self._echoing)
+                silent[3] &= ~termios.ECHO
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+
+    def tell(self, line: str) -> None:
+        """Show a line. From any thread."""
+        with suppress(RuntimeError):  # the chat has ended
+            self._loop.call_soon_threadsafe(self.show, line)
+
+    def ask(self, text: str) -> str:
+        """The line that the person answers a question with; empty for none. From any thread."""
+        try:
+            asked = asyncio.run_coroutine_threadsafe(self._ask(text), self._loop)
+            return asked.result()
+        except (RuntimeError, asyncio.CancelledError):  # the chat has ended
+            return ""
+
+    async def _ask(self, text: str) -> str:
+        *lines, prompt = text.split("\n")
+        self._asking += 1
+        try:
+            self._make_room()
+            async with self._turn:
+                self._transcript.hold()
+                for above in lines:
+                    print(above)
+                self._forget_typed()
+                try:
+                    line: str = await self._prompt(self._questions, prompt)
+                    return f"{line}\n"
+                except KeyboardInterrupt:
+                    self._interrupt()
+                    return ""
+                except EOFError:
+                    return ""
+                finally:
+                    self._transcript.release()
+        finally:
+            self._asking -= 1
+
+    async def _prompt(self, session: PromptSession[Any], prompt: str, **options: Any) -> Any:
+        self._current = session
+        try:
+            # The chat has a handler of its own, which prompt_toolkit's would not put back.
+            return await session.prompt_async(prompt, handle_sigint=False, **options)
+        finally:
+            self._current = None
+
+    def _make_room(self) -> None:
+        """Take the line that is being written off the screen, if there is a question to ask."""
+        app = self._session.app
+        if self._asking and self._current is self._session and app.is_running and not app.is_done:
+            app.erase_when_done = True
+            app.exit(result=None)
+
+    def _forget_typed(self) -> None:
+        """Drop what was typed before a question was there: it is no answer to it."""
+        from prompt_toolkit.input.typeahead import clear_typeahead
+
+        clear_typeahead(self._questions.input)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+class _Asked(io.StringIO):
+    """What `TerminalApprover` takes for a terminal: what is written is the question."""
+
+    def __init__(self, console: TerminalConsole) -> None:
+        super().__init__()
+        self._console = console
+
+    def flush(self) -> None:
+        # What is whole is no question, and is not to wait for the next one.
+        if self.getvalue().endswith("\n"):
+            for line in self._taken().strip("\n").split("\n"):
+                self._console.tell(escaped(line))
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as StringIO's own
+        question = self._taken()
+        return self._console.ask("\n".join(escaped(line) for line in question.split("\n")))
+
+    def _taken(self) -> str:
+        written = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return written
+
+
+Console: TypeAlias = PlainConsole | TerminalConsole
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)

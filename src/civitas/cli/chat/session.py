@@ -17,7 +17,8 @@ from civitas.agent import Agent
 from civitas.agents.you import You
 from civitas.approval import escaped
 from civitas.cli.chat.console import Console
-from civitas.cli.chat.lines import has_colours, message_head, shown_message
+from civitas.cli.chat.first_words import PROGRAM, first_answer
+from civitas.cli.chat.lines import has_colours, help_table, said_by, shown_message, told
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
@@ -27,6 +28,9 @@ from civitas.spaces.neighbours import Neighbours
 from civitas.spaces.space import Space
 
 _HELP_TIMEOUT_S = 2.0
+_HELP = ("/help", "help", "?", "/?")
+_QUIT = ("/quit", "/exit", "quit", "exit")
+_BYE = ("bye", "goodbye", "good bye", "bye bye")
 _MOST_DISCOVERING = 1000
 _LOGGER = logging.getLogger("civitas")
 
@@ -48,12 +52,18 @@ class _Log(logging.Handler):
 class Session:
     """One session: lines become messages, and messages are shown.
 
+    Args:
+        small: whether the model is the small one: then the program answers what people type first,
+            and `FunctionAI` hears only what is said to it by name
+        me: the person's id
+        shared: whether agents of other processes are there
+
     Attributes:
         notes: what the person is told at the beginning
     """
 
-    def __init__(self, deaf: set[str], me: str = "You", *, shared: bool = False) -> None:
-        self._deaf = deaf
+    def __init__(self, small: bool, me: str = "You", *, shared: bool = False) -> None:
+        self._small = small
         self.notes: list[str] = []
         self._me = me
         self._you = You(me)
@@ -94,7 +104,7 @@ class Session:
             if self._neighbours is not None:
                 loop.call_soon_threadsafe(self._neighbours.heard, message)
             if not self._is_quiet(message):
-                loop.call_soon_threadsafe(put, shown_message(message, colours))
+                loop.call_soon_threadsafe(put, shown_message(message, self._me, colours))
 
         colours = has_colours()
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -107,7 +117,7 @@ class Session:
         if console.interactive:
             for agent in members:
                 if isinstance(agent, Watched):
-                    agent.watch(partial(self._seen, agent, console, loop, colours))
+                    agent.watch(partial(self._seen, agent, console, loop))
         loop.add_signal_handler(signal.SIGINT, interrupt)
         log = _Log(lambda line: loop.call_soon_threadsafe(console.complain, line))
         _LOGGER.addHandler(log)
@@ -118,16 +128,19 @@ class Session:
             if console.interactive:
                 if self._neighbours is not None:
                     await self._neighbours.look()
-                others = escaped(", ".join(self._others()))
-                console.show(
-                    f"{f'Here are {others}' if others else 'Nobody else is here yet'}. Write to "
-                    "all, or /Host.list_files to one; /*.help tells more. Tab completes, Ctrl-D "
-                    "ends."
-                )
+                console.show(told("", self._welcome()))
                 for note in self.notes:
-                    console.show(note)
+                    console.show(told("", note))
             while (line := await console.line()) is not None:
                 self._known.clear()
+                if (of_program := self._command(line)) == "quit":
+                    break
+                if of_program is not None:
+                    if not console.interactive:
+                        console.show(f"> {escaped(line.strip())}")
+                    said = await self._help() if of_program == "help" else of_program
+                    console.show(said)
+                    continue
                 try:
                     message = parse_slash(line)
                 except SlashError as error:
@@ -135,7 +148,7 @@ class Session:
                     failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(message, console, colours)
+                    failed |= not await self._deliver(line, message, console, colours)
         except asyncio.CancelledError:
             if interrupted:
                 raise KeyboardInterrupt from None
@@ -147,6 +160,39 @@ class Session:
             loop.remove_signal_handler(signal.SIGINT)
         return int(failed and not console.interactive)
 
+    def _welcome(self) -> str:
+        others = self._others()
+        here = f"Here are {escaped(', '.join(others))}." if others else "Nobody else is here yet."
+        return (
+            f"{here} What you write goes to all who are here. /help says what each can do and how "
+            "to ask for it, /quit leaves. Tab completes."
+        )
+
+    def _command(self, line: str) -> str | None:
+        """What a line asks of the program itself: `quit`, `help`, or a text to show."""
+        said = " ".join(line.lower().split())
+        alone = self._neighbours is None  # else it may be meant for people
+        if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
+            return "quit"
+        if said in _HELP:
+            return "help"
+        answer = first_answer(line) if alone and self._small else None
+        return None if answer is None else told(f"{PROGRAM} ", answer)
+
+    async def _help(self) -> str:
+        """What can be typed here."""
+        if self._neighbours is not None:
+            await self._neighbours.look()
+        others = self._others()
+        offers = dict(zip(others, await asyncio.gather(*map(self._help_of, others)), strict=True))
+        about = (
+            "A text is said to all who are here. A line that begins with / is for one, with values "
+            'as JSON: /NAME.ACTION number:2 text:"two words". What stands in brackets may be left '
+            "out. /*.ACTION asks all. These are here:"
+        )
+        leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
+        return "\n".join((told("", about), help_table(offers), told("", leave)))
+
     def interrupt(self) -> None:
         """Stop waiting for what is awaited; who works on it is cancelled."""
         for pending in self._awaited:
@@ -154,7 +200,10 @@ class Session:
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """What may stand next in a line."""
-        return await completions(text, self._others(), self._help_of)
+        replaced, found = await completions(text, self._others(), self._help_of)
+        if text.startswith("/"):
+            found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
+        return replaced, found
 
     def told(self, what: str, text: str) -> None:
         """Something has become of the connection; what is bad of it is in the log."""
@@ -170,7 +219,9 @@ class Session:
             known += [id for id in self._neighbours.ids if id not in known]
         return [id for id in known if id != self._me]
 
-    async def _deliver(self, message: dict[str, Any], console: Console, colours: bool) -> bool:
+    async def _deliver(
+        self, line: str, message: dict[str, Any], console: Console, colours: bool
+    ) -> bool:
         """Ask whom a message is for, and show each answer. Whether none failed.
 
         A message to all is asked of each, so that there is something to wait for and to cancel; as
@@ -182,7 +233,7 @@ class Session:
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
             shown = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(shown, colours))
+            console.show(shown_message(shown, self._me, colours))
 
         async def answered(receiver: str, pending: Any) -> bool | None:
             try:
@@ -201,16 +252,21 @@ class Session:
                 del asked[receiver]
                 console.at_work(list(asked))
             if isinstance(value, str):
-                console.answered(receiver, self._head(receiver, colours), value)
+                console.answered(receiver, value)
+            elif name == "help" and isinstance(value, dict):
+                console.show(f"{said_by(receiver, colours)}\n{help_table({receiver: value})}")
+            elif value is None and name == "say":
+                if not everyone:
+                    console.show(f"(delivered to {escaped(receiver)})")
             elif value is not None or not everyone:
                 show(receiver, self._me, {"name": "response", "args": {"data": value}})
             return True
 
         if not console.interactive:
-            show(self._me, to, message["action"])
+            console.show(f"> {escaped(line.strip())}")
         if everyone and self._neighbours is not None:
             await self._neighbours.look()
-        passed_over = self._deaf if name == "say" else ()
+        passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         asked = {}
         with self._unseen() as id:
             self._line = id
@@ -279,7 +335,6 @@ class Session:
         agent: Watched,
         console: Console,
         loop: asyncio.AbstractEventLoop,
-        colours: bool,
         event: Any,
     ) -> None:
         """What an agent does as it answers; on the space's loop."""
@@ -295,14 +350,10 @@ class Session:
                 return
             if event.kind == "text":
                 with suppress(OSError):  # the terminal has gone
-                    console.piece(id, self._head(id, colours), event.text)
+                    console.piece(id, event.text)
             elif event.kind == "call_started" or (
                 event.kind == "message" and event.message.get("role") != "assistant"
             ):
                 console.over(id)
 
         loop.call_soon_threadsafe(show)
-
-    def _head(self, sender: str, colours: bool) -> str:
-        response = {"from": sender, "to": self._me, "action": {"name": "response"}}
-        return message_head(response, colours)

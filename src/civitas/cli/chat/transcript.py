@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from civitas.approval import escaped
-from civitas.cli.chat.lines import MAX_SHOWN, left_out
+from civitas.cli.chat.lines import MAX_SHOWN, columns, folded, left_out, said_by, width_of
 
 _ERASE: Final = "\r\x1b[K"
+_BEHIND_A_WORD: Final = re.compile(r"(?<=[^ \t\n])(?=[ \t\n])|(?<=[\u2e80-\uffff])")
 
 
 @dataclass
@@ -18,35 +19,48 @@ class _Answer:
     """An answer that is coming.
 
     Attributes:
-        head: what stands before it
+        id: who answers
         text: what came of it
         shown: how many characters of that are on the screen
+        column: where the cursor stands behind them
         whole: whether nothing more comes of it
     """
 
-    head: str
+    id: str
     text: str = ""
     shown: int = 0
+    column: int = 0
     whole: bool = False
 
     def rest(self) -> str:
-        """What is to be written on; space at the end waits for what follows it."""
+        """What is to be written on: whole words, and no space that nothing follows."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
+        if not self.whole:  # what may be a part of a word waits for the rest of it
+            ends = [found.start() for found in _BEHIND_A_WORD.finditer(self.text, self.shown)]
+            end = min(end, ends[-1]) if ends else 0
         new, self.shown = self.text[self.shown : end], max(self.shown, end)
-        return escaped(new)
+        return new
 
 
 class Transcript:
     """Lines, and one answer at a time that is written on as its pieces come.
 
-    Nothing that was written is taken back but the line that says who is at work, so that answers
-    look the same on a terminal that knows no more than new lines. Where a line comes in the midst
-    of an answer, the answer goes on below it.
+    Nothing that was written is taken back but the line that says who is at work. On a terminal that
+    cannot take that back, answers are written when they are whole. Where a line comes between the
+    parts of an answer, the answer goes on below it.
+
+    Args:
+        write: writes a text
+        dim: the codes around who is at work; None where a line cannot be taken back
+        colours: whether there are colours
     """
 
-    def __init__(self, write: Callable[[str], None], dim: tuple[str, str] | None) -> None:
+    def __init__(
+        self, write: Callable[[str], None], dim: tuple[str, str] | None, colours: bool = False
+    ) -> None:
         self._write = write
         self._dim = dim
+        self._colours = colours
         self._answers: list[_Answer] = []  # the first has its turn
         self._coming: dict[str, _Answer] = {}  # those that are not whole, by who answers
         self._open = False  # whether the cursor stands behind the first answer
@@ -55,17 +69,16 @@ class Transcript:
         self._held = False
 
     def line(self, line: str) -> None:
-        """Write a whole line."""
+        """Write a whole line, or several."""
         self._make_way()
         self._write(f"{line}\n")
         self._mark()
 
-    def piece(self, id: str, head: str, text: str) -> None:
+    def piece(self, id: str, text: str) -> None:
         """Write a piece of an answer, when the answer has its turn."""
-        answer = self._coming.get(id)
-        if answer is None:
-            answer = self._coming[id] = _Answer(head)
-            self._answers.append(answer)
+        if self._dim is None:
+            return
+        answer = self._coming.get(id) or self._begun(id)
         answer.text = answer.text + text if answer.text else text.lstrip()
         self._go_on()
 
@@ -75,17 +88,15 @@ class Transcript:
             answer.whole = True
             self._go_on()
 
-    def answered(self, id: str, head: str, text: str) -> None:
+    def answered(self, id: str, text: str) -> None:
         """Have a whole answer there, once; pieces of it may be there already."""
         answer = self._coming.get(id)
         said = text.strip()
         if answer is not None and not said.startswith(answer.text[: answer.shown]):
             self.over(id)  # what was to be seen of it is no part of what it came to
             answer = None
-        if answer is None:
-            answer = self._coming[id] = _Answer(head)
-            self._answers.append(answer)
-        answer.text = said or " "
+        answer = answer or self._begun(id)
+        answer.text = said or "(nothing)"
         self.over(id)
 
     def at_work(self, ids: list[str], seconds: int = 0) -> None:
@@ -110,22 +121,28 @@ class Transcript:
 
     # -- how it is written -------------------------------------------------------------------------
 
+    def _begun(self, id: str) -> _Answer:
+        answer = self._coming[id] = _Answer(id)
+        self._answers.append(answer)
+        return answer
+
     def _go_on(self) -> None:
         """Write what there is, until an answer of which more comes."""
         while self._answers and not self._held:
             answer = self._answers[0]
             before = answer.shown
-            new = answer.rest()
-            left = len(answer.text.rstrip()) - MAX_SHOWN if answer.whole else 0
-            if new or (answer.whole and answer.text == " "):
+            if new := answer.rest():
                 self._unmark()
                 if not self._open:
-                    self._write(f"{answer.head}  {'…' if before else ''}")
                     self._open = True
-                self._write(new)
+                    self._write(said_by(answer.id, self._colours))
+                    answer.column = width_of(said_by(answer.id))
+                    new = f"…{new.lstrip()}" if before else new
+                text, answer.column = folded(new, answer.column, columns())
+                self._write(text)
             if not answer.whole:
                 break
-            if left > 0:
+            if (left := len(answer.text.rstrip()) - MAX_SHOWN) > 0:
                 self._write(left_out(left))
             self._answers.pop(0)
             self._make_way()
@@ -140,11 +157,9 @@ class Transcript:
 
     def _mark(self) -> None:
         if self._dim and self._at_work and not (self._marked or self._open or self._held):
-            from prompt_toolkit.utils import get_cwidth
-
-            shown, room = "", shutil.get_terminal_size().columns - 1
+            shown, room = "", (columns() or 80) - 1
             for character in self._at_work:
-                room -= get_cwidth(character)
+                room -= width_of(character)
                 if room < 0:
                     break
                 shown += character

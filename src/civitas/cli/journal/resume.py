@@ -18,8 +18,8 @@ from civitas.approval import escaped
 from civitas.cli.completion import run_ids
 from civitas.cli.journal.describe import not_copied, refused_in_doubt
 from civitas.cli.options import NOBODY, Above0, Recorded, is_named, journal_option, opened, usage
+from civitas.cli.run.act import watched
 from civitas.cli.run.order import recorded_of
-from civitas.cli.run.worker import watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
@@ -210,7 +210,7 @@ def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Reco
     elif isinstance(order, SimulateOrder):
         from civitas.cli.run.simulate import simulated as by
     else:
-        from civitas.cli.run.worker import acted as by
+        from civitas.cli.run.act import acted as by
     return by(order, as_json, journal, recorded)
 
 
@@ -249,6 +249,11 @@ def _decisions(
         number, equals, result = each.partition("=")
         if not equals:
             raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
+        if result == "RESULT":
+            raise click.UsageError(
+                f"--done {each}: write what the action gave in place of RESULT, such as "
+                f"{number}=sent"
+            )
         try:
             said.append((number, Done(json.loads(result))))
         except (ValueError, RecursionError):

@@ -6,13 +6,12 @@ import json
 import shutil
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from civitas.approval import escaped
 from civitas.cli.completion import run_ids
-from civitas.cli.journal.citizen import calls_of, tell_calls
 from civitas.cli.journal.describe import copies, tell_of, told
 from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
 from civitas.cli.run.order import RecordedResearch, ResearchOrder, order_of
@@ -68,13 +67,13 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
         if run_id is None:
             _list(found, as_json)
         elif citizen is not None:
-            calls, outline = calls_of(found, run_id, citizen), found.run(run_id)
+            calls, outline = _calls_of(found, run_id, citizen), found.run(run_id)
             if as_json:
                 made = {"run": asdict(outline), "citizen": citizen, "calls": calls}
                 click.echo(json.dumps(made, indent=2))
             else:
                 headed(outline)
-                tell_calls(calls)
+                _tell_calls(calls)
         else:
             _show(found, Recorded(run_id, str(journal), is_named()), as_json)
     return 0
@@ -147,3 +146,69 @@ def _fitting(line: str, rest: int) -> str:
     """A line cut to what is legible: as wide as the terminal, or a little more elsewhere."""
     width = max(40, shutil.get_terminal_size((120, 24)).columns - rest)
     return line if len(line) <= width else f"{line[: width - 2]} …"
+
+
+def _calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]]:
+    """What a citizen asked in a run, in its order, as JSON data.
+
+    Each call has `step`, `time` (None where the state after the step is not recorded), `model`,
+    `messages`, `answer`, `failed` (why there is no answer) and `unused` (why it decided nothing).
+
+    Raises:
+        UsageError: it is no society's run, or the citizen asked nothing
+    """
+    kind = journal.run(run_id).kind
+    if kind not in ("Society", "Survey"):
+        raise click.UsageError(f"--citizen is for a society's run, and {run_id!r} is of a {kind}")
+    asked: dict[str, dict[str, Any]] = {}
+    mine: dict[str, str | None] = {}
+    times: dict[int, str] = {}
+    for entry in journal.entries(run_id):
+        data, about = entry.data, entry.data.get("about") or {}
+        if entry.kind == "state":
+            times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
+        if "citizen" not in about:
+            continue
+        key = about.get("unused") or about.get("shared") or data["key"]
+        if about["citizen"] == citizen:
+            mine[key] = data["result"] if "unused" in about else mine.get(key)
+        if "model" not in about:
+            continue
+        new = {"step": int(key.partition("/")[0]), "model": about["model"], "messages": []}
+        call = asked.setdefault(key, new)
+        if entry.kind == "ended":
+            call["failed"] = data["result"].get("failed")
+            call["answer"] = data["result"].get("answer", {}).get("text")
+        else:
+            call |= {"messages": (data.get("args") or {}).get("messages", [])}
+            call |= {"answer": None, "failed": "no answer is recorded"}
+    if not mine:
+        raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model")
+    return [
+        {"time": times.get(asked[key]["step"]), **asked[key], "unused": why}
+        for key, why in mine.items()
+    ]
+
+
+def _tell_calls(calls: list[dict[str, Any]]) -> None:
+    """Print the calls of a citizen by step."""
+    step = None
+    for call in calls:
+        if call["step"] != step:
+            step = call["step"]
+            at = f", {call['time'].replace('T', ' ')}" if call["time"] else ""
+            click.echo(f"step {step}{at}")
+        click.echo(f"  {escaped(call['model'])}")
+        for message in call["messages"]:
+            _tell(str(message.get("role")), message.get("content"))
+        _tell("failed" if call["failed"] else "answer", call["failed"] or call["answer"])
+        if call["unused"] or not call["failed"]:
+            why = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
+            _tell("decided", why)
+
+
+def _tell(name: str, text: Any) -> None:
+    lines = str("nothing" if text is None else text).splitlines() or [""]
+    click.echo(f"    {escaped(name):<9} {escaped(lines[0])}")
+    for line in lines[1:]:
+        click.echo(f"    {'':<9} {escaped(line)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.cli.run.show import exit_code
@@ -23,6 +24,7 @@ class JSONLines:
     """
 
     for_a_person = False
+    is_loaded: Callable[[], bool]  # of no interest here
 
     def __init__(self, recorded: Recorded | None = None) -> None:
         self._recorded = recorded

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from civitas.approval import ApprovalRequest, Approver, TerminalApprover, approve
 from civitas.reasoning.events import CallStarted, Event
+from civitas.refusal import Decision
 
 if TYPE_CHECKING:
     from civitas.cli.run.json_lines import JSONLines
@@ -90,7 +91,7 @@ class Permission:
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> Decision:
         """Whether the person said yes."""
         call = _call(request.action, request.args)
         self._asked[call] += 1

@@ -19,8 +19,8 @@ from civitas.cli.options import (
     run_id_option,
     usage,
 )
+from civitas.cli.run.act import ordered
 from civitas.cli.run.order import carried_out
-from civitas.cli.run.worker import ordered
 from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check, researcher
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from civitas.agents.terminal import shown_lines
@@ -52,7 +52,7 @@ _WORDS: Final[dict[StopReason, str]] = {
     "deadline": "stopped: its time is over",
     "in_doubt": "stopped: whether an action took effect is not known",
     "max_loops": "stopped: the review did not accept it",
-    "cancelled": "stopped: the model's answer was cancelled",
+    "cancelled": "stopped: it was cancelled",
     "error": "failed",
 }
 
@@ -123,6 +123,7 @@ class Shown:
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
         self._model = model
+        self.is_loaded: Callable[[], bool] = lambda: True
         self._loop: asyncio.AbstractEventLoop | None = None  # while a run is under way
         self._since = 0.0  # when the last step was shown
         self._held = 0  # how many questions to a person are open
@@ -320,7 +321,12 @@ class Shown:
         self._tick = self._loop.call_later(1, self._show_status)
 
     def _at_work(self) -> str:
-        return ", ".join(self._open.values()) or f"{self._model} is thinking"
+        if self._open:
+            verb = "are" if len(self._open) > 1 else "is"
+            return f"{', '.join(self._open.values())} {verb} running"
+        if not self.is_loaded():
+            return f"loading the model {self._model}"
+        return f"{self._model} is thinking"
 
     def _counts_from(self) -> float:
         return self._since

@@ -28,6 +28,7 @@ from civitas.text import escaped
 if TYPE_CHECKING:
     from civitas.cli.run.simulate_files import Files
     from civitas.journal import Journal
+    from civitas.society import Society
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _ON_TERMINAL_S: Final = 0.2
@@ -39,10 +40,10 @@ _ON_PIPE_S: Final = 10.0
 @click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--citizens",
-    type=click.IntRange(10, 1_000_000),
+    type=click.IntRange(10, 10_000_000),
     default=1000,
     show_default=True,
-    help="How many live there.",
+    help="How many live there; by rules more than 10,000 live in columns.",
 )
 @click.option("--days", type=float, default=1.0, help="Simulated days.  [default: 1]")
 @click.option(
@@ -76,6 +77,13 @@ _ON_PIPE_S: Final = 10.0
     type=click.Path(file_okay=False),
     shell_complete=folders,
     help="Write tables of steps, citizens and messages there, and a manifest.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="How many threads run citizens in columns.",
 )
 @click.option("--parquet", is_flag=True, help="Tables as Parquet instead of CSV, by pyarrow.")
 @click.option(
@@ -140,6 +148,9 @@ def command(
     the same command and its --run-id, from the state of at most six simulated hours before, to the
     same result.
 
+    More than 10,000 citizens live by rules in columns (docs/population.md): a million live a day in
+    minutes. Their messages are counted, and not written.
+
     --out DIR holds metrics.csv (a row for each step), citizens.csv (who they are at the end, as
     `read_people` reads it), messages.csv, manifest.json (settings, versions, hashes), and by
     matplotlib the pictures map.png and day.png.
@@ -193,9 +204,7 @@ def simulated(
         async with made as town:
             if journal is not None and run_id is not None:
                 await record(order, journal, run_id, town)
-            agents = [each.agent for each in town.seats]
-            people = [{"id": each.id, "name": each.name, **each.memory.status} for each in agents]
-            hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(people)}
+            hashes = {"city_sha256": town.city.sha256, "people_sha256": _people_sha256(town)}
             files = _files(order, hashes)
             progress = None if as_json else _Progress(order)
             show = partial(print_line, "step") if progress is None else progress.lived
@@ -205,7 +214,7 @@ def simulated(
                     files.begin(row["step"])
                 show(row)
 
-            if files is not None:
+            if files is not None and town.population is None:
                 town.observe(lambda message: files.message(town.number, message))
             try:
                 rows = await town.run(
@@ -215,7 +224,7 @@ def simulated(
                     save_every=order.save_every,
                     progress=each,
                 )
-                about = hashes | {"state_sha256": _sha256(town.state_dict()), "run_id": run_id}
+                about = hashes | {"state_sha256": _state_sha256(town), "run_id": run_id}
                 names = [] if files is None else files.finish(town, rows, about)
                 sums = ("messages", "model_calls", "fallbacks", "failures")
                 return {
@@ -261,6 +270,29 @@ def _files(order: SimulateOrder, hashes: dict[str, str]) -> Files | None:
     settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
     settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
     return Files(Path(order.out), settings, parquet=order.parquet)
+
+
+def _people_sha256(town: Society) -> str:
+    """The hash of who lives there, before the first step."""
+    if town.population is not None:
+        return _columns_sha256(town)
+    agents: list[Any] = [each.agent for each in town.seats]
+    return _sha256([{"id": a.id, "name": a.name, **a.memory.status} for a in agents])
+
+
+def _state_sha256(town: Society) -> str:
+    """The hash of all that the society is."""
+    return _sha256(town.state_dict()) if town.population is None else _columns_sha256(town)
+
+
+def _columns_sha256(town: Society) -> str:
+    """The hash of a population's columns, and of its services' money."""
+    assert town.population is not None
+    made = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
+    for name, values in sorted(town.population.columns.items()):
+        made.update(name.encode())
+        made.update(values.tobytes())
+    return made.hexdigest()
 
 
 def _sha256(data: Any) -> str:

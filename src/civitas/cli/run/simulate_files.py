@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from civitas.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from civitas.society.population.population import Population
     from civitas.society.society import Society
 
 MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
+_ROWS: Final = 100_000
+"""So many rows of a population are written at a time."""
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
@@ -113,9 +116,11 @@ class Files:
     ) -> list[str]:
         """Write the tables, the pictures and the manifest; gives the names of the files."""
         self.close()
-        tables = {"metrics": rows, "citizens": people_of(society)}
-        names = [self._table(name, table) for name, table in tables.items()]
-        names += self._all_messages()
+        names = [self._table("metrics", rows)]
+        if society.population is None:
+            names += [self._table("citizens", people_of(society)), *self._all_messages()]
+        else:
+            names.append(self._columns(society.population))
         same = ["city_sha256", "people_sha256"]
         if self._settings["model"] is None:  # which may answer otherwise the next time
             same += ["state_sha256", *(names if self._arrow is None else ())]
@@ -146,6 +151,24 @@ class Files:
             print(f"no pictures: {error}", file=sys.stderr)
             return []
         return ["map.png", "day.png"]
+
+    def _columns(self, population: Population) -> str:
+        """Write the columns of a population, one value a citizen; gives the file's name."""
+        single = {name for name, values in population.arrays.items() if values.ndim == 1}
+        if self._arrow is not None:
+            table = population.to_arrow()
+            kept = [name for name in table.column_names if name == "id" or name in single]
+            self._parquet.write_table(table.select(kept), self.folder / "citizens.parquet")
+            return "citizens.parquet"
+        path = self.folder / "citizens.csv"
+        columns = {name: population.columns[name] for name in population.arrays if name in single}
+        with path.open("w", encoding="utf-8", newline="") as file:
+            made = csv.writer(file, lineterminator="\n")
+            made.writerow(["id", *columns])
+            for at in range(0, len(population), _ROWS):
+                part = [each[at : at + _ROWS].tolist() for each in columns.values()]
+                made.writerows(zip(population.ids[at : at + _ROWS].tolist(), *part, strict=True))
+        return path.name
 
     def _all_messages(self) -> list[str]:
         path = self.folder / "messages.csv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 import os
@@ -12,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from civitas.arguments import names_checked
 from civitas.errors import (
     ContextOverflow,
     DefinitionError,
@@ -57,6 +57,7 @@ _AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:
 _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
 
 
+@names_checked
 class LiteLLMModel(Answering):
     """A model of any provider that `litellm` knows, in the provider's own form.
 
@@ -147,8 +148,7 @@ class LiteLLMModel(Answering):
         for field, about in (("temperature", temperature), ("seed", seed)):
             if about is not None:
                 self._fields[field] = about
-        if importlib.util.find_spec("litellm") is None:
-            raise MissingExtra("LiteLLMModel", "litellm")
+        MissingExtra.unless("LiteLLMModel", "litellm", "litellm")
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.model!r}, base_url={self.base_url!r})"

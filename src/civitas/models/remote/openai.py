@@ -10,6 +10,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from civitas.arguments import names_checked
 from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.base import Answering
@@ -35,6 +36,7 @@ _STREAM_USAGE = re.compile("stream_options|include_usage")
 _MAX_BYTES = 64 * 2**20
 
 
+@names_checked
 class OpenAIModel(Answering):
     """A model behind OpenAI's chat interface, of OpenAI's own server or any that is compatible.
 

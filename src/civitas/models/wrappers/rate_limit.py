@@ -53,7 +53,7 @@ class Reservation:
 
     def settle_by(self, usage: Usage) -> None:
         """Settle with what a provider counted; the estimate stands where it counted nothing."""
-        if spent := usage.input_tokens + usage.output_tokens:
+        if spent := usage.total:
             self.settle(spent)
 
 

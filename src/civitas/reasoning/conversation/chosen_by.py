@@ -11,6 +11,8 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import shorten
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.message import address
+from civitas.models.names import check_name
+from civitas.models.names import model as by_name
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversation.order import Choice, NoChoice, Order
@@ -58,7 +60,9 @@ class ChosenBy(Order):
         repeat: bool = False,
         may_end: bool = False,
     ) -> None:
-        if not isinstance(model, str) and not hasattr(model, "complete"):
+        if isinstance(model, str):
+            check_name(model)
+        elif not hasattr(model, "complete"):
             raise DefinitionError(f"ChosenBy takes a model, or the name of one, not {model!r:.80}")
         self._model = model
         self.prompt = prompt
@@ -71,8 +75,6 @@ class ChosenBy(Order):
         """The model; one given by name is made when it is first used."""
         model = self._model
         if isinstance(model, str):
-            from civitas.models.names import model as by_name
-
             model = self._model = by_name(model)
         return model
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import DefinitionError, NotPermitted, StateError
-from civitas.journal.journal import Journal, as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
@@ -20,25 +19,33 @@ from civitas.reasoning.conversation.talk import Talk
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import members_without_threads, share_budget
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import AnswerSchema, Asked, checked_content, thread_id
+from civitas.reasoning.reply_request import Asked, checked_content, thread_id
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
-    from civitas.journal import Part
+    from civitas.journal import Journal, Part
     from civitas.reasoning.stream import Line
 
 
-class Conversation(ConversationalAgent):
+class Conversation(Journaled, ConversationalAgent):
     """Agents that talk with each other; itself an agent that can be talked to.
 
     Asked something, it has its participants speak in turn until it is over; what was said last is
     its reply. Each participant hears everything that the others say, once, in order: what was said
     before its turn it observes, and the last of it is what it is asked.
+
+    After several who spoke at once, the reply's text is what each of them said, and its value a
+    dict of their values by id; a schema is for the last speaker, who is asked for it when all is
+    over. Its messages are what was said, its steps and tokens those of all. Cancelled, it cancels
+    whoever speaks; `resume` goes on with the next turn. A participant that asks the conversation in
+    which it speaks gets `NotPermitted`.
 
     Each thread is a conversation of its own: it has a transcript, and the participants are asked
     and told in the same thread. Replies come one after the other, whatever their threads.
@@ -96,9 +103,22 @@ class Conversation(ConversationalAgent):
         max_kept: int = MAX_KEPT,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
         self.agents: Final = setup.agents
         self.next: Final = setup.next
@@ -107,9 +127,7 @@ class Conversation(ConversationalAgent):
         self.max_kept: Final = setup.max_kept
         self.stop_if_failed: Final = setup.stop_if_failed
         self._setup = setup
-        self._journal = (
-            None if journal is None else as_journal(journal, f"conversation {self.id!r}")
-        )
+        self.journal = journal
         if budget is not None:
             self.budget = budget
 
@@ -122,11 +140,6 @@ class Conversation(ConversationalAgent):
     def budget(self, budget: Budget | None) -> None:
         share_budget(self, list(self.agents.values()), budget)
         self._setup.budget = budget
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
-        return self._journal
 
     @property
     def state(self) -> ConversationState:
@@ -155,41 +168,6 @@ class Conversation(ConversationalAgent):
         return list(self.agents.values())
 
     # -- asking it ---------------------------------------------------------------------------------
-
-    async def reply(
-        self,
-        text: Content,
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-    ) -> Reply:
-        """Have the participants speak until it is over.
-
-        The reply's text is what was said in the last turn; after several at once, what each of them
-        said, and its value is a dict of their values by id. Its messages are what was said, its
-        steps and tokens those of all participants and of the model that chose them.
-
-        Replies wait for each other. Cancelled, it cancels whoever speaks; `resume` goes on with the
-        next turn.
-
-        Args:
-            text: what is asked: a text, or blocks of content
-            schema: what the value of the reply is to follow; the last speaker is asked for it,
-                when the conversation is over
-            thread: the id of the thread; the conversation's own if left out
-            run_id: the id of the run; a new one if left out
-            deps: what the participants' actions find in their `Context`; their own if left out
-            budget: what this reply may spend, beside what the budget of all replies allows
-
-        Raises:
-            TypeError, ValueError: it is given neither a text nor blocks
-            DefinitionError: it is given a thread, and a participant keeps no threads apart
-            NotPermitted: a participant asks the conversation that it is speaking in
-        """
-        return await super().reply(text, schema, thread, run_id, deps=deps, budget=budget)
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
         """Go on with a reply that was cancelled, or saved between two turns and loaded.
@@ -289,8 +267,7 @@ class Conversation(ConversationalAgent):
                 f"conversation {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
                 "make the conversation with shared=True"
             )
-        if asked.schema is not None:
-            AnswerSchema(asked.schema)  # refused now, and not when all has been said
+        asked.wanted()  # refused now, and not when all has been said
         if asked.resumed and not talk.state.open:
             raise StateError(
                 f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "

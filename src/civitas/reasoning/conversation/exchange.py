@@ -28,9 +28,10 @@ from civitas.reasoning.group import in_thread
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
-from civitas.reasoning.reply import Reply, Step, StopReason, log_failure
+from civitas.reasoning.reply import Reply, Step, StopReason
 from civitas.reasoning.resume import ENDED, guarded
 from civitas.reasoning.state import step_json
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked

@@ -25,6 +25,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.replying import observing
 from civitas.reasoning.resume import ENDED, Marks, begin, not_ended
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -41,7 +42,8 @@ _MARKS = Marks()
 def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
     """The record of a conversation, begun or resumed."""
     record = Record(part, SavedTalk)
-    schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+    wanted = asked.wanted()
+    schema = None if wanted is None else wanted.json
     if schema is None and asked.resumed and record.begun is not None:
         schema = record.begun["schema"]  # `resume` need not name it again
     begin(record, asked, KIND, setup.id, schema, program_of(setup))
@@ -125,8 +127,9 @@ async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None)
             try:
                 if once is not None:
                     await tell(agent, data["result"], thread, once)
-            except Exception:
-                logger.exception("participant %r of %r failed to observe", agent.id, setup.id)
+            except Exception as error:
+                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
+                log_failure(logger, about, error)
     model = getattr(setup.next, "model", None)
     if model is not None:
         catch_up_models(record, model, model, budget_of(setup, budget))

@@ -120,7 +120,7 @@ class MaxTokens(Condition):
 
     def met(self, state: ConversationState) -> bool:
         """Whether it has taken as many."""
-        return state.usage.input_tokens + state.usage.output_tokens >= self.tokens
+        return state.usage.total >= self.tokens
 
     def __repr__(self) -> str:
         return f"MaxTokens({self.tokens})"

@@ -12,26 +12,28 @@ from civitas.errors import (
     DefinitionError,
     StateError,
 )
-from civitas.journal.journal import Journal, as_journal
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact import recording
 from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
-from civitas.reasoning.dualact.config import DualActConfig
+from civitas.reasoning.dualact.config import DualActConfig, as_config
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.group import in_thread, members_without_threads, share_budget
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply, Stop
-from civitas.reasoning.reply_request import AnswerSchema, Asked, thread_id
+from civitas.reasoning.reply_request import Asked, thread_id
 from civitas.reasoning.resume import ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
-    from civitas.journal import Part
+    from civitas.journal import Journal, Part
+    from civitas.reasoning.dualact.review import ReviewRule
 
 KIND = "DualActAgent"
 
@@ -43,7 +45,7 @@ ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclu
 """`fn(reply)`: what R's reply comes to."""
 
 
-class DualActAgent(ConversationalAgent):
+class DualActAgent(Journaled, ConversationalAgent):
     """Two agents as one: H reviews what R concludes until it accepts.
 
     H is given the task, and decides: CONTINUE, with an instruction for R; REDIRECT, which changes
@@ -61,6 +63,8 @@ class DualActAgent(ConversationalAgent):
     Args:
         config: the two, and how they work together
         id: its id
+        human: H, where there is no config; so are `reactive`, `max_hr_loops` and all other parts
+            of a `DualActConfig`
         budget: what the two may spend together
         journal: where its runs are recorded, with what H and R do in them, so that they go on after
             a crash: a `Journal`, or the path of one
@@ -77,17 +81,48 @@ class DualActAgent(ConversationalAgent):
 
     def __init__(
         self,
-        config: DualActConfig,
+        config: DualActConfig | None = None,
         id: str | int | None = None,
         *,
+        human: Any = None,
+        reactive: Any = None,
+        max_hr_loops: int | None = None,
+        human_decision_prompt: str | None = None,
+        reactive_task_prompt: str | None = None,
+        conclusion_format_prompt: str | None = None,
+        shared_memory: bool | None = None,
+        first: str | None = None,
+        review: str | ReviewRule | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__("dualact" if id is None else id, **options)
-        if not isinstance(config, DualActConfig):
-            raise ConfigError(f"DualActAgent takes a DualActConfig, not {config!r:.80}")
-        self.config = config
+        given = {
+            "human": human,
+            "reactive": reactive,
+            "max_hr_loops": max_hr_loops,
+            "human_decision_prompt": human_decision_prompt,
+            "reactive_task_prompt": reactive_task_prompt,
+            "conclusion_format_prompt": conclusion_format_prompt,
+            "shared_memory": shared_memory,
+            "first": first,
+            "review": review,
+        }
+        self.config = config = as_config(config, given)
+        super().__init__(
+            "dualact" if id is None else id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         self._briefing = Briefing(
             config.human_decision_prompt,
             config.reactive_task_prompt,
@@ -154,15 +189,6 @@ class DualActAgent(ConversationalAgent):
         if fn is not None and not callable(fn):
             raise ConfigError(f"a conclusion extractor is a function, not {fn!r:.80}")
         self._extract_by = fn
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its runs are recorded, or None."""
-        return self._journal
-
-    @journal.setter
-    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        self._journal = None if journal is None else as_journal(journal, f"dual act {self.id!r}")
 
     @property
     def _agents(self) -> list[Any]:
@@ -278,8 +304,7 @@ class DualActAgent(ConversationalAgent):
         await recording.recall(self, part, budget)
 
     async def _respond(self, asked: Asked) -> Reply:
-        if asked.schema is not None:
-            AnswerSchema(asked.schema)  # that it is none is no failure of R's
+        asked.wanted()  # that it is none is no failure of R's
         if asked.thread is not None:
             self._check_threads()
         record = asked.record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Any, Final
 
 from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, said_steps
@@ -84,6 +85,8 @@ class Briefing:
         in_words: bool = False,
     ) -> str:
         """What H is asked, before R has run or of its conclusion."""
+        if in_words and self._decision.text == _REVIEW:
+            return for_person(_text(task), conclusion, told)
         values = {"original_task": marked(_text(task))}
         if conclusion is None:
             asked = self._begin.fill(values)
@@ -158,3 +161,34 @@ def _called(item: dict[str, Any]) -> str:
     came = f"failed: {item['error']}" if "error" in item else f"gave: {item.get('result')}"
     # An extractor of the user's own may leave parts out.
     return f"{who}{item.get('action')} {json_text(item.get('args', {}))} {came}"
+
+
+def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) -> str:
+    """What a person as H reads, of a conclusion or before there is one."""
+    parts = {"The task": task}
+    if conclusion is None:
+        parts["What was done"] = "Nothing yet: say how the agent is to begin."
+    else:
+        parts["What was done"] = (
+            "\n".join(map(_done, conclusion.evidence)) or "No action was called."
+        )
+        if conclusion.steps:
+            parts["The steps, as the agent says"] = said_steps(conclusion.steps)
+        parts["The agent's answer"] = conclusion.summary or "(none)"
+        if conclusion.error is not None:
+            parts["It came to no end of its own"] = conclusion.error
+        if conclusion.suggested_next_action:
+            parts["It suggests next"] = conclusion.suggested_next_action
+        if conclusion.confidence is not None:
+            parts["Its confidence, from 0 to 1"] = f"{conclusion.confidence:g}"
+    if told:
+        parts["Said meanwhile"] = "\n".join(told)
+    return "\n".join(f"{head}:\n{indent(text, '  ')}" for head, text in parts.items())
+
+
+def _done(item: dict[str, Any]) -> str:
+    """A call and its result, for a person."""
+    who = f"{item['agent']}: " if "agent" in item else ""
+    came = f"failed: {item['error']}" if "error" in item else f"{item.get('result')}"
+    called = f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
+    return f"{called}\n{indent(came, '  → ')}"

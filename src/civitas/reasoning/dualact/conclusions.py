@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_type, read_json, to_json
-from civitas.reasoning.prompts import cut, json_text, readable
+from civitas.reasoning.prompts import cut, deep_json, json_text, readable
 from civitas.reasoning.reply import ANSWERED, Reply, Step
 
 MAX_EVIDENCE_CHARS: Final = 1000
@@ -59,11 +59,7 @@ class HumanDecision:
 
     def to_json(self) -> dict[str, Any]:
         """The one object that a model spells it as."""
-        return {
-            "action": self.action.value,
-            "new_instruction": self.new_instruction,
-            "reasoning": self.reasoning,
-        }
+        return deep_json(self)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +100,7 @@ class Conclusion:
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON data."""
-        return {
-            "summary": self.summary,
-            "steps": list(self.steps),
-            "suggested_next_action": self.suggested_next_action,
-            "confidence": self.confidence,
-            "artifacts": self.artifacts,
-            "evidence": self.evidence,
-            "error": self.error,
-        }
+        return deep_json(self)  # type: ignore[no-any-return]
 
 
 DECISION_SCHEMA: Final[dict[str, Any]] = {

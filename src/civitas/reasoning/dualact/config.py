@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from civitas.arguments import names_checked
 from civitas.errors import ConfigError
 from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES, Briefing
 from civitas.reasoning.dualact.review import ReviewRule, every, review_rule
@@ -18,6 +19,7 @@ MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
 
 
+@names_checked
 @dataclass(slots=True)
 class DualActConfig:
     """The two of a dual act, and how they work together.
@@ -60,6 +62,11 @@ class DualActConfig:
             _check_agent(agent, "reactive")
         if len({id(agent) for agent in self.reactives}) != len(self.reactives):
             raise ConfigError("reactive= has the same agent twice")
+        if any(agent is self.human for agent in self.reactives):
+            raise ConfigError(
+                f"human= and reactive= are the same agent, {self.human!r:.80}: make two, which may "
+                "have one model"
+            )
         names = [str(getattr(agent, "id", "")) for agent in self.reactives]
         for name in names:
             if names.count(name) > 1:
@@ -92,6 +99,23 @@ class DualActConfig:
     def reactives(self) -> list[Any]:
         """R, as a list."""
         return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
+
+
+def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActConfig:
+    """The configuration of a dual act that was given one, or the parts of one."""
+    parts = {name: part for name, part in parts.items() if part is not None}
+    if config is None:
+        missing = " and ".join(f"{name}=" for name in ("human", "reactive") if name not in parts)
+        if missing:
+            raise ConfigError(f"DualActAgent needs {missing}, or a DualActConfig of both")
+        return DualActConfig(**parts)
+    if not isinstance(config, DualActConfig):
+        raise ConfigError(
+            f"DualActAgent takes a DualActConfig, or human= and reactive=, not {config!r:.80}"
+        )
+    if parts:
+        raise ConfigError(f"DualActAgent has a config, which says {', '.join(parts)}: leave it out")
+    return config
 
 
 def _check_agent(agent: Any, what: str) -> None:

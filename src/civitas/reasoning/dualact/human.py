@@ -111,6 +111,7 @@ async def _ask_human(work: Work, prompt: str, several: int) -> HumanDecision:
             raise
         except Exception as error:
             raise work.broken("H", human, error) from error
+        work.progress.steps.extend(reply.steps)
         work.progress.human_usage = work.progress.human_usage + reply.usage
         if reply.stop_reason not in ANSWERED:
             detail = f"H ({human.id!r}): {reply.detail or reply.stop_reason}"

@@ -47,7 +47,7 @@ class Progress:
         r_runs: how often R ran
         decisions: what H decided
         conclusions: what R came to
-        steps: what R called
+        steps: what H and R called
         values: of each conclusion, the value that was asked for, or None
         schema: what the answer is to be: a JSON schema, or None; True where it is a type, which is
             not saved

@@ -17,7 +17,8 @@ from civitas.reasoning.dualact.turn import Work, as_stop
 from civitas.reasoning.events import ConclusionReached
 from civitas.reasoning.group import is_spent_for_all
 from civitas.reasoning.hooks import expect
-from civitas.reasoning.reply import Reply, Step, Stop, StopReason, log_failure
+from civitas.reasoning.reply import Reply, Step, Stop, StopReason
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.reasoning")
 

@@ -29,7 +29,7 @@ KIND = "DualActAgent"
 def begun(agent: Pair, part: Part, asked: Asked) -> Record[Progress]:
     """The record of a dual act, begun or gone on with."""
     record = Record(part, Progress)
-    wanted = None if asked.schema is None else AnswerSchema(asked.schema)
+    wanted = asked.wanted()
     schema = None if wanted is None else wanted.json
     begin(record, asked, KIND, str(agent.id), schema, program_of(agent))
     progress = record.state

@@ -14,10 +14,11 @@ from civitas.reasoning.dualact.config import Pair
 from civitas.reasoning.dualact.progress import Progress
 from civitas.reasoning.group import in_thread, options_for, takes
 from civitas.reasoning.record import NullRecord, Record, Step
-from civitas.reasoning.reply import Reply, Stop, StopReason, log_failure
+from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.replying import joined
 from civitas.reasoning.state import REPLY
+from civitas.text import log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.reasoning")
@@ -77,13 +78,18 @@ class Work:
 
         async def ask_once(step: Step) -> Any:
             await step.begins()
-            return await ask()
+            reply = await ask()
+            if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+                raise _Unanswered(reply)  # a person is asked again when the run goes on
+            return reply
 
         try:
             if not getattr(agent, "_records", False):
                 return await self.record.step(part, ask_once, of=REPLY)
             with joined(agent, self.record.member(part, str(agent.id))):
                 return await ask()  # type: ignore[no-any-return]
+        except _Unanswered as unanswered:
+            return unanswered.reply
         finally:
             if alone:
                 self.speaking = []
@@ -186,6 +192,14 @@ class Work:
             raise ValueError(
                 f"{what} has {len(instruction)} instructions, and there are {agents} R"
             )
+
+
+class _Unanswered(Exception):
+    """A person gave no answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply
 
 
 def as_stop(reason: StopReason) -> StopReason:

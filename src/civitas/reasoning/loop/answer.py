@@ -285,8 +285,7 @@ def as_action(given: Any) -> Action:
         return _without_thread(given)
     made = _FOREIGN.get(given)
     if made is None:
-        parts = (given.name, given.function, given.description, given.parameters)
-        made = _FOREIGN[given] = Action(*parts, getattr(given, "terminal", False))
+        made = _FOREIGN[given] = Action.of(given)
     return made
 
 

@@ -18,9 +18,10 @@ from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import LoopState
 from civitas.reasoning.prompts import system_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
-from civitas.reasoning.reply import Stop, log_failure
-from civitas.reasoning.reply_request import AnswerSchema, Asked
+from civitas.reasoning.reply import Stop
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import ANSWER
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -64,7 +65,7 @@ class Asking:
             from civitas.models.wrappers.budgeted import BudgetedModel
 
             self.model = BudgetedModel(model, self.budget)
-        self.schema = None if asked.schema is None else AnswerSchema(asked.schema)
+        self.schema = asked.wanted()
         self.state = LoopState()
         self.record = record
         self._in_memory = 0  # how many messages are remembered

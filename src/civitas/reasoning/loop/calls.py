@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.environment import failed
@@ -14,11 +15,11 @@ from civitas.reasoning.hooks import Hooks, expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.execute import execute
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.prompts import cut, json_text
+from civitas.reasoning.prompts import as_json, cut, json_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
-from civitas.reasoning.state import Codec, as_json
+from civitas.reasoning.state import Codec
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -53,10 +54,10 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     if not doubts:
         return ""
     were = "was" if len(doubts) == 1 else "were"
+    decide = shlex.join(("civitas", "resume", record.run_id, "--journal", record.journal))
     return (
         f"outcome unknown: {', '.join(doubts)} {were} running when the process died. Look whether "
-        f"it took effect, and decide: `civitas resume {record.run_id} --repeat`, --skip or --done "
-        "(journal.decide)"
+        f"it took effect, and decide: `{decide} --repeat`, --skip or --done (journal.decide)"
     )
 
 

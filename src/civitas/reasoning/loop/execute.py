@@ -13,13 +13,14 @@ from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
 from civitas.context import Context, filled
 from civitas.environment import execute_in_thread, failed
-from civitas.errors import DefinitionError, JournalError, NotPermitted
+from civitas.errors import DefinitionError, JournalError
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_STEP, Step
-from civitas.reasoning.reply import log_failure
 from civitas.reasoning.reply_request import Asked
+from civitas.refusal import Decision, not_permitted
+from civitas.text import log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.reasoning")
@@ -33,10 +34,10 @@ async def execute(
     assert chosen is not None
     environment = agent.environment
     try:
-        if chosen.access_policy != ACCESS_PERMITTED and not await _permits(
-            agent, call, asked, step
-        ):
-            return failed(NotPermitted(f'"{call.name}" not permitted'))
+        if chosen.access_policy != ACCESS_PERMITTED:
+            decision = await _permits(agent, call, asked, step)
+            if decision is not True:
+                return failed(not_permitted(call.name, decision))
         if step is not NULL_STEP:
             await step.begins(call.args)
         kwargs = _injected(agent, chosen, call.kwargs, asked)
@@ -84,7 +85,7 @@ def _injected(
     return kwargs
 
 
-async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> bool:
+async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> Decision:
     """Whether this very call may be executed; whoever is asked cannot change it."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:
         return False
@@ -92,19 +93,20 @@ async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> 
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
-    async def asks() -> bool:
+    async def asks() -> Any:
         if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
             await asked.seen()  # the call was shown: nobody is asked about what they do not know of
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):
-            return await ask(message) is True
+            return await ask(message)
         # An override may be a plain function, and wait for a person.
-        return await WORKERS.run(asyncio.get_running_loop(), ask, message) is True
+        return await WORKERS.run(asyncio.get_running_loop(), ask, message)
 
     try:
         if step is NULL_STEP:
-            return await asks()
-        return await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
+            return await asks()  # type: ignore[no-any-return]
+        decision: Decision = await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
+        return decision
     except JournalError:
         raise
     except Exception as error:

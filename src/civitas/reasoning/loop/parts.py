@@ -14,13 +14,15 @@ from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.group import check_part
+from civitas.reasoning.group import check_model, check_part
+from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.thread import Thread, memory_of_thread
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal
     from civitas.models.protocol import Model
@@ -31,7 +33,7 @@ MAX_ITERATIONS = 10
 _ENVIRONMENT = Environment()
 
 
-class LoopAgent(ConversationalAgent):
+class LoopAgent(Journaled, ConversationalAgent):
     """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
 
     system_prompt: str | None = None
@@ -42,7 +44,6 @@ class LoopAgent(ConversationalAgent):
     _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
     _shown: tuple[list[Any], Shown] | None = None
-    _journal: Journal | None = None
 
     def __init__(
         self,
@@ -59,11 +60,24 @@ class LoopAgent(ConversationalAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
-        if not isinstance(model, str):
-            check_part(model, ("complete",), "model", id)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
+        if isinstance(model, type) or not hasattr(model, "complete"):
+            check_model(model, id)
         # Only what differs from the class is stored: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
@@ -111,6 +125,7 @@ class LoopAgent(ConversationalAgent):
 
     @model.setter
     def model(self, model: Model | str) -> None:
+        check_model(model, self.id)
         self._model = model
 
     @property
@@ -182,17 +197,6 @@ class LoopAgent(ConversationalAgent):
     def discovered(self) -> dict[str, Action]:
         """The actions of other agents, found at the last reply of its own thread, by name."""
         return self._kept.default.discovered or {}
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
-        return self._journal
-
-    @journal.setter
-    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from civitas.journal.journal import as_journal
-
-        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     def _show(self, thread: Thread) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""

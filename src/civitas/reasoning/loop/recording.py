@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import CivitasError
+from civitas.errors import CivitasError, DeadlineExceeded
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
-from civitas.reasoning.charging import charge, spending
+from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.fingerprint import fingerprint
 from civitas.reasoning.read_record import ReadRecord
@@ -61,7 +61,8 @@ class LoopState:
 def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
     """The record of a run of the loop, begun or gone on with."""
     record = Record(part, LoopState)
-    schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+    wanted = asked.wanted()
+    schema = None if wanted is None else wanted.json
     begin(record, asked, KIND, str(agent.id), schema, program_of(agent))
     return record
 
@@ -121,16 +122,18 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     _MARKS.set(known, record.key, len(entries))
     if answers and callable(skip):
         skip(answers)
-    if budget is not None:
-        charge(
-            budget,
-            model,
-            lambda account: _known(account, record),
-            len(entries),
-            lambda known: spending(entries[known:]),
-            _MARKS,
-            record.key,
-        )
+    late: DeadlineExceeded | None = None
+    # A budget made for this reply knows less than what it is a part of, which was charged before.
+    for account, alone in () if budget is None else budget._each():
+        before = _known(account, record)
+        if before < len(entries):
+            _MARKS.set(account, record.key, len(entries))  # it counts, also if it is too much
+            try:
+                charge_spent(alone, model, spending(entries[before:]))
+            except DeadlineExceeded as error:
+                late = late or error
+    if late is not None:
+        raise late
 
 
 def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:

@@ -24,12 +24,11 @@ from civitas.reasoning.loop.recording import (
     past_events,
     remember,
 )
-from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, json_text, result_content
+from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, as_json, json_text, result_content
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop, StopReason
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import ended, guarded
-from civitas.reasoning.state import as_json
 
 SAME_CALLS = 3
 """So many answers in a row with the same calls and the same results are no progress."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from civitas.action import Action
-from civitas.errors import PageError, UnreadableDocument
+from civitas.errors import MissingExtra, PageError, UnreadableDocument
 from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
@@ -50,8 +50,9 @@ def visit_page(
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
-        MissingExtra: aiohttp is not installed
+        MissingExtra: the extra `research` is not installed
     """
+    MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
     fetcher = Fetcher(
         "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s
     )
@@ -72,6 +73,7 @@ def read_pdf(*, allow_hosts: Iterable[str] = ()) -> Action:
 
     Its argument and errors are those of `visit_page`.
     """
+    MissingExtra.unless("read_pdf", "research", "pypdf")
     fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES)
 
     async def read_document(url: str, pool: ResourcePool) -> Resource:

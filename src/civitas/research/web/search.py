@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Iterable
 from contextlib import suppress
@@ -56,9 +55,8 @@ def search_web(
     address_check(allow_hosts)
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s)
-    elif importlib.util.find_spec("ddgs") is None:
-        raise MissingExtra("search_web", "research")
     else:
+        MissingExtra.unless("search_web", "research", "ddgs")
         ask = partial(_ask_ddgs, results=results, region=region, timeout_s=timeout_s)
 
     async def search(query: str, pool: ResourcePool) -> list[Resource]:

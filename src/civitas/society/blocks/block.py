@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -21,10 +21,14 @@ from civitas.block import Block
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
+from civitas.society.blocks import columns
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception
 from civitas.society.wants import Want
 from civitas.text import error_text, one_line
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
 
 Item = dict[str, Any]
 """An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
@@ -91,13 +95,7 @@ class CitizenBlock(Block):
     @property
     def now(self) -> int:
         """Seconds since the first midnight before the run, at the beginning of the step."""
-        perceived = self.perceived
-        clock = perceived.clock
-        if clock is None:
-            return perceived.step * perceived.seconds
-        start = clock.start  # `clock.day` and `clock.time` would each compute the same
-        seconds = start.hour * 3600 + start.minute * 60 + start.second
-        return int(seconds + clock.index * clock.step_s)
+        return now_of(self.perceived)
 
     @property
     def item(self) -> Item | None:
@@ -113,6 +111,10 @@ class CitizenBlock(Block):
             context: the citizen's perception, or an intention in words, `work at office-3`
         """
         return 1.0 if wanted(context) in self.does else 0.0
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """`fits` of rows of a population: by the item of the plan that is on."""
+        return columns.fits_rows(self.does, rows)
 
     # -- what it does ------------------------------------------------------------------------------
 
@@ -186,6 +188,20 @@ class CitizenBlock(Block):
             self.fall_back(one_line(f"the model's answer does not fit: {fault.message}", 200))
             return None
         return answer  # type: ignore[no-any-return]
+
+
+def now_of(perceived: Any) -> int:
+    """Seconds since the first midnight before the run, at the beginning of a step.
+
+    Args:
+        perceived: the `Perception` of a citizen, or `Rows`
+    """
+    clock = perceived.clock
+    if clock is None:
+        return int(perceived.step * perceived.seconds)
+    start = clock.start  # `clock.day` and `clock.time` would each compute the same
+    seconds = start.hour * 3600 + start.minute * 60 + start.second
+    return int(seconds + clock.index * clock.step_s)
 
 
 def wanted(context: Any) -> str:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.arrays import numpy
+from civitas.society.blocks.block import (
+    CitizenBlock,
+    CitizenBlockParams,
+    Item,
+    answer_schema,
+    now_of,
+)
+from civitas.society.blocks.columns import ACT, bought, code, set_bought, stay_home
+from civitas.society.blocks.town import kind_numbers, kinds_of
+from civitas.society.population.column import Column
 from civitas.society.wants import Buy, Save, Work
 
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.population.rows import Rows
+
 _DAYS = 7
+_CENTS: Final = Column("int64")
 
 
 def budget_of(income: int, wealth: int, of_income: int, of_wealth: int) -> int:
@@ -35,6 +50,18 @@ def to_save(money: int, savings: int, budget: int, cash_days: int) -> int:
     """Return the cents to bring to the bank, or, below 0, to take back, so that cash lasts."""
     spare = money - budget * cash_days
     return spare if spare >= 0 else -min(savings, -spare)
+
+
+def budgets_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
+    """Return `budget_of` of arrays."""
+    return numpy().minimum(wealth, (income * of_income + wealth * of_wealth) // 1000)
+
+
+def all_to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
+    """Return `to_save` of arrays."""
+    np = numpy()
+    spare = money - budget * cash_days
+    return np.where(spare >= 0, spare, -np.minimum(savings, -spare))
 
 
 class EconomyBlockParams(CitizenBlockParams):
@@ -76,6 +103,17 @@ class EconomyBlock(CitizenBlock):
     params: EconomyBlockParams
     does = ("work", "shop")
     enabled_by = "enable_economy"
+    columns: ClassVar = {
+        **ACT,
+        "work": Column("place", None),
+        "skill": Column("uint16", 1000, key=("profile", "skill")),
+        "earned": _CENTS,
+        "income": _CENTS,
+        "purse": _CENTS,
+        "savings": _CENTS,
+        "paid_day": Column("int32", -1, own=True),
+    }
+    words: ClassVar = ("food", "goods")
 
     def fits(self, context: Any) -> float:
         """1.5 for work, shopping, and a meal or company in a restaurant; else 0."""
@@ -176,6 +214,104 @@ class EconomyBlock(CitizenBlock):
             could_spend_cents=most,
         )
         return 1000 if answer is None else int(answer["thousandths"])
+
+    # -- in columns --------------------------------------------------------------------------------
+
+    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write the day on which a row was last given its budget into a status."""
+        if population.arrays["paid_day"][row] >= 0:
+            status["paid_day"] = int(population.arrays["paid_day"][row])
+
+    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write that day of a status into the column."""
+        population.arrays["paid_day"][row] = status.get("paid_day", -1)
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """`fits` of rows."""
+        np = numpy()
+        fits = np.asarray(super().fits_rows(rows)) > 0
+        if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:
+            eats = np.flatnonzero(rows["item_do"] == code("eat"))
+            place = rows["place"][eats]
+            dines = (place >= 0) & (place == rows["item_where"][eats])
+            kind = kind_numbers(rows).get("restaurant", -1)
+            fits[eats] |= dines & (kinds_of(rows)[place] == kind)
+        return fits * 1.5
+
+    def before_rows(self, rows: Rows) -> None:
+        """`before_forward` of rows."""
+        np = numpy()
+        for kind in (Work, Buy, Save):
+            if kind not in rows.moment.answers:
+                continue
+            state, value = rows.answers(kind)
+            done = state > 0
+            if kind is Work:
+                rows["earned"] += value * done
+            elif kind is Buy:
+                rows["purse"] = np.maximum(0, rows["purse"] - value * done)
+                refused = np.flatnonzero(state < 0)
+                if len(refused):
+                    set_bought(rows, refused, False)
+            else:
+                rows["savings"] = np.where(done, value, rows["savings"])
+        day = now_of(rows) // DAY_S
+        paid = rows["paid_day"]
+        if (paid == day).all():
+            return
+        again, due = (paid != day) & (paid >= 0), paid != day
+        income, earned = rows["income"], rows["earned"]
+        rows["income"] = np.where(again, income_after(income, earned), income)
+        rows["earned"] = np.where(again, 0, earned)
+        budget = self._budget_rows(rows)
+        purse = rows["purse"]
+        rows["purse"] = np.where(due, np.minimum(purse + budget, _DAYS * budget), purse)
+        cents = all_to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
+        rows.want(Save, again & (cents != 0), cents=cents)
+        paid[...] = day
+
+    def step_rows(self, rows: Rows) -> None:
+        """`forward` of rows."""
+        np = numpy()
+        by_plan = not hasattr(rows.city, "by_kind")
+        has_places = "place" in rows.population.arrays
+        place = rows["item_where" if by_plan or not has_places else "place"]
+        do, act = rows["item_do"], rows["act"]
+        works = (do == code("work")) & (place >= 0)
+        left = rows["item_until"] - now_of(rows) % DAY_S
+        seconds = np.maximum(1, np.minimum(rows.seconds, left))
+        rows.want(Work, works, place=place, seconds=seconds)
+        act[works] = code("work")
+        buys = np.flatnonzero((place >= 0) & ~works)
+        if not len(buys):
+            return
+        meal = do == code("eat")
+        most = np.maximum(0, np.minimum(self._left_rows(rows, meal), rows["money"]))
+        poor, before = most < self.params.least, bought(rows)
+        act[buys] = np.where(meal, code("eat"), code("shop"))[buys]
+        none = buys[(poor & ~before)[buys]]
+        act[none] = np.where(meal, code("idle"), code("leisure"))[none]
+        stay_home(rows, none[meal[none]])
+        some = buys[~(poor | before)[buys]]
+        set_bought(rows, some, True)
+        words = rows.population._word
+        kind = np.where(meal, words["food"], words["goods"])
+        rows.want(Buy, some, place=place, kind=kind, cents=most)
+
+    def _budget_rows(self, rows: Rows) -> Any:
+        """`budget` of rows."""
+        income = numpy().maximum(rows["income"], rows["earned"])
+        params = self.params
+        wealth = rows["money"] + rows["savings"]
+        return budgets_of(income, wealth, params.of_income, params.of_wealth)
+
+    def _left_rows(self, rows: Rows, meal: Any) -> Any:
+        """What budgets have left to be spent now."""
+        np = numpy()
+        dinner = np.minimum(rows["purse"], self._budget_rows(rows) * self.params.meal // 1000)
+        return np.where(meal, dinner, rows["purse"])
+
+    # -- what it is asked --------------------------------------------------------------------------
 
     @action
     async def save(self, cents: int) -> None:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from civitas.action import action
+from civitas.society.arrays import numpy
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
-from civitas.society.blocks.social import message_text
-from civitas.society.services.feed import LONGEST
+from civitas.society.blocks.columns import ACT, code
+from civitas.society.blocks.talk import (
+    message_text,
+    message_words,
+    opinion_of,
+    text_numbers,
+    topics_of_words,
+)
+from civitas.society.blocks.ties import (
+    TOPICS,
+    Ties,
+    code_of,
+    topic_columns,
+    topics_from_status,
+    topics_to_status,
+)
+from civitas.society.services.feed import LONGEST, Feed
 from civitas.society.wants import Follow, Like, Post
+
+if TYPE_CHECKING:
+    from civitas.society.population.column import Column
+    from civitas.society.population.population import Population
+    from civitas.society.population.rows import Rows
 
 
 def likes(interest: int, relation: int, likes_of_1000: int) -> int:
@@ -24,6 +45,11 @@ def likes(interest: int, relation: int, likes_of_1000: int) -> int:
     return min(1000, likes_of_1000 * (interest + relation) // 1000)
 
 
+def all_likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
+    """Return `likes` of arrays."""
+    return numpy().minimum(1000, likes_of_1000 * (interest + relation) // 1000)
+
+
 class FeedBlockParams(CitizenBlockParams):
     """How a citizen uses the feed."""
 
@@ -31,6 +57,9 @@ class FeedBlockParams(CitizenBlockParams):
     posts: int = Field(default=100, ge=0, le=1000, description="posts itself, of a thousand")
     likes: int = Field(default=500, ge=0, le=1000, description="likes, of a thousand")
     follows: int = Field(default=200, ge=0, le=1000, description="follows, of a thousand")
+    topics: tuple[str, ...] = Field(
+        default=TOPICS, min_length=1, max_length=100, description="topics of a population"
+    )
 
 
 class FeedBlock(CitizenBlock):
@@ -90,6 +119,88 @@ class FeedBlock(CitizenBlock):
             greeting = draws.below(4, "feed.greeting")
             self.want(Post(message_text(greeting, topic, opinion), topic))
         return len(shown)
+
+    # -- in columns --------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What it keeps of each citizen."""
+        return {**ACT, **topic_columns(len(self.params.topics))}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it posts."""
+        return (*self.params.topics, *message_words(self.params.topics))
+
+    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write opinions and interests of a row into a status."""
+        topics_to_status(population, row, status, self.params.topics)
+
+    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write opinions and interests of a status into the columns."""
+        topics_from_status(population, row, status, self.params.topics)
+
+    def step_rows(self, rows: Rows) -> None:
+        """`forward` of rows."""
+        np = numpy()
+        params, topics = self.params, rows["interest_topic"]
+        rows["act"][...] = code("browse")
+        every = np.arange(len(rows))
+        interest = np.zeros((len(rows), len(params.topics) + 1), np.int64)
+        for slot in range(topics.shape[1]):
+            some = np.flatnonzero(topics[:, slot] >= 0)
+            interest[some, topics[some, slot]] = rows["interest"][some, slot]
+        feed = rows.moment.feed
+        kept = None if feed is None else feed.rows
+        if kept is not None:
+            ties = Ties(rows) if "friends" in rows.population.arrays else None
+            about = topics_of_words(rows, params.topics)
+            for number in self._shown_rows(rows, feed, interest, about).T:
+                known = number > 0
+                if not known.any():
+                    break
+                at = np.where(known, number - kept.first, 0)
+                author, topic = kept.author[at], kept.topic[at]
+                close = 0 if ties is None else ties.strength(code_of(author))
+                likes = interest[every, about[np.where(topic < 0, -1, topic)]]
+                chance = all_likes(likes, close, params.likes)
+                liked = known & ~kept.liked(number, rows.index)
+                liked &= rows.below(1000, "feed.like", number) < chance
+                rows.want(Like, liked, post=number)
+                follows = rows.below(1000, "feed.follow", number) < params.follows
+                rows.want(Follow, liked & follows, id=author)
+        posts = rows.below(1000, "feed.post") < params.posts
+        posts &= (topics >= 0).any(1)
+        if posts.any():
+            weights = np.cumsum(np.where(topics >= 0, rows["interest"].astype(np.int64) + 1, 0), 1)
+            share = rows.below(np.maximum(weights[:, -1], 1), "feed.topic")
+            topic = topics[every, (weights > share[:, None]).argmax(1)].astype(np.int64)
+            greeting = rows.below(4, "feed.greeting")
+            opinion = opinion_of(rows, topic)
+            text = text_numbers(rows, greeting, topic, opinion, params.topics)
+            words = np.array([rows.population._word[each] for each in params.topics])
+            rows.want(Post, posts, text=text, topic=words[topic])
+
+    def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
+        """The numbers of the posts that the feed shows each, the best first; 0 for none."""
+        np, limit = numpy(), self.params.shown
+        if type(feed).shown is Feed.shown:
+            rows.once("feed.hottest", feed.rows.hottest)
+            return feed.rows.shown(rows.index, interest, about, limit)
+        shown = np.zeros((len(rows), limit), np.int64)  # a feed with a rule of its own
+        for at, row in enumerate(rows.index.tolist()):
+            own = {
+                self.params.topics[topic]: int(each)
+                for topic, each in zip(
+                    rows["interest_topic"][at].tolist(), rows["interest"][at].tolist(), strict=True
+                )
+                if topic >= 0
+            }
+            found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
+            shown[at, : len(found)] = [each.number for each in found]
+        return shown
+
+    # -- as a full agent ---------------------------------------------------------------------------
 
     async def _by_model(self, shown: list[Any]) -> bool:
         """Whether the model has decided."""

@@ -10,24 +10,33 @@ from pydantic import Field
 from civitas.action import action
 from civitas.society import math
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.blocks.mobility_rows import (
+    COLUMNS,
+    VISITED,
+    fits_rows,
+    from_status,
+    step_rows,
+    to_status,
+)
 from civitas.society.places import Near, Places, Routes, needs
 from civitas.society.wants import Move
 
-_VISITED: Final = 8
-"""So many places of a kind a citizen remembers."""
 _SCALE: Final = 10**9
 _LARGEST: Final = 2**24
 
 
-def gravity(attraction: int, seconds: int, wait: int = 300) -> int:
+def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
     """Return the weight of a place: attraction ÷ (seconds + wait)², in whole numbers, 1 or more.
 
     Args:
-        attraction: how many the place holds
+        attraction: how many the place holds; a number, or an int64 array, as of `seconds`
         seconds: how long it takes to get there
         wait: seconds that every trip costs besides, so that next door is not everything
     """
-    return max(1, min(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
+    weight = attraction * _SCALE // (seconds + wait) ** 2
+    if isinstance(weight, int):
+        return max(1, min(_LARGEST, weight))
+    return weight.clip(1, _LARGEST)
 
 
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
@@ -78,6 +87,9 @@ class MobilityBlock(CitizenBlock):
     ParamsType = MobilityBlockParams
     params: MobilityBlockParams
     enabled_by = "enable_mobility"
+    columns = COLUMNS
+    fits_rows, step_rows = fits_rows, step_rows
+    to_status, from_status = to_status, from_status
 
     def fits(self, context: Any) -> float:
         """2 where the citizen is on its way, or not yet where its plan wants; else 0."""
@@ -222,7 +234,7 @@ class MobilityBlock(CitizenBlock):
         """Count a visit; of too many places the least visited is forgotten."""
         visits = self.status.setdefault("visits", {}).setdefault(kind, {})
         visits[place] = visits.get(place, 0) + 1
-        if len(visits) > _VISITED:
+        if len(visits) > VISITED:
             del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
 
     @action

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
 from civitas.action import action
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
+from civitas.society.arrays import numpy
+from civitas.society.blocks import columns
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
+from civitas.society.blocks.columns import ACTS, code
+from civitas.society.population.column import Column
 from civitas.society.wants import Buy, Work
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
 
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 RATES: Final[dict[str, tuple[int, int, int, int]]] = {
@@ -42,8 +49,12 @@ def need_after(need: int, rate: int, start: int, seconds: int) -> int:
         start: seconds since any fixed moment
         seconds: how long
     """
-    change = rate * (start + seconds) // 3600 - rate * start // 3600
-    return max(0, min(1000, need + change))
+    return max(0, min(1000, need + change_of(rate, start, seconds)))
+
+
+def change_of(rate: int, start: int, seconds: int) -> int:
+    """Return by how much a rate changes a need in some seconds; see `need_after`."""
+    return rate * (start + seconds) // 3600 - rate * start // 3600
 
 
 def most_urgent(needs: Sequence[int], thresholds: Sequence[int]) -> int:
@@ -88,6 +99,10 @@ class NeedsBlock(CitizenBlock):
     actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
     ParamsType = NeedsBlockParams
     params: NeedsBlockParams
+    columns: ClassVar = {
+        **columns.ACT,
+        **{need: Column("int16", 1000, key=("needs", need)) for need in NEEDS},
+    }
 
     async def before_forward(self) -> None:
         """Change the needs by what was done in the step before."""
@@ -106,15 +121,43 @@ class NeedsBlock(CitizenBlock):
             seconds = perceived.seconds
             start = self.now - seconds
             for need, rate in zip(NEEDS, RATES.get(act, RATES["idle"]), strict=True):
-                if rate < 0:
-                    rate = rate * self.params.speed // 1000
-                needs[need] = need_after(needs[need], rate, start, seconds)
+                needs[need] = need_after(needs[need], self._rate(rate), start, seconds)
         heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
         if heard:
             needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
         status["act"] = "idle"
 
+    def _rate(self, rate: int) -> int:
+        """The rate at which a need falls or rises, with the speed."""
+        return rate * self.params.speed // 1000 if rate < 0 else rate
+
     async def forward(self) -> None:
+        """Nothing: needs are felt before each step."""
+
+    def before_rows(self, rows: Rows) -> None:
+        """`before_forward` of rows."""
+        np = numpy()
+        act = rows["act"]
+        if rows.step > 0:
+            refused = rows.refused(Work, Buy)
+            if refused is not None:
+                may = np.isin(act, [code(each) for each in ("work", "eat", "shop")])
+                act[refused & may] = code("idle")
+            seconds = rows.seconds
+            start = now_of(rows) - seconds
+            for number, need in enumerate(NEEDS):
+                rates = [self._rate(RATES[each][number]) for each in ACTS if each]
+                changes = [0, *(change_of(rate, start, seconds) for rate in rates)]
+                level = rows[need]
+                # In a need of 0 … 1000 more than ±16,000 makes no difference.
+                level += np.clip(changes, -16_000, 16_000).astype(np.int16)[act]
+                np.clip(level, 0, 1000, out=level)
+        if rows.heard() is not None:
+            social = rows["social"] + CONTACT * np.minimum(rows.heard_count(), 4)
+            rows["social"] = np.minimum(1000, social)
+        act[...] = code("idle")
+
+    def step_rows(self, rows: Rows) -> None:
         """Nothing: needs are felt before each step."""
 
     @property

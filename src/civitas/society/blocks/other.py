@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from civitas.society.blocks import columns
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
 
 
 class OtherBlockParams(CitizenBlockParams):
@@ -27,6 +33,7 @@ class OtherBlock(CitizenBlock):
     }
     ParamsType = OtherBlockParams
     does = ("sleep", "eat", "study", "leisure")
+    columns = columns.ACT
 
     async def forward(self) -> str:
         """Do what the plan wants; gives what was done."""
@@ -34,3 +41,7 @@ class OtherBlock(CitizenBlock):
         act = item["do"] if item is not None and item["do"] in self.does else "leisure"
         self.act(act)
         return str(act)
+
+    def step_rows(self, rows: Rows) -> None:
+        """`forward`: it runs only for those whose item it does, whose code is that of the act."""
+        rows["act"] = rows["item_do"]

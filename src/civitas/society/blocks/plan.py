@@ -10,13 +10,15 @@ from pydantic import Field
 from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.society.blocks.columns import DOES
 from civitas.society.blocks.needs import NeedsBlock
+from civitas.society.blocks.plan_rows import before_rows, step_rows
+from civitas.society.blocks.plan_status import COLUMNS, from_status, to_status
+from civitas.society.blocks.town import LOOKED_AT
 from civitas.society.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
-_LOOKED_AT: Final = 10
-"""At so many places of a kind it is looked whether they are open."""
 REMEDIES: Final = {
     "hunger": ("eat", 1800),
     "energy": ("sleep", 7200),
@@ -33,7 +35,6 @@ LEISURE: Final = (
     ("shop", "shop", 5),
 )
 """What free time is filled with: what, where, and how often of a hundred."""
-DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ class PlanBlock(CitizenBlock):
     energy is at its threshold             two hours of sleep at home
     safety is at its threshold             an hour at home
     social is at its threshold             an hour in company, after work or school
+    it lives or works elsewhere            a new plan of the day
     =====================================  =========================================================
 
     Thresholds are those of the citizen's `NeedsBlock`; asleep none breaks the plan. With a model,
@@ -157,15 +159,21 @@ class PlanBlock(CitizenBlock):
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
     ParamsType = PlanBlockParams
     params: PlanBlockParams
+    columns = COLUMNS
+    before_rows, step_rows = before_rows, step_rows
+    to_status, from_status = to_status, from_status
 
     async def before_forward(self) -> None:
         """Have a plan of this day that can be followed in this step."""
         status = self.status
         now = self.now
         day, time = divmod(now, DAY_S)
-        if status.get("day") != day or not status.get("plan"):
+        lives = {"plan_home": status.get("home"), "plan_duty": self._duty_place}
+        moved = any(status.get(key, place) != place for key, place in lives.items())
+        if status.get("day") != day or not status.get("plan") or moved:
             status["plan"] = await self._by_model() or self._by_rule(day)
             status["day"] = day
+            status.update(lives)
             status.pop("stuck", None)
         before = status.get("now")
         status["now"] = max(0, item_at(status["plan"], time))
@@ -197,11 +205,16 @@ class PlanBlock(CitizenBlock):
             plan += self._free(start, until)
         return sorted(plan, key=lambda each: each["from"])
 
+    @property
+    def _duty_place(self) -> str | None:
+        """Where it works, or else goes to school."""
+        return self.status.get("work") or self.status.get("school")
+
     def _duty(self, day: int) -> tuple[str, str, int, int] | None:
         """Work or school today: what, where, from and until when."""
         status, params = self.status, self.params
         do = "work" if status.get("work") else "study"
-        place = status.get("work") or status.get("school")
+        place = self._duty_place
         clock = self.perceived.clock
         weekend = bool(getattr(clock, "is_weekend", False))
         if not place or (weekend and not params.weekend):
@@ -242,7 +255,7 @@ class PlanBlock(CitizenBlock):
     def _opens(self, kind: str, time: int) -> bool:
         """Whether a place of a kind is open for half an hour from a time on."""
         city = self.city
-        places = () if city is None else city.by_kind(kind)[:_LOOKED_AT]
+        places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
         if not hasattr(city, "is_open"):
             return bool(places)
         return any(city.is_open(each, time) and city.is_open(each, time + 1800) for each in places)
@@ -253,7 +266,7 @@ class PlanBlock(CitizenBlock):
             return None
         status, city = self.status, self.city
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
-        places = ["home", *(["work"] if status.get("work") or status.get("school") else ()), *kinds]
+        places = ["home", *(["work"] if self._duty_place else ()), *kinds]
         places = list(dict.fromkeys(places))
         time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
         piece = {
@@ -272,7 +285,7 @@ class PlanBlock(CitizenBlock):
         )
         if answer is None:
             return None
-        own = {"home": status.get("home"), "work": status.get("work") or status.get("school")}
+        own = {"home": status.get("home"), "work": self._duty_place}
         plan = [
             _item(
                 each["do"],

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
+from civitas.society.arrays import numpy
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema, now_of
+from civitas.society.blocks.columns import ACT, code
+from civitas.society.blocks.talk import (
+    main_topic,
+    message_text,
+    message_words,
+    text_numbers,
+    topics_of_words,
+)
+from civitas.society.blocks.ties import (
+    NO_OPINION,
+    TOPICS,
+    Ties,
+    code_of,
+    friend_columns,
+    friends_from_status,
+    friends_to_status,
+    topic_columns,
+    topics_from_status,
+    topics_to_status,
+)
+from civitas.society.population.column import Column
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.population.rows import Rows
 
 LONGEST: Final = 280
 """So many characters a message has at most."""
 _SHOWN: Final = 20
 """So many people a model is shown to choose from."""
-GREETINGS: Final = (
-    "Good to see you.",
-    "How have you been?",
-    "It has been a while, hasn't it?",
-    "I was just thinking of you.",
-)
-VIEWS: Final = (
-    (-1000, "I have had enough of {topic}."),
-    (-300, "I do not think much of {topic}."),
-    (-100, "I do not know what to think of {topic}."),
-    (300, "There is something in {topic}, I find."),
-    (600, "I really care about {topic}."),
-)
-"""From which opinion on, what one says of a topic."""
 
 
 def relation_after(relation: int, contact: int) -> int:
@@ -55,13 +67,12 @@ def opinion_after(mine: int, other: int, bound: int, pull: int) -> int:
     return mine + step if apart > 0 else mine - step
 
 
-def message_text(greeting: int, topic: str, opinion: int) -> str:
-    """Return what is written by rule: a greeting by its number, and what one thinks of a topic."""
-    text = GREETINGS[greeting % len(GREETINGS)]
-    if topic:
-        view = next(text for least, text in reversed(VIEWS) if opinion >= least)
-        text = f"{text} {view.format(topic=topic)}"
-    return text
+def opinions_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
+    """Return `opinion_after` of arrays."""
+    np = numpy()
+    apart = other - mine
+    step = np.abs(apart) * pull // 1000
+    return np.where(np.abs(apart) > bound, mine, mine + np.sign(apart) * step)
 
 
 class SocialBlockParams(CitizenBlockParams):
@@ -73,6 +84,12 @@ class SocialBlockParams(CitizenBlockParams):
     )
     fading: int = Field(default=5, ge=0, le=1000, description="less by a day, thousandths")
     friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
+    topics: tuple[str, ...] = Field(
+        default=TOPICS,
+        min_length=1,
+        max_length=100,
+        description="topics of a population's opinions",
+    )
     bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
     pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
 
@@ -118,6 +135,118 @@ class SocialBlock(CitizenBlock):
                 for id, relation in relations.items():
                     if id not in heard:
                         relations[id] = faded(relation, fading)
+
+    # -- in columns --------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What it keeps of each citizen."""
+        params = self.params
+        return {**_COLUMNS, **friend_columns(params.friends), **topic_columns(len(params.topics))}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it says."""
+        return (*self.params.topics, *message_words(self.params.topics))
+
+    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write relations, opinions and interests of a row into a status."""
+        friends_to_status(population, row, status)
+        topics_to_status(population, row, status, self.params.topics)
+        if population.arrays["faded"][row] >= 0:
+            status["faded"] = int(population.arrays["faded"][row])
+
+    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write relations, opinions and interests of a status into the columns."""
+        friends_from_status(population, row, status)
+        topics_from_status(population, row, status, self.params.topics)
+        population.arrays["faded"][row] = status.get("faded", -1)
+
+    def before_rows(self, rows: Rows) -> None:
+        """`before_forward` of rows."""
+        np = numpy()
+        heard = rows.heard()
+        if heard is not None:
+            at, sender, topic, opinion, _ = heard
+            first = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
+            turn = np.arange(len(at)) - np.repeat(first, np.diff(np.r_[first, len(at)]))
+            order = np.argsort(turn, kind="stable")
+            for part in np.split(order, np.cumsum(np.bincount(turn))[:-1]):
+                self._hear_rows(rows, at[part], sender[part], topic[part], opinion[part])
+        day = now_of(rows) // DAY_S
+        faded_on = rows["faded"]
+        fades = (faded_on != day) & (faded_on >= 0)
+        if fades.any():
+            self._fade_rows(rows, np.flatnonzero(fades), heard)
+        faded_on[...] = day
+
+    def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
+        """Hear one message each."""
+        np = numpy()
+        self._closer_rows(rows, at, sender)
+        params = self.params
+        number = topics_of_words(rows, params.topics)[topic]
+        of = np.flatnonzero(number >= 0)
+        at, number = at[of], number[of]
+        mine = rows["opinions"][at, number].astype(np.int64)
+        after = opinions_after(mine, opinion[of], params.bound, params.pull)
+        rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
+
+    def _closer_rows(self, rows: Rows, at: Any, who: Any) -> None:
+        """`_closer` of rows, each once."""
+        ties, who = Ties(rows, at), code_of(who)
+        contact = min(1000, max(1, self.params.contact * rows.seconds // 900))
+        ties.set(who, relation_after(ties.strength(who), contact))
+
+    def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
+        """Let relations fade, but for those with whom was heard."""
+        np = numpy()
+        fading = self.params.fading
+        kept = None
+        if heard is not None:
+            fades = np.zeros(len(rows), bool)
+            fades[at] = True
+            mine = fades[heard[0]]
+            who, to = heard[0][mine], code_of(heard[1][mine])
+            kept = Ties(rows, who)
+            slot = kept.of(to)
+        Ties(rows, at).fade(lambda close: faded(close, fading))
+        if kept is not None:
+            kept.keep(slot)
+
+    def step_rows(self, rows: Rows) -> None:
+        """`forward` of rows."""
+        np = numpy()
+        count, mine, present = rows.present()
+        others = np.maximum(count - 1, 0)
+        ties = Ties(rows)
+        sums = np.cumsum(ties.close, axis=1)
+        total = sums[:, -1] if sums.shape[1] else np.zeros(len(rows), np.int64)
+        here = (others > 0) & ((total == 0) | (rows.below(1000, "social.here") < self.params.here))
+        index = rows.below(np.maximum(others, 1), "social.whom")
+        index += index >= mine
+        to = np.full(len(rows), -1, np.int64)
+        if here.any():
+            to[here] = present(np.where(here, index, 0))[here]
+        friend = ~here & (total > 0)
+        if friend.any():
+            share = rows.below(np.maximum(total, 1), "social.friend")
+            chosen = ties.codes[np.arange(len(rows)), (sums > share[:, None]).argmax(1)]
+            chosen = np.where(chosen > 0, chosen - 1, chosen)
+            to[friend] = chosen[friend]
+        some = np.flatnonzero(here | friend)
+        rows["act"] = np.where(here | friend, code("social"), code("leisure")).astype(np.uint8)
+        if not len(some):
+            return
+        topic, opinion = main_topic(rows)
+        greeting = rows.below(4, "social.greeting")
+        text = text_numbers(rows, greeting, topic, opinion, self.params.topics)
+        words = rows.population._word
+        number = np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
+        rows.say(to, text, number, opinion, where=some)
+        self._closer_rows(rows, some, to[some])
+
+    # -- as a full agent ---------------------------------------------------------------------------
 
     @property
     def _changes(self) -> bool:
@@ -222,3 +351,6 @@ class SocialBlock(CitizenBlock):
             content: what it says, at most 280 characters
         """
         self._send(to, content[:LONGEST], "", 0)
+
+
+_COLUMNS: Final = {**ACT, "faded": Column("int32", -1, own=True)}

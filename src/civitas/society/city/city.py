@@ -20,6 +20,7 @@ from civitas.society.city.file import (
 from civitas.society.city.generate import generated
 from civitas.society.city.map import MODES, Mode, Place, Road, check_integer
 from civitas.society.city.routes import Roads, Route
+from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
 from civitas.text import excerpt
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class City:
+class City(CityRows):
     """Places on a graph of roads. It never changes; what is asked often is cached.
 
     A place hangs on a road node (`Place.node`), to which one goes straight along x and y, or is a
@@ -89,7 +90,17 @@ class City:
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
         self._none = self._hang_rows[:0]
+        spots = [*self._nodes.values(), *((self._places[id].x, self._places[id].y) for id in own)]
+        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
+        self._made = {}  # what is asked for rows; copies of a city share it
         # By road node, so that neighbours share it; citizens ask for the same day after day.
+        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_near"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
 
     @classmethod

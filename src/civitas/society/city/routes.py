@@ -58,11 +58,11 @@ class Roads:
         first = np.ones(len(both), dtype=bool)
         first[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
         both = both[first]
-        self.symmetric = not oneway.any()
+        self.count, self.symmetric = count, not oneway.any()
         shape = (count, count)
         ends = (both[:, 0], both[:, 1])
-        self._graph = sparse().csr_array((both[:, 2].astype(float), ends), shape=shape)
-        self._back = self._graph.T.tocsr()
+        self.matrix = sparse().csr_array((both[:, 2].astype(float), ends), shape=shape)
+        self._back = self.matrix.T.tocsr()
         self._back.sort_indices()
         self._tables: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._most = max(1, cache_bytes // max(1, 4 * count))
@@ -84,7 +84,7 @@ class Roads:
             return table
         np = numpy()
         # One source at a time: scipy takes as long for each of a hundred at once.
-        found = csgraph().dijkstra(self._graph, indices=source)
+        found = csgraph().dijkstra(self.matrix, indices=source)
         table = self._tables[source] = np.where(np.isinf(found), -1, found).astype(np.int32)
         if len(self._tables) > self._most:
             self._tables.popitem(last=False)

@@ -24,8 +24,10 @@ from civitas.society.experiments.survey import (
 )
 from civitas.society.experiments.watch import Spots, Whereabouts, whereabouts
 from civitas.society.perception import Perception, View
+from civitas.society.population.life import answers_of
 from civitas.society.router import SocietySeat
 from civitas.society.steps import Steps
+from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
@@ -113,11 +115,28 @@ class Experiments(Steps):
         return found
 
     def _look_at(self, id: str) -> Respondent:
+        found = self._asked([id])
+        return self._respondent(id, found[id], self._view_now())
+
+    def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietySeat | None]:
+        """The citizens who are asked, in id order, with their seats; rows have none.
+
+        Raises:
+            ConfigError: there is no such citizen
+        """
         _ = self.seats
-        for seat in self._citizens:
-            if seat.id == id:
-                return self._respondent(seat, self._view_now())
-        raise ConfigError(f"there is no citizen {id!r:.80}")
+        seats: dict[str, SocietySeat | None] = {seat.id: seat for seat in self._citizens}
+        population = self.population
+        if citizens is None:
+            if population is None:
+                return seats
+            return {id: seats.get(id) for id in map(str, population.ids.tolist())}
+        found: dict[str, SocietySeat | None] = {}
+        for id in sorted({str(each) for each in citizens}, key=id_order):
+            if id not in seats and (population is None or population._row(id) is None):
+                raise ConfigError(f"there is no citizen {id!r:.80} to ask")
+            found[id] = seats.get(id)
+        return found
 
     def intervene(self, intervention: Intervention) -> None:
         """Have the world changed at the start of a step to come.
@@ -160,14 +179,7 @@ class Experiments(Steps):
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
             raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
-        _ = self.seats
-        seats = {seat.id: seat for seat in self._citizens}
-        if citizens is not None:
-            wanted = {str(id) for id in citizens}
-            strange = sorted(wanted - set(seats))
-            if strange:
-                raise ConfigError(f"there is no citizen {strange[0]!r} to ask")
-            seats = {id: seat for id, seat in seats.items() if id in wanted}
+        seats = self._asked(citizens)
         program = {
             "seed": self.seed,
             "step": self.number,
@@ -196,13 +208,13 @@ class Experiments(Steps):
                 asyncio.Semaphore(getattr(self._engine, "concurrency", 64)),
             )
 
-            async def ask(seat: SocietySeat) -> list[SurveyAnswer]:
+            async def ask(id: str, seat: SocietySeat | None) -> list[SurveyAnswer]:
                 async with gate:
-                    return await self._ask(seat, survey, asking, view)
+                    return await self._ask(id, seat, survey, asking, view)
 
             try:
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(ask(seat)) for seat in seats.values()]
+                    tasks = [group.create_task(ask(*each)) for each in seats.items()]
             except BaseExceptionGroup as failed:
                 raise failed.exceptions[0] from None
             answers = [each for task in tasks for each in task.result()]
@@ -211,14 +223,14 @@ class Experiments(Steps):
             return answers
 
     async def _ask(
-        self, seat: SocietySeat, survey: Survey, asking: Asking, view: View
+        self, id: str, seat: SocietySeat | None, survey: Survey, asking: Asking, view: View
     ) -> list[SurveyAnswer]:
-        """What one citizen answers."""
-        citizen: Any = seat.agent
-        respondent = self._respondent(seat, view)
+        """What one citizen answers; a row of a population has no model."""
+        citizen: Any = None if seat is None else seat.agent
+        respondent = self._respondent(id, seat, view)
         given: Any = {}
         failed = ""
-        model = citizen.llm
+        model = None if citizen is None else citizen.llm
         if model is not None:
             asked = AskedModel(asking, citizen, model.model)
             try:
@@ -237,13 +249,20 @@ class Experiments(Steps):
                 value, fault = question.by_rule(respondent)
                 source = "none" if fault else "rule"
                 reason = "; ".join(each for each in (reason, fault) if each)
-            answers.append(SurveyAnswer(seat.id, question.id, value, source, reason, self.number))
+            answers.append(SurveyAnswer(id, question.id, value, source, reason, self.number))
         if model is not None and any(each.source != "model" for each in answers):
             self.fallbacks += 1
-            asking.fell_back(seat.id, answers[0].reason)
+            asking.fell_back(id, answers[0].reason)
         return answers
 
-    def _respondent(self, seat: SocietySeat, view: View) -> Respondent:
+    def _respondent(self, id: str, seat: SocietySeat | None, view: View) -> Respondent:
+        if seat is None:
+            population: Any = self.population
+            row = population.row_of(id)
+            status = population.status_of(row)
+            answers = tuple(answers_of(self.books, row))
+            perceived = Perception(view, id, status, status["place"], (), answers)
+            return Respondent(id, "", status, [], perceived)
         citizen: Any = seat.agent
         try:
             status = copy_json(citizen.memory.status)

@@ -135,6 +135,9 @@ class Intervention:
         failed: list[str] = []
         if not self.status:
             return failed
+        if hasattr(society.books, "set_status"):
+            failed += society.books.set_status(copy_json(self.status), self.citizens)
+            return failed
         where, whose = society.books.where, self.citizens
         for id in whose if isinstance(whose, list) else sorted(where, key=id_order):
             if id not in where:
@@ -179,6 +182,7 @@ class Changed:
 
         made = copy.copy(own)
         made.is_open = is_open
+        made.closed = closed  # of those who ask for many places at once
         return made
 
     def check(self, intervention: Intervention) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError
+from civitas.society.classic import epidemic, opinions, schelling, wealth
+from civitas.society.population.population import Population
 from civitas.society.society import Society
 
 
@@ -110,5 +113,26 @@ def model_of(name: str | None, answers: Path | None = None) -> Any:
     return recorded(name, answers)
 
 
-MODELS: Final[dict[str, Callable[..., Any]]] = {"town": town}
+def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
+    """A classic model as a society: the seed first, then the model's own parameters."""
+
+    def made(seed: int, **parameters: Any) -> Society:
+        return Society(make(seed=seed, **parameters))
+
+    own = inspect.signature(make).parameters
+    seed = inspect.Parameter("seed", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    given = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in own.items()
+        if name != "seed"
+    ]
+    made.__signature__ = inspect.Signature([seed, *given])  # type: ignore[attr-defined]
+    made.__doc__ = make.__doc__
+    return made
+
+
+MODELS: Final[dict[str, Callable[..., Any]]] = {
+    "town": town,
+    **{make.__name__: _classic(make) for make in (epidemic, opinions, schelling, wealth)},
+}
 """By name: each is called with the seed and parameters, and gives a `Society`."""

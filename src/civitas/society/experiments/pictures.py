@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from civitas.society.experiments.watch import Whereabouts
     from civitas.society.society import Society
 
 # The colours of Okabe and Ito, told apart with any colour vision; shapes are for print in grey.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
+_DENSE: Final = 20_000
+"""Of more citizens than this the map shows their density."""
 
 
 def draw_map(society: Society, path: str | PathLike[str]) -> None:
@@ -34,6 +37,10 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     seen, city = society.positions(), society.city
     if seen is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
+    if len(seen.ids) > _DENSE:
+        _density(figure, axes, seen, society)
+        figure.savefig(path, dpi=DPI)
+        return
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
     lines = importlib.import_module("matplotlib.collections").LineCollection
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
@@ -64,6 +71,17 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False, fontsize=9)
     figure.savefig(path, dpi=DPI)
+
+
+def _density(figure: Any, axes: Any, seen: Whereabouts, society: Society) -> None:
+    """Draw how many are where, in hexagons, by a logarithmic scale."""
+    spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
+    x, y = zip(*spots, strict=True)
+    cells = axes.hexbin(x, y, gridsize=70, bins="log", mincnt=1, cmap="viridis", linewidths=0)
+    figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
+    axes.set_aspect("equal")
+    axes.set(xlabel="metres to the east", ylabel="metres to the north")
+    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
 
 
 def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:

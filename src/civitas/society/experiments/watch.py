@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from civitas.society.arrays import numpy
 from civitas.society.blocks.needs import RATES
 from civitas.society.places import Positions
 
@@ -52,6 +53,8 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
     """Where the citizens are; None where places have no positions."""
     if not isinstance(spots.city, Positions):
         return None
+    if society.population is not None:
+        return _of_rows(society.population, society.number, spots)
     codes = {act: code for code, act in enumerate(ACTS)}
     other, travel = codes["other"], codes["travel"]
     made = Whereabouts(society.number, [], [], [], [], [])
@@ -78,3 +81,32 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
         made.y.append(y)
         made.act.append(code)
     return made
+
+
+def _of_rows(population: Any, step: int, spots: Spots) -> Whereabouts:
+    """Where a population's citizens are."""
+    np, columns = numpy(), population.columns
+    spot = np.array([spots[place] for place in population.places]).reshape(-1, 2)
+    place, to, start = (columns[name] for name in ("place", "moving_to", "moving_from"))
+    at = spot[np.maximum(place, 0)]
+    way = to >= 0
+    if way.any():
+        left, arrives = columns["left"][way], columns["arrives"][way]
+        part = ((step - left) / np.maximum(1, arrives - left))[:, None]
+        begin = spot[np.where(start[way] < 0, to[way], start[way])]
+        at[way] = begin + part * (spot[to[way]] - begin)
+    nowhere = (place < 0) & ~way
+    act = np.full(len(population), ACTS.index("idle"))
+    if "act" in columns:
+        words = population.declared["act"].words or ()
+        codes = [ACTS.index("idle" if w is None else w if w in ACTS else "other") for w in words]
+        act = np.array(codes)[columns["act"]]
+    act = np.where(way, ACTS.index("travel"), act)
+    names = [*population.places, None]
+    ids = population.ids.tolist()
+    x, y = (at[:, axis].tolist() for axis in (0, 1))
+    for row in np.flatnonzero(nowhere).tolist():
+        x[row] = y[row] = None
+    return Whereabouts(
+        step, list(map(str, ids)), x, y, [names[each] for each in place.tolist()], act.tolist()
+    )

@@ -30,12 +30,12 @@ from typing import Any, Final
 from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.blocks import all_blocks
+from civitas.society.blocks.ties import TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
 
-TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 SKILL: Final = (592, 765, 880, 1262, 1550)
@@ -167,13 +167,16 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
         }
 
 
-def money_of(u: float, v: float) -> int:
+def money_of(u: Any, v: Any) -> Any:
     """Return cents of a lognormal of median 530,000 and mean 4,160,000, by two uniform numbers.
+
+    Two arrays give an int64 array.
 
     The deviation is √(2 ln(mean ÷ median)) = 2.03; the normal number is by Box and Muller (1958).
     """
     normal = math.sqrt(-2 * math.log(1 - u)) * math.cos(6.283185307179586 * v)
-    return int(min(530_000 * math.exp(2.03 * normal), 100_000_000))
+    cents = math.minimum(530_000 * math.exp(2.03 * normal), 100_000_000)
+    return int(cents) if isinstance(cents, float) else cents.astype("int64")
 
 
 def _house(made: list[dict[str, Any]], city: Any) -> None:

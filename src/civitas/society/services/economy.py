@@ -35,7 +35,8 @@ relations", Review of Economics and Statistics 18).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Iterable, MutableMapping
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
@@ -45,52 +46,23 @@ from civitas.society.commit import Books, Service
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF, Firm
+from civitas.society.services.ledger import (
+    BRACKETS,
+    ByRow,
+    credited,
+    shares,
+    small,
+    spread,
+    tax_on,
+    withheld,
+)
 from civitas.society.wants import Answer, Save, Want, id_order
 
-BRACKETS: Final = (
-    (0, 100),
-    (2_610, 120),
-    (10_603, 220),
-    (22_603, 240),
-    (43_151, 320),
-    (54_795, 350),
-    (136_986, 370),
-)
-"""Income tax: from so many cents of a day's income on, so many thousandths of what is above.
-
-The federal brackets of the United States of 2018, as in EconAgent: those of a year, by 365.
-"""
 SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")
 
 
 # -- the rules, as functions of whole numbers ------------------------------------------------------
-
-
-def tax_on(income: int, brackets: Sequence[tuple[int, int]] = BRACKETS) -> int:
-    """Return the tax in cents on a day's income in cents, each bracket's part rounded down."""
-    tax = 0
-    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
-    for (start, rate), end in zip(brackets, ends, strict=True):
-        if income <= start:
-            break
-        tax += ((income if end is None else min(income, end)) - start) * rate // 1000
-    return tax
-
-
-def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Share out a whole number in proportion to weights, without a rest.
-
-    By largest remainders (Hamilton); of equal ones the first. All weights 0: nothing is shared out.
-    """
-    whole = sum(weights)
-    if whole == 0:
-        return [0] * len(weights)
-    parts = [total * weight // whole for weight in weights]
-    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
-    for i in rests[: total - sum(parts)]:
-        parts[i] += 1
-    return parts
 
 
 def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
@@ -127,7 +99,17 @@ class Bank(Service):
         if type(interest) is not int or not 0 <= interest <= 1_000_000:
             raise ConfigError(f"interest must be from 0 to 1,000,000, got {interest!r:.40}")
         self.interest = interest
-        self.deposits: dict[str, int] = {}
+        self.deposits: MutableMapping[str, int] = {}
+
+    def of_population(self, population: Any) -> None:
+        """Keep the deposits of a population in an array."""
+        self.deposits = ByRow(population)
+
+    @property
+    def owed(self) -> int:
+        """The sum of all deposits, in cents."""
+        kept = self.deposits
+        return int(kept.array.sum()) if isinstance(kept, ByRow) else sum(kept.values())
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Take money, or give it back."""
@@ -144,9 +126,29 @@ class Bank(Service):
         self.deposits[sender] = has + cents
         return Answer(want, True, value=has + cents)
 
+    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+        """The same for many, each of whom wants it once."""
+        kept: Any = self.deposits
+        sender, cents = table.sender[entries], table.fields["cents"][entries]
+        money = books.population.arrays["money"]
+        fine = (cents > 0) & (cents <= money[sender])
+        fine |= (cents < 0) & (kept.array[sender] + cents >= 0)
+        moved = cents * fine
+        again = bool((sender[1:] == sender[:-1]).any())
+        if again or not small(cents) or -moved[moved < 0].sum() > books.balances[self.id]:
+            books.one_by_one(self, table, entries)
+            return
+        money[sender] -= moved
+        kept.array[sender] += moved
+        books.balances[self.id] += int(moved.sum())
+        table.done(entries, fine, kept.array[sender])
+
     def credit(self, books: Books) -> None:
         """Credit a day's interest, in id order, while the bank's own capital lasts."""
-        own = books.balances[self.id] - sum(self.deposits.values())
+        own = books.balances[self.id] - self.owed
+        if isinstance(self.deposits, ByRow):
+            self.deposits.array += credited(self.deposits.array, self.interest, own)
+            return
         for id in sorted(self.deposits, key=id_order):
             earned = self.deposits[id] * self.interest // 1_000_000
             if earned <= own:
@@ -155,11 +157,12 @@ class Bank(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """The deposits."""
-        return {"deposits": dict(self.deposits)}
+        return {"deposits": _plain(self.deposits)}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
-        self.deposits = dict(given["deposits"])
+        self.deposits.clear()
+        self.deposits.update(given["deposits"])
 
 
 class Government(Service):
@@ -209,8 +212,12 @@ class Government(Service):
         self.reserve = money if reserve is None else reserve
         self.seed = seed
         self.most_price, self.most_wage = most_price, most_wage
-        self.taxed: dict[str, list[int]] = {}
+        self.taxed: MutableMapping[str, list[int]] = {}
         self.month, self.days = month, 0
+
+    def of_population(self, population: Any) -> None:
+        """Keep what a population was taxed in an array."""
+        self.taxed = ByRow(population, 2)
 
     def due(self, id: str, gross: int) -> int:
         """Return the tax to withhold from a wage; never more than the wage."""
@@ -219,9 +226,19 @@ class Government(Service):
 
     def collected(self, id: str, gross: int, tax: int) -> None:
         """Note a wage and the tax that was withheld from it."""
-        kept = self.taxed.setdefault(id, [0, 0])
-        kept[0] += gross
-        kept[1] += tax
+        income, paid = self.taxed.get(id, (0, 0))
+        self.taxed[id] = [income + gross, paid + tax]
+
+    def due_rows(self, rows: Any, gross: Any) -> Any:
+        """`due` of citizens of a population."""
+        income, paid = self.taxed.array[rows].T  # type: ignore[attr-defined]
+        return withheld(gross, income, paid, self.brackets)
+
+    def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
+        """`collected` of citizens of a population, each once."""
+        kept: Any = self.taxed
+        kept.array[rows, 0] += gross
+        kept.array[rows, 1] += tax
 
     def after_step(self, books: Books) -> None:
         """Close the day, if this step is its last."""
@@ -230,12 +247,13 @@ class Government(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """How many days were closed, and what was taxed today."""
-        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
+        return {"days": self.days, "taxed": _plain(self.taxed)}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
         self.days = given["days"]
-        self.taxed = {id: list(each) for id, each in given["taxed"].items()}
+        self.taxed.clear()
+        self.taxed.update({id: list(each) for id, each in given["taxed"].items()})
 
 
 def close_day(books: Books, government: Government) -> None:
@@ -246,33 +264,46 @@ def close_day(books: Books, government: Government) -> None:
     makers = [firm for firm in firms if not firm.sells and not firm.public]
     paid = [firm.paid for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    made = shares(product, [seller.asked for seller in sellers])
-    for seller, units in zip(sellers, made, strict=True):
-        spare = max(0, books.balances[seller.id] - seller.money)
-        for maker, part in zip(makers, shares(spare, paid), strict=True):
-            if part:
-                books.pay(seller.id, maker.id, part)
+    spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
+    if any(paid):
+        for maker, part in zip(makers, spread(spare, paid), strict=True):
+            books.balances[maker.id] += part
+    for seller, rest, units in zip(
+        sellers, spare, shares(product, [seller.asked for seller in sellers]), strict=True
+    ):
+        if any(paid):
+            books.balances[seller.id] -= rest
         seller.stock += units
-    citizens = sorted(books.where, key=id_order)
-    for maker in makers:
-        _share_out(books, maker.id, maker.money, citizens)
+    _share_out(books, {maker.id: maker.money for maker in makers})
     for service in books.services.values():
         if isinstance(service, Bank):
             service.credit(books)
-    _share_out(books, government.id, government.reserve, citizens)
+    _share_out(books, {government.id: government.reserve})
     for firm in firms:
         firm.end_day()
     government.days += 1
     if government.days % government.month == 0:
         _adapt(firms, government, books.step)
-    government.taxed = {}
+    government.taxed.clear()
 
 
-def _share_out(books: Books, payer: str, buffer: int, citizens: Sequence[str]) -> None:
-    """Pay what one has above a buffer to the citizens, in equal parts; the rest stays."""
-    each = (books.balances[payer] - buffer) // max(1, len(citizens))
-    for id in citizens if each > 0 else ():
-        books.pay(payer, id, each)
+def _share_out(books: Any, buffers: dict[str, int]) -> None:
+    """Have services pay what they have above a buffer to all citizens, in equal parts."""
+    count = max(1, len(books.where))
+    each = {id: (books.balances[id] - buffer) // count for id, buffer in buffers.items()}
+    each = {id: cents for id, cents in each.items() if cents > 0}
+    if hasattr(books, "pay_everybody"):
+        books.pay_everybody(each)
+        return
+    citizens = sorted(books.where, key=id_order)
+    for payer, cents in each.items():
+        for id in citizens:
+            books.pay(payer, id, cents)
+
+
+def _plain(kept: Any) -> dict[str, Any]:
+    """What is kept of each citizen, as plain data of its own."""
+    return kept.as_dict() if isinstance(kept, ByRow) else copy.deepcopy(kept)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:

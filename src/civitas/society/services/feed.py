@@ -13,62 +13,36 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from civitas.errors import ConfigError
-from civitas.society import math
 from civitas.society.commit import Books, Service
+from civitas.society.services.feed_rows import RowFeed
+from civitas.society.services.posts import (
+    AUTHORS,
+    DECADE_S,
+    FOLLOWED_S,
+    HOTTEST,
+    INTEREST_S,
+    OF_AN_AUTHOR,
+    Posted,
+    heat,
+    shown_rank,
+)
 from civitas.society.wants import Answer, Follow, Like, Post, Want
 
-DECADE_S: Final = 45_000
-"""Ten times the likes are worth so many seconds of recency."""
-INTEREST_S: Final = 45_000
-"""A topic of full interest is worth so many."""
-FOLLOWED_S: Final = 45_000
-"""An author whom one follows is worth so many."""
+__all__ = [
+    "DECADE_S",
+    "FOLLOWED_S",
+    "INTEREST_S",
+    "LONGEST",
+    "Feed",
+    "Posted",
+    "heat",
+    "shown_rank",
+]
 LONGEST: Final = 280
 """So many characters a post has at most."""
-_HOTTEST = 50
-_OF_AN_AUTHOR = 3
-_AUTHORS = 50
-
-
-def heat(likes: int, posted: int) -> int:
-    """Return how hot a post is: seconds since the start when it was posted, and its likes'."""
-    return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
-
-
-def shown_rank(heat: int, interest: int, followed: bool) -> int:
-    """Return what ranks a post for a citizen; an interest is 0 … 1000."""
-    return heat + INTEREST_S * interest // 1000 + (FOLLOWED_S if followed else 0)
-
-
-@dataclass(slots=True)
-class Posted:
-    """A post in the feed.
-
-    Attributes:
-        number: its number, from 1
-        author: the id of who posted it
-        text: what it says
-        topic: what it is about
-        posted: seconds since the start
-        liked: who liked it
-        heat: how hot it is
-    """
-
-    number: int
-    author: str
-    text: str
-    topic: str
-    posted: int
-    liked: dict[str, None] = field(default_factory=dict)
-    heat: int = 0
-
-    def __str__(self) -> str:
-        about = f" about {self.topic}" if self.topic else ""
-        return f"post {self.number} of {self.author}{about} ({len(self.liked)} likes): {self.text}"
 
 
 class Feed(Service):
@@ -79,8 +53,7 @@ class Feed(Service):
         most: how many posts it keeps; the oldest go
 
     Attributes:
-        posts: the posts by number
-        follows: whom each citizen follows
+        rows: what it keeps where a population uses it, as arrays; else None
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Follow, Post, Like)
@@ -90,11 +63,28 @@ class Feed(Service):
         if type(most) is not int or most < 1:
             raise ConfigError(f"feed {id!r}: most= must be 1 or more, got {most!r:.40}")
         self.most = most
-        self.posts: dict[int, Posted] = {}
-        self.follows: dict[str, dict[str, None]] = {}
+        self.rows: RowFeed | None = None
+        self._posts: dict[int, Posted] = {}
+        self._follows: dict[str, dict[str, None]] = {}
         self._next = 1
         self._hottest: list[Posted] | None = None
         self._by_author: dict[str, deque[int]] = {}
+
+    def of_population(self, population: Any) -> None:
+        """Keep what a population posts, likes and follows in arrays."""
+        self.rows = RowFeed(population, self.most)
+
+    @property
+    def posts(self) -> Mapping[int, Posted]:
+        """The posts by number."""
+        return self._posts if self.rows is None else self.rows.posts()
+
+    @property
+    def follows(self) -> Mapping[str, Mapping[str, None]]:
+        """Whom each citizen follows."""
+        if self.rows is None:
+            return self._follows
+        return {id: dict.fromkeys(whom) for id, whom in self.rows.followed().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Publish a post, follow a citizen, or like a post."""
@@ -104,32 +94,63 @@ class Feed(Service):
             if want.id == sender or want.id not in books.where:
                 who = "itself" if want.id == sender else f"{want.id!r:.80}, who is no citizen"
                 return Answer(want, False, f"{sender} cannot follow {who}")
-            self.follows.setdefault(sender, {})[want.id] = None
+            if self.rows is None:
+                self._follows.setdefault(sender, {})[want.id] = None
+            else:
+                self.rows.follow_one(sender, want.id)
             return Answer(want, True)
         assert type(want) is Like
-        post = self.posts.get(want.post) if type(want.post) is int else None
+        post = self._post(want.post) if type(want.post) is int else None
         if post is None:
             return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
         if post.author == sender or sender in post.liked:
             return Answer(want, False, f"post {post.number} is its own, or was liked before")
-        post.liked[sender] = None
+        if self.rows is not None:
+            return Answer(want, True, value=self.rows.like_one(sender, want.post))
+        post.liked[sender] = None  # type: ignore[index]
         post.heat = heat(len(post.liked), post.posted)
         self._hottest = None
         return Answer(want, True, value=len(post.liked))
 
+    def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+        """`settle` for many of a population."""
+        rows: Any = self.rows
+        sender = table.sender[entries]
+        if table.kind is Post:
+            text, topic = (table.fields[name][entries] for name in ("text", "topic"))
+            done = rows.publishable(text, LONGEST)
+            value = done.astype(sender.dtype)
+            value[done] = rows.publish(
+                sender[done], text[done], topic[done], books.step * books.seconds
+            )
+        elif table.kind is Follow:
+            whom = table.fields["id"][entries]
+            done, value = (whom >= 0) & (whom != sender), 0
+            rows.follow(sender[done], whom[done])
+        else:
+            done, value = rows.like(sender, table.fields["post"][entries])
+        table.done(entries, done, value)
+
+    def _post(self, number: int) -> Posted | None:
+        if self.rows is None:
+            return self._posts.get(number)
+        return self.rows.post(number) if self.rows.first <= number < self.rows.next else None
+
     def _publish(self, sender: str, want: Post, now: int) -> Answer:
         if not isinstance(want.text, str) or not 0 < len(want.text) <= LONGEST:
             return Answer(want, False, f"a post has 1 to {LONGEST} characters")
+        if self.rows is not None:
+            return Answer(want, True, value=self.rows.publish_one(sender, want, now))
         self._keep(Posted(self._next, sender, want.text, want.topic, now, {}, heat(0, now)))
         self._next += 1
         self._hottest = None
         return Answer(want, True, value=self._next - 1)
 
     def _keep(self, post: Posted) -> None:
-        self.posts[post.number] = post
-        self._by_author.setdefault(post.author, deque(maxlen=_OF_AN_AUTHOR)).append(post.number)
-        if len(self.posts) > self.most:
-            del self.posts[next(iter(self.posts))]
+        self._posts[post.number] = post
+        self._by_author.setdefault(post.author, deque(maxlen=OF_AN_AUTHOR)).append(post.number)
+        if len(self._posts) > self.most:
+            del self._posts[next(iter(self._posts))]
 
     def shown(
         self, id: str, interests: Mapping[str, int] | None = None, limit: int = 10
@@ -144,17 +165,19 @@ class Feed(Service):
             interests: how much each topic interests it, 0 … 1000
             limit: at most so many
         """
+        if self.rows is not None:
+            return self.rows.shown_to(id, interests or {}, limit)
         if self._hottest is None:
             self._hottest = heapq.nlargest(
-                _HOTTEST, self.posts.values(), key=lambda post: (post.heat, post.number)
+                HOTTEST, self._posts.values(), key=lambda post: (post.heat, post.number)
             )
         interests = interests or {}
-        follows = self.follows.get(id, {})
+        follows = self._follows.get(id, {})
         found = {post.number: post for post in self._hottest}
-        for author, _ in zip(reversed(follows), range(_AUTHORS), strict=False):
+        for author, _ in zip(reversed(follows), range(AUTHORS), strict=False):
             for number in self._by_author.get(author, ()):
-                if number in self.posts:
-                    found[number] = self.posts[number]
+                if number in self._posts:
+                    found[number] = self._posts[number]
         return heapq.nlargest(
             limit,
             (post for post in found.values() if post.author != id),
@@ -167,7 +190,7 @@ class Feed(Service):
     def state_dict(self) -> dict[str, Any]:
         """The posts and who follows whom."""
         return {
-            "next": self._next,
+            "next": self._next if self.rows is None else self.rows.next,
             "posts": [
                 [post.number, post.author, post.text, post.topic, post.posted, list(post.liked)]
                 for post in self.posts.values()
@@ -177,9 +200,12 @@ class Feed(Service):
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
-        self.posts, self._by_author, self._hottest = {}, {}, None
+        if self.rows is not None:
+            self.rows.load(given)
+            return
+        self._posts, self._by_author, self._hottest = {}, {}, None
         for number, author, text, topic, posted, liked in given["posts"]:
             hot = heat(len(liked), posted)
             self._keep(Posted(number, author, text, topic, posted, dict.fromkeys(liked), hot))
         self._next = given["next"]
-        self.follows = {id: dict.fromkeys(whom) for id, whom in given["follows"].items()}
+        self._follows = {id: dict.fromkeys(whom) for id, whom in given["follows"].items()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
 from civitas.society.commit import Books, Service
+from civitas.society.services.ledger import afforded, in_rows, int64s, small, sums
 from civitas.society.wants import Answer, Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
@@ -131,6 +134,23 @@ class Firm(Service):
         self.sold += units
         return Answer(want, True, value=cents)
 
+    @classmethod
+    def settle_together(
+        cls, books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any
+    ) -> None:
+        """`settle` for many, entry k with the firm `firms[of[k]]`, each citizen's once."""
+        np = numpy()
+        sender, place = table.sender[entries], table.fields["place"][entries]
+        here = books.city is None or books.population.arrays["place"][sender] == place
+        here = (
+            np.broadcast_to(here, len(sender))
+            & np.array([not firm._closed(books) for firm in firms])[of]
+        )
+        rule = _work_rows if table.kind is Work else _sell_rows
+        again = bool((sender[1:] == sender[:-1]).any())
+        if again or not rule(books, table, entries, firms, of, here):
+            books.one_by_one([firms[number] for number in of.tolist()], table, entries)
+
     def _away(self, books: Books, sender: str) -> str:
         """Why a citizen cannot act here; empty if it is here, or there are no places."""
         if books.city is None or books.where.get(sender) == self.place:
@@ -156,3 +176,106 @@ class Firm(Service):
         """Go on where another was."""
         for name in self._KEPT:
             setattr(self, name, given[name])
+
+
+def _work_rows(
+    books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any, here: Any
+) -> bool:
+    """Pay for work; False, and nothing is done, if the numbers are too large for columns."""
+    np = numpy()
+    sender, seconds = table.sender[entries], table.fields["seconds"][entries]
+    government = books.services.get("government")
+    taxes = hasattr(government, "due")
+    known = (("due", "due_rows"), ("collected", "collected_rows"))
+    if taxes and not all(in_rows(type(government), *each) for each in known):
+        return False
+    fine = here & (books.column("work", sender, -1) == table.fields["place"][entries])
+    fine &= (seconds >= 1) & (seconds <= books.seconds)
+    at = np.flatnonzero(fine)
+    sender, seconds, firm = sender[at], seconds[at], of[at]
+    skill = books.column("skill", sender, 1000)
+    skill = np.where(skill < 0, 1000, skill)
+    wage, has = int64s([f.wage for f in firms]), int64s([books.balances[f.id] for f in firms])
+    if wage is None or has is None:
+        return False
+    large = wage.astype(float).max() * skill.max(initial=0) * seconds.max(initial=0)
+    if large * (len(at) + 1) >= 2.0**62:
+        return False
+    gross = wage_for(wage[firm], skill, seconds)
+    tax = government.due_rows(sender, gross) if taxes else np.zeros(len(at), np.int64)
+    public = np.array([each.public and government is not None for each in firms])[firm]
+    able = public | afforded(np.where(public, 0, gross), firm, has)
+    if public.any():
+        left = books.balances["government"]
+        if gross[public].sum() > left:
+            _pay_in_turn(able, left, public, gross, tax)
+    at, sender, firm, gross, tax = at[able], sender[able], firm[able], gross[able], tax[able]
+    public = public[able]
+    books.population.arrays["money"][sender] += gross - tax
+    seconds = sums(firm, seconds[able], len(firms))
+    cost, wages = sums(firm, np.where(public, 0, gross), len(firms)), sums(firm, gross, len(firms))
+    for number in np.unique(firm).tolist():
+        one = firms[number]
+        books.balances[one.id] -= int(cost[number])
+        one.worked += int(seconds[number])
+        one.paid += int(wages[number])
+    if government is not None:
+        books.balances["government"] += int(tax.sum() - gross[public].sum())
+    if taxes:
+        government.collected_rows(sender, gross, tax)
+    done, net = np.zeros(len(entries), bool), np.zeros(len(entries), np.int64)
+    done[at], net[at] = True, gross - tax
+    table.done(entries, done, net)
+    return True
+
+
+def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> None:
+    """Find which public wages the government can pay, with the taxes that come in before each."""
+    rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
+    for at, (paid, by_government, wage, withheld) in enumerate(rows):
+        if not by_government:
+            left += withheld if paid else 0
+        elif wage <= left:
+            left -= wage - withheld
+        else:
+            able[at] = False
+
+
+def _sell_rows(
+    books: Any, table: Any, entries: Any, firms: Sequence[Firm], of: Any, here: Any
+) -> bool:
+    """Sell; False, and nothing is done, if the numbers are too large for columns."""
+    np = numpy()
+    cents, sender = table.fields["cents"][entries], table.sender[entries]
+    price, stock = int64s([f.price for f in firms]), int64s([f.stock for f in firms])
+    fine = here & (cents >= 1) & np.array([firm.sells for firm in firms])[of]
+    if price is None or stock is None or not small(cents):
+        return False
+    money = books.population.arrays["money"]
+    wanted = np.where(fine, cents // price[of], 0)
+    asked = sums(of, wanted, len(firms))
+    units = wanted.copy()
+    at = np.flatnonzero((asked > stock)[of])
+    if len(at):
+        left = stock.tolist()
+        has, cost = money[sender[at]].tolist(), price[of[at]].tolist()
+        given = []
+        for firm, most, cash, each in zip(
+            of[at].tolist(), wanted[at].tolist(), has, cost, strict=True
+        ):
+            given.append(min(most, left[firm]))
+            if given[-1] * each <= cash:
+                left[firm] -= given[-1]
+        units[at] = given
+    cost = units * price[of]
+    done = (units > 0) & (cost <= money[sender])
+    money[sender] -= cost * done
+    sold = sums(of, units * done, len(firms))
+    income = sums(of, cost * done, len(firms))
+    for number, firm in enumerate(firms):
+        firm.asked += int(asked[number])
+        firm.sold += int(sold[number])
+        firm.stock -= int(sold[number])
+        books.balances[firm.id] += int(income[number])
+    table.done(entries, done, cost)
+    return True

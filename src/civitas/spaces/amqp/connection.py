@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pika
@@ -18,18 +17,6 @@ _FRAME_HEAD = 7
 
 _AT_ONCE = 16_384
 """How many bytes are parsed at once: pika copies the rest of them for each frame."""
-
-_BASIC = 60
-_END = bytes((spec.FRAME_END,))
-_HEADER_HEAD = struct.Struct(">BHIHHQ")
-_BODY_HEAD = struct.Struct(">BHI")
-
-
-@lru_cache(maxsize=4096)
-def _publish_frame(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
-    method = spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
-    marshalled: bytes = frame.Method(channel, method).marshal()
-    return marshalled
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
@@ -73,29 +60,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             self._dialling.cancel()
         if self._transport is not None:
             self._transport.abort()
-
-    def publish(
-        self,
-        channel: int,
-        exchange: str,
-        routing_key: str,
-        mandatory: bool,
-        properties: bytes,
-        body: bytes,
-    ) -> None:
-        """Do what pika's `basic_publish` does, in a third of its time."""
-        frames = [
-            _publish_frame(channel, exchange, routing_key, mandatory),
-            _HEADER_HEAD.pack(
-                spec.FRAME_HEADER, channel, 12 + len(properties), _BASIC, 0, len(body)
-            ),
-            properties,
-        ]
-        for start in range(0, len(body), self._body_max_length):
-            piece = body[start : start + self._body_max_length]
-            frames += (_END, _BODY_HEAD.pack(spec.FRAME_BODY, channel, len(piece)), piece)
-        frames.append(_END)
-        self._output_marshaled_frames((b"".join(frames),))
 
     # -- asyncio's side ----------------------------------------------------------------------------
 

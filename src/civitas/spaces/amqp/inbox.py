@@ -1,4 +1,4 @@
-"""What a space remembers of the messages it received, in memory or in a file."""
+"""What a space remembers of the messages it received: in a file, or until its process ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
-from civitas.errors import DefinitionError, InboxError
+from civitas.errors import InboxError
 from civitas.sqlite import SQLiteFile
 
 # The states of a message.
@@ -34,107 +34,6 @@ class Entry(NamedTuple):
     state: Literal[0, 1, 2]
     message: bytes | None
     answer: bytes | None
-
-
-class MemoryInbox:
-    """What a space remembers of the messages to its agents, until its process ends.
-
-    Its methods are called on the space's loop. A message to several agents is remembered for each
-    of them. What has ended stays ended. A bounded number of ended entries is held.
-    """
-
-    durable: Final = False
-    """Whether it outlives the process."""
-
-    def __init__(self, limit: int = 100_000) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise DefinitionError(f"limit= is a number of entries, 0 or more, not {limit!r}")
-        self._limit = limit
-        self._open: dict[tuple[str, str], Entry] = {}
-        # A plain dict takes the longer to find its first entry, the more were removed before it.
-        self._ended: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
-
-    def look_up(self, key: str, agent: str) -> Entry | None:
-        """What is known of a message to an agent; None: it never came."""
-        pair = (key, agent)
-        ended = self._ended.get(pair)
-        if ended is not None:
-            return Entry(key, ENDED, None, ended[0])
-        return self._open.get(pair)
-
-    def accept(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that is acknowledged before it runs, as of the return.
-
-        One that was started keeps that state; of one accepted before, the first message is kept.
-        """
-        pair = (key, agent)
-        if pair in self._ended:
-            return
-        entry = self._open.get(pair)
-        if entry is None:
-            self._open[pair] = Entry(key, ACCEPTED, message, None)
-        elif entry.message is None:
-            self._open[pair] = entry._replace(message=message)
-
-    def permit(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that was approved in place of the one accepted before."""
-        entry = self._open.get((key, agent), Entry(key, ACCEPTED, None, None))
-        if entry.state == ACCEPTED and (key, agent) not in self._ended:
-            self._open[key, agent] = entry._replace(message=message)
-
-    def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """Record that messages begin to run: pairs of key and agent, as of the return.
-
-        The ends that wait are written with it, in one transaction.
-        """
-        for pair in started:
-            if pair in self._ended:
-                continue
-            entry = self._open.get(pair)
-            message = None if entry is None else entry.message
-            self._open[pair] = Entry(pair[0], STARTED, message, None)
-
-    def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """Record that a message has ended: seen at once, written with the next write."""
-        pair = (key, agent)
-        self._open.pop(pair, None)
-        self._ended[pair] = (answer, time.monotonic())
-        self._ended.move_to_end(pair)
-        if len(self._ended) > self._limit:
-            self._ended.popitem(last=False)
-
-    def answered(self, key: str, agent: str) -> None:
-        """Record, with the next write, that the answer of an accepted message was confirmed."""
-
-    def flush(self) -> None:
-        """Write the ends that wait."""
-
-    def unfinished(self, agent: str) -> list[Entry]:
-        """What was accepted for an agent and has not ended, or is not `answered`.
-
-        In the order accepted. It was acknowledged, so the broker will not redeliver it.
-        """
-        return [
-            entry
-            for (_, whose), entry in self._open.items()
-            if whose == agent and entry.message is not None
-        ]
-
-    def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove the oldest entries that ended that many seconds ago or more; how many it were."""
-        last = time.monotonic() - older_than
-        count = 0
-        while count < at_most and self._ended:
-            if next(iter(self._ended.values()))[1] > last:
-                break
-            self._ended.popitem(last=False)
-            count += 1
-        return count
-
-    def close(self) -> None:
-        """Write the ends that wait, and close the file. Again: nothing."""
-        self._open.clear()
-        self._ended.clear()
 
 
 APPLICATION: Final = 0x63766931
@@ -191,32 +90,47 @@ _FORGET = (
 _MOST = 1 << 40
 """More entries than any inbox has; larger bounds are taken for this one."""
 
+_ENDS_IN_MEMORY: Final = 100_000
+"""How many messages that ended are remembered without a file."""
 
-class SQLiteInbox:
-    """An inbox in an SQLite file, which belongs to one process at a time.
 
-    What was written survives the process, however it is killed. A crash of the machine or a power
-    failure may lose the last moments, one to two thousand messages at most, accepted ones among
-    them; the file is not damaged.
+class Inbox:
+    """What is remembered of each message to an agent. Its methods are called on the space's loop.
 
-    The file never shrinks; the place of what is forgotten is used again. Keys that begin alike for
-    each sender and count up are neighbours in it: cheaper to write and to forget than random ones.
+    A message to several agents is remembered for each of them. What has ended stays ended.
+
+    The SQLite file belongs to one process at a time. What was written survives the process, however
+    it is killed. A crash of the machine or a power failure may lose the last moments, one to two
+    thousand messages at most, accepted ones among them; the file is not damaged. It never shrinks;
+    the place of what is forgotten is used again. Keys that begin alike for each sender and count up
+    are neighbours in it: cheaper to write and to forget than random ones.
+
+    Without a file nothing is accepted, and only the answers of the last messages that ended are
+    remembered: what began and did not end is still with the broker, or under way in this process.
+
+    Attributes:
+        durable: whether there is a file, and so whether it outlives the process
     """
 
-    durable: Final = True
+    _file: SQLiteFile[InboxError]
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.durable = path is not None
+        # With a file, those that are still to be written to it. A plain dict takes the longer to
+        # find its first entry, the more were removed before it.
+        self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
+        self._answered: set[tuple[str, str]] = set()
+        self._closed = False
+        if path is None:
+            return
         self._file = SQLiteFile(
             path,
             kind="inbox",
-            maker="SQLiteInbox",
+            maker="Inbox",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=InboxError,
         )
-        self._ends: dict[tuple[str, str], tuple[bytes | None, float]] = {}
-        self._answered: set[tuple[str, str]] = set()
-        self._closed = False
         if self._file.is_open():
             raise InboxError(
                 self._file.name,
@@ -228,17 +142,17 @@ class SQLiteInbox:
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
         self._release = weakref.finalize(self, _release, cursor, self._connection, os.getpid())
 
-    def __repr__(self) -> str:
-        return f"SQLiteInbox({self._file.name!r})"
-
     # -- use ---------------------------------------------------------------------------------------
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """See `MemoryInbox.look_up`."""
-        self._file.check_process()
+        """What is known of a message to an agent; None: it never came."""
+        if self.durable:
+            self._file.check_process()
         ended = self._ends.get((key, agent))
         if ended is not None:
             return Entry(key, ENDED, None, ended[0])
+        if not self.durable:
+            return None
         try:
             row = self._execute(_LOOK_UP, (key, agent)).fetchone()
         except sqlite3.Error as error:
@@ -246,36 +160,50 @@ class SQLiteInbox:
         return None if row is None else self._entry(row)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """See `MemoryInbox.accept`."""
+        """Keep a message that is acknowledged before it runs, as of the return.
+
+        One that was started keeps that state; of one accepted before, the first message is kept.
+        """
         self._write(_ACCEPT, ((key, agent, message),))
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """See `MemoryInbox.permit`."""
+        """Keep a message that was approved in place of the one accepted before."""
         self._write(_PERMIT, ((key, agent, message),))
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """See `MemoryInbox.start`."""
+        """Record that messages begin to run: pairs of key and agent, as of the return.
+
+        The ends that wait are written with it, in one transaction.
+        """
         self._write(_START, started)
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """See `MemoryInbox.end`."""
-        self._file.check_process()
-        if self._closed:
-            raise self._file.closed()
+        """Record that a message has ended: seen at once, written with the next write."""
+        if self.durable:
+            self._file.check_process()
+            if self._closed:
+                raise self._file.closed()
+        elif len(self._ends) >= _ENDS_IN_MEMORY:
+            self._ends.popitem(last=False)
         self._ends[key, agent] = (answer, time.time())
 
     def answered(self, key: str, agent: str) -> None:
-        """See `MemoryInbox.answered`."""
+        """Record, with the next write, that the answer of an accepted message was confirmed."""
         if not self._closed:
             self._answered.add((key, agent))
 
     def flush(self) -> None:
-        """See `MemoryInbox.flush`."""
-        if (self._ends or self._answered) and self._file.is_of_this_process():
+        """Write the ends that wait."""
+        if self.durable and (self._ends or self._answered) and self._file.is_of_this_process():
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """See `MemoryInbox.unfinished`."""
+        """What was accepted for an agent and has not ended, or is not `answered`.
+
+        In the order accepted. It was acknowledged, so the broker will not redeliver it.
+        """
+        if not self.durable:
+            return []
         self._file.check_process()
         try:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
@@ -285,13 +213,13 @@ class SQLiteInbox:
         return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """See `MemoryInbox.forget`."""
+        """Remove the oldest entries that ended that many seconds ago or more; how many it were."""
         at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
     def close(self) -> None:
-        """See `MemoryInbox.close`."""
-        if self._closed:
+        """Write the ends that wait, and close the file. Again: nothing."""
+        if self._closed or not self.durable:
             return
         try:
             self.flush()
@@ -303,6 +231,8 @@ class SQLiteInbox:
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """In one transaction, write the ends that wait, then run a statement for each row."""
+        if not self.durable:
+            return 0
         self._file.check_process()
         execute = self._execute
         changed = 0
@@ -381,6 +311,3 @@ def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: in
         # A statement that failed is kept by its cursor, and would keep the file open and locked.
         cursor.close()
         connection.close()
-
-
-Inbox: TypeAlias = MemoryInbox | SQLiteInbox

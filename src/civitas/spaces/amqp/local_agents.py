@@ -12,7 +12,6 @@ from typing import Any, Final
 from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
-from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.agent_queues import AgentQueue, AgentQueues
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
@@ -118,9 +117,6 @@ class LocalAgents:
             first = queue.backlog and mailbox.open
             queue.backlog = 0
             early, queue.early = queue.early, []
-            for _, _, properties, _ in early:
-                if properties.type == wire.CANCEL:
-                    receiver.cancel_later(properties.correlation_id or "", mailbox.id)
             for tag, method, properties, body in early:
                 receiver.take(mailbox, tag, properties, body, redelivered=method.redelivered)
             if first:

@@ -45,7 +45,7 @@ class AMQPOptions:
         ca_file: a PEM file of the authorities to trust; those of the system if left out
 
     Raises:
-        ConfigError: one of them is not what it has to be
+        ConfigError: one of them is not valid
     """
 
     hostname: str = "localhost"
@@ -60,32 +60,32 @@ class AMQPOptions:
     def __post_init__(self) -> None:
         for name in ("hostname", "username", "password", "virtual_host"):
             value = getattr(self, name)
-            if not isinstance(value, str) or not value:
-                shown = "" if name == "password" else f", not {value!r}"
-                raise ConfigError(f"AMQPOptions: {name}= is a text that is not empty{shown}")
             # AMQP gives a virtual host a byte for its length, and DNS a host no more.
             most = _LONGEST if name in ("hostname", "virtual_host") else _LONGER
-            if not 0 < _size(value) <= most:
-                raise ConfigError(f"AMQPOptions: {name}= is UTF-8 text of at most {most} bytes")
+            if not isinstance(value, str) or not 0 < _size(value) <= most:
+                got = "" if name == "password" else f", got {value!r:.100}"
+                raise ConfigError(
+                    f"AMQPOptions: {name}= must be UTF-8 text of 1 to {most} bytes{got}"
+                )
         if self.port is None:
             object.__setattr__(self, "port", _TLS_PORT if self.use_ssl else _PORT)
         for name in ("port", "heartbeat"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= 65535:
-                raise ConfigError(f"AMQPOptions: {name}= is 1 to 65535, not {value!r}")
+                raise ConfigError(f"AMQPOptions: {name}= must be 1 to 65535, got {value!r}")
         if type(self.use_ssl) is not bool:
-            raise ConfigError(f"AMQPOptions: use_ssl= is True or False, not {self.use_ssl!r}")
+            raise ConfigError(f"AMQPOptions: use_ssl= must be True or False, got {self.use_ssl!r}")
         if self.ca_file is not None and not isinstance(self.ca_file, str | os.PathLike):
-            raise ConfigError(f"AMQPOptions: ca_file= is a file's path, not {self.ca_file!r}")
+            raise ConfigError(f"AMQPOptions: ca_file= must be a file's path, got {self.ca_file!r}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AMQPOptions:
         """Those of `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`, `AMQP_PASSWORD` and `AMQP_VHOST`.
 
-        What is not set, or empty, is as it is without.
+        What is not set, or empty, has its default.
 
         Raises:
-            ConfigError: `AMQP_PORT` is no port
+            ConfigError: `AMQP_PORT` is not a port
         """
         given = os.environ if environment is None else environment
         found: dict[str, str | int] = {}
@@ -134,8 +134,8 @@ class Names:
             or exchange.startswith("amq.")
         ):
             raise ConfigError(
-                "exchange= is 1 to 100 messages, digits and _ . : -, not starting with amq., "
-                f"not {exchange!r}"
+                "exchange= must be 1 to 100 letters, digits and _ . : -, not starting with amq., "
+                f"got {exchange!r}"
             )
         self.exchange = exchange
         self.dead = f"{exchange}.dead"

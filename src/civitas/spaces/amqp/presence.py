@@ -1,11 +1,11 @@
-"""Whether agents are at the broker, and messages for those whose queue is not there yet."""
+"""Whether agents are at the broker, and what becomes of messages for those without a queue."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Final
 
 from pika.exceptions import AMQPError
@@ -15,7 +15,7 @@ from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.agent_queues import AgentQueues
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.link import LinkLost
-from civitas.spaces.amqp.publisher import FULL, LIMIT, REFUSABLE, UNROUTABLE
+from civitas.spaces.amqp.publisher import UNROUTABLE
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
 
@@ -33,37 +33,10 @@ _LAST_LOOK_S: Final = 1.6
 
 _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
-_SOON_S: Final = 0.02
-
-
-@dataclass(eq=False, slots=True)
-class _Unroutable:
-    """What is held back for an agent without a queue.
-
-    Attributes:
-        returned: what the broker returned, by key, in the order in which it was published
-        behind: what was published since, and is still to be sent
-    """
-
-    returned: dict[str, Outbound] = field(default_factory=dict)
-    behind: dict[str, Outbound] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.returned) + len(self.behind)
-
-    def messages(self) -> list[Outbound]:
-        """All of it, in order, without requests that have ended."""
-        held = (*self.returned.values(), *self.behind.values())
-        return [message for message in held if not _has_ended(message)]
-
-    def withdraw(self, key: str) -> bool:
-        """Drop a request; whether it was held back."""
-        found = self.returned.pop(key, None) or self.behind.pop(key, None)
-        return found is not None
 
 
 class Presence:
-    """Asks the broker which agents are there, and holds back messages until their queue is."""
+    """Asks the broker which agents are there, and has messages held until their queue is."""
 
     def __init__(
         self,
@@ -87,20 +60,11 @@ class Presence:
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
-        self._unroutable: dict[str, _Unroutable] = {}
         self._closed = False
 
     def close(self) -> None:
         """Ask no more."""
         self._closed = True
-
-    def __len__(self) -> int:
-        return sum(map(len, self._unroutable.values()))
-
-    async def drained(self) -> None:
-        """Wait until nothing is held back."""
-        while self._unroutable:  # noqa: ASYNC110 - there is no event for the last
-            await asyncio.sleep(_SOON_S)
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -161,47 +125,32 @@ class Presence:
 
     # -- messages that were returned ---------------------------------------------------------------
 
-    def publish(self, message: Outbound) -> None:
-        """Publish a message, behind those to the same agent that are held back."""
-        held = self._unroutable.get(message.to) if self._unroutable and message.to else None
-        if held is None:
-            self._publisher.publish(message)
-        elif message.kind == wire.CANCEL and held.withdraw(message.correlation_id or ""):
-            if not held:
-                del self._unroutable[message.to]
-        elif message.kind in REFUSABLE and len(self) + len(self._publisher) >= LIMIT:
-            self._settled(message, FULL)
-        else:
-            held.behind[message.key] = message
-
     def hold_back(self, message: Outbound) -> bool:
         """Hold back a message that the broker returned, if its receiver may be coming."""
         to = message.to
-        if not to or message.kind == wire.CANCEL or _has_ended(message):
+        if not to or message.kind == wire.CANCEL or message.ended:
             return False
-        held = self._unroutable.get(to)
-        if held is None:
-            held = self._unroutable[to] = _Unroutable()
+        if self._publisher.hold_back(message):
             self._spawn(self._await_queue(to))
-        held.returned[message.key] = message
         return True
 
     async def _await_queue(self, to: str) -> None:
         """Publish what is held back once there is a queue, or end it if nobody has the id."""
+        publisher, queues = self._publisher, self._queues
         logged = declared = False
         wait_s = _FIRST_LOOK_S
-        while to in self._unroutable:
+        while publisher.held(to):
             try:
-                if to in self._here or await self._queues.is_claimed(to):
+                if to in self._here or await queues.is_claimed(to):
                     # Its process declares the queue: it is being added, or its queue was deleted.
                     await asyncio.sleep(wait_s)
                     wait_s = min(2 * wait_s, _LAST_LOOK_S)
-                    if await self._queues.is_consumed(to):
+                    if await queues.is_consumed(to):
                         break
                     continue
                 self._end_unroutable(to)
-                if to in self._unroutable:
-                    await self._queues.declare(to)
+                if publisher.held(to):
+                    await queues.declare(to)
                     declared = True
                 break
             except (LinkLost, AMQPError):
@@ -211,37 +160,22 @@ class Presence:
                     logger.error("%s", error)
                 logged = True
                 await asyncio.sleep(_AGAIN_S)
-        self._publish_held(to, declared)
+        with suppress(LinkLost):
+            # What was published before it may still be returned.
+            await publisher.confirmed_or_returned(publisher.in_flight(to))
+        if declared:
+            self._declared(to)
+        for message in publisher.take_held(to):
+            publisher.publish(message)
 
     def _end_unroutable(self, to: str) -> None:
-        """End what is held back for an id that nobody has, up to a request that waits."""
-        held = self._unroutable[to]
-        for message in held.messages():
-            if message.kind != wire.REQUEST:
-                continue
-            if message.about.wait:
-                return
-            held.withdraw(message.key)
-            self._settled(message, UNROUTABLE)
-        for message in self.take_held(to):
-            self._settled(message, UNROUTABLE)
-
-    def take_held(self, to: str) -> list[Outbound]:
-        """What was held back for an agent, in order; it is held back no longer."""
-        held = self._unroutable.pop(to, None)
-        return [] if held is None else held.messages()
-
-    def _publish_held(self, to: str, declared: bool) -> None:
-        if to in self._unroutable and self._publisher.in_flight(to):
-            # What was published before it may still be returned.
-            self._loop.call_later(_SOON_S, self._publish_held, to, declared)
-        elif declared:
-            self._declared(to)
-        else:
-            for message in self.take_held(to):
-                self._publisher.publish(message)
-
-
-def _has_ended(message: Outbound) -> bool:
-    """Whether it is a request that has ended."""
-    return message.kind == wire.REQUEST and bool(message.about.answered)
+        """End what is held back for an id that nobody has; a request that waits has all wait."""
+        waits = False
+        for message in self._publisher.held(to):
+            if message.kind == wire.REQUEST and message.about.wait:
+                waits = True
+            elif message.kind == wire.REQUEST:
+                self._settled(message, UNROUTABLE)  # it has ended by that, and is held no longer
+        if not waits:
+            for message in self._publisher.take_held(to):
+                self._settled(message, UNROUTABLE)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 from pika.channel import Channel
 
 from civitas.spaces.amqp.link import LinkLost, settle
-from civitas.spaces.amqp.wire import REQUEST, SEND, Outbound
+from civitas.spaces.amqp.wire import CANCEL, REQUEST, SEND, Outbound
 
 # How publishing ended.
 CONFIRMED: Final = "confirmed"
@@ -31,8 +32,27 @@ _WINDOW = 5_000
 """How many messages may be unconfirmed."""
 
 
+@dataclass(eq=False, slots=True)
+class _Held:
+    """Messages to an agent without a queue, by key.
+
+    Attributes:
+        returned: what the broker returned, in the order in which it was published
+        behind: what was to be published since
+    """
+
+    returned: dict[str, Outbound] = field(default_factory=dict)
+    behind: dict[str, Outbound] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.returned) + len(self.behind)
+
+
 class Publisher:
     """Publishes in order, and again what was not confirmed when the connection was lost.
+
+    Every message that the broker does not have yet is here, and nowhere else: not confirmed,
+    waiting, or held for an agent without a queue.
 
     Attributes:
         largest: how many bytes a message may have; None until the broker has refused one
@@ -45,29 +65,36 @@ class Publisher:
         self._tag = 0
         self._unconfirmed: dict[int, Outbound] = {}
         self._waiting: deque[Outbound] = deque()
-        self._held_back: deque[Outbound] = deque()
-        self._holds = 0
+        self._paused: deque[Outbound] = deque()
+        self._pauses = 0
+        self._held: dict[str, _Held] = {}
         self._returned: set[str] = set()
         self.largest: int | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
-        return len(self._unconfirmed) + len(self._waiting) + len(self._held_back)
+        held = sum(map(len, self._held.values())) if self._held else 0
+        return len(self._unconfirmed) + len(self._waiting) + len(self._paused) + held
 
     def publish(self, message: Outbound) -> None:
         """Publish a message now, or keep it until it can be."""
         if self.largest is not None and len(message.body) > self.largest:
             self._settled(message, TOO_LARGE)
             return
+        held = self._held.get(message.to) if self._held else None
         now = self._channel is not None and len(self._unconfirmed) < _WINDOW
-        if now and not self._waiting and not self._holds:
+        if now and held is None and not self._waiting and not self._pauses:
             message.in_flight = True
             self._emit(message)
+        elif held is not None and message.kind == CANCEL and self._withdraw(message):
+            return
         elif len(self) >= LIMIT and message.kind in REFUSABLE:
             self._settled(message, FULL)
+        elif held is not None:
+            held.behind[message.key] = message
         else:
             message.in_flight = True
-            (self._held_back if self._holds else self._waiting).append(message)
+            (self._paused if self._pauses else self._waiting).append(message)
 
     def refuse_larger(self, largest: int) -> None:
         """The broker has closed the channel over a message of more bytes than this."""
@@ -80,17 +107,47 @@ class Publisher:
                 message.in_flight = False
                 self._settled(message, TOO_LARGE)
 
-    def hold(self) -> None:
-        """Keep what is published from now on until `release`: its receiver is being added."""
-        self._holds += 1
+    def pause(self) -> None:
+        """Keep what is published from now on until `go_on`: its receiver is being added."""
+        self._pauses += 1
 
-    def release(self) -> None:
-        """Publish what was held back."""
-        self._holds -= 1
-        if not self._holds:
-            self._waiting.extend(self._held_back)
-            self._held_back.clear()
+    def go_on(self) -> None:
+        """Publish what was kept."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._waiting.extend(self._paused)
+            self._paused.clear()
             self._publish_waiting()
+
+    # -- for an agent without a queue --------------------------------------------------------------
+
+    def hold_back(self, message: Outbound) -> bool:
+        """Keep a message that was returned, and all to its agent; whether it is the first."""
+        first = message.to not in self._held
+        self._held.setdefault(message.to, _Held()).returned[message.key] = message
+        return first
+
+    def held(self, id: str) -> list[Outbound]:
+        """What is held for an agent, in order, without requests that have ended."""
+        held = self._held.get(id, _Held())
+        messages = (*held.returned.values(), *held.behind.values())
+        return [message for message in messages if not message.ended]
+
+    def take_held(self, id: str) -> list[Outbound]:
+        """What was held for an agent; from now on what is sent to it is published."""
+        messages = self.held(id)
+        self._held.pop(id, None)
+        self._wake()
+        return messages
+
+    def _withdraw(self, cancellation: Outbound) -> bool:
+        """Drop the request that is cancelled; whether it was held."""
+        held, key = self._held[cancellation.to], cancellation.correlation_id or ""
+        found = held.returned.pop(key, None) or held.behind.pop(key, None)
+        self._wake()
+        return found is not None
+
+    # -- the channel -------------------------------------------------------------------------------
 
     def attach(self, channel: Channel) -> None:
         """Publish on this channel from now on, first what is not confirmed."""
@@ -113,7 +170,7 @@ class Publisher:
             await self._progress()
 
     def in_flight(self, id: str) -> list[Outbound]:
-        """The messages to an agent that are not confirmed, without those held back."""
+        """The messages to an agent that are not confirmed, without those that are held."""
         under_way = chain(self._unconfirmed.values(), self._waiting)
         return [message for message in under_way if message.to == id]
 
@@ -182,11 +239,10 @@ class Publisher:
             # The channel went away; what is unconfirmed is published again on the next.
             self._channel = None
             return
-        channel.connection.publish(
-            channel.channel_number,
+        channel.basic_publish(
             message.exchange or self._exchange,
             message.routing_key,
-            message.mandatory,
-            message.encoded_properties(),
             message.body,
+            message.properties(),
+            message.mandatory,
         )

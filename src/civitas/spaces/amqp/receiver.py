@@ -49,7 +49,6 @@ class Receiver:
         recorder: Recorder,
         *,
         chains: CallChains,
-        publish: Callable[[Outbound], None],
         show: Callable[[Delivery], None],
     ) -> None:
         self._router = router
@@ -58,7 +57,7 @@ class Receiver:
         self._known = recorder.known
         self._loop = router.loop
         self._consumer = broker.consumer
-        self._publish = publish
+        self._publisher = broker.publisher
         self._chains = chains
         self._dead_letters = DeadLetterExchange(broker)
         self._show = show
@@ -190,7 +189,7 @@ class Receiver:
         """Send an answer that the inbox has."""
         message = Outbound.unpack(answer)
         message.about = confirmed
-        self._publish(message)
+        self._publisher.publish(message)
 
     def _take_again(self, entry: Entry, mailbox: Seat, inbound: Inbound, tag: Tag | None) -> None:
         """A message that the inbox knows, from an earlier process or acknowledged already."""
@@ -237,11 +236,7 @@ class Receiver:
         if known is not None:
             text = f'the request to "{known}" was cancelled'
             self._router.abort(known, RequestCancelled(text))
-        else:
-            self.cancel_later(key, agent)
-
-    def cancel_later(self, key: str, agent: str) -> None:
-        """A request that is still to come is cancelled."""
-        self._cancelled[key, agent] = None
+            return
+        self._cancelled[key, agent] = None  # it is still to come
         if len(self._cancelled) > _MOST_CANCELLED:
             del self._cancelled[next(iter(self._cancelled))]

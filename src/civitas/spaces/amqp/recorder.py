@@ -81,7 +81,6 @@ class Recorder:
         broker: Broker,
         inbox: Inbox,
         *,
-        publish: Callable[[Outbound], None],
         is_idle: Callable[[], bool],
         keep_s: float,
     ) -> None:
@@ -91,7 +90,7 @@ class Recorder:
         self._loop = router.loop
         self._names = broker.names
         self._consumer = broker.consumer
-        self._publish = publish
+        self._publisher = broker.publisher
         self._is_idle = is_idle
         self._keep_s = keep_s
         self._recorded: list[InFlight] = []
@@ -257,7 +256,7 @@ class Recorder:
                 self.finish(message)
             else:
                 answer.about = message
-                self._publish(answer)
+                self._publisher.publish(answer)
 
     def finish(self, message: InFlight) -> None:
         """Acknowledge a message: its answer, if it has one, is confirmed."""

@@ -12,7 +12,6 @@ from civitas.message import Envelope
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.presence import Presence
 from civitas.spaces.amqp.wire import Outbound, Unreadable
 from civitas.spaces.delivery import Delivery
 
@@ -68,11 +67,10 @@ class OpenRequests:
     def __init__(
         self,
         broker: Broker,
-        presence: Presence,
         settle: Callable[[Delivery, Any, RequestError | None], None],
     ) -> None:
         self._broker = broker
-        self._presence = presence
+        self._publisher = broker.publisher
         self._settle = settle
         self._open: dict[str, Outbound] = {}
         self.chains = CallChains(broker.new_key)
@@ -98,7 +96,7 @@ class OpenRequests:
             ),
             about=delivery,
         )
-        self._presence.publish(message)
+        self._publisher.publish(message)
 
     def end(self, delivery: Delivery) -> None:
         """A request has its outcome."""
@@ -108,7 +106,7 @@ class OpenRequests:
     def cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that its answer is not waited for."""
         envelope = delivery.envelope
-        self._presence.publish(
+        self._publisher.publish(
             Outbound(
                 self._broker.new_key(),
                 wire.CANCEL,
@@ -142,7 +140,7 @@ class OpenRequests:
     def queue_lost(self, id: str) -> None:
         """An agent's queue was deleted: all processes send their open requests to it again."""
         self._send_again_to(id)
-        self._presence.publish(
+        self._publisher.publish(
             Outbound(
                 self._broker.new_key(),
                 wire.QUEUE_LOST,
@@ -161,14 +159,14 @@ class OpenRequests:
         self._send_again_to(id)
 
     def _send_again_to(self, id: str) -> None:
-        held = self._presence.take_held(id)
+        held = self._publisher.take_held(id)
         self.send_again(id)
         for message in held:
             if message.kind != wire.REQUEST:
-                self._broker.publisher.publish(message)
+                self._publisher.publish(message)
 
     def send_again(self, id: str | None = None) -> None:
         """Publish the requests to an agent again, or all."""
         for message in list(self._open.values()):
             if id is None or message.to == id:
-                self._broker.publisher.publish(message)
+                self._publisher.publish(message)

@@ -87,10 +87,9 @@ class AMQPRouter(PostOffice):
             settled=self._settled,
             keep_s=keep_s,
         )
-        self.publish = publish = self.presence.publish
-        self.requests = OpenRequests(broker, self.presence, self.settle)
+        self.requests = OpenRequests(broker, self.settle)
         self.recorder = Recorder(
-            self, broker, inbox, publish=publish, is_idle=lambda: not self._ready, keep_s=keep_s
+            self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )
         self.receiver = Receiver(
             self,
@@ -98,7 +97,6 @@ class AMQPRouter(PostOffice):
             inbox,
             self.recorder,
             chains=self.requests.chains,
-            publish=publish,
             show=self._show_inbound,
         )
         self.local_agents = LocalAgents(
@@ -137,7 +135,7 @@ class AMQPRouter(PostOffice):
         to = envelope.to
         names = self.broker.names
         everyone = to == EVERYONE
-        self.publish(
+        self.broker.publisher.publish(
             Outbound(
                 self.broker.new_key(),
                 wire.SEND,
@@ -215,7 +213,7 @@ class AMQPRouter(PostOffice):
 
     def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
         if outcome == FULL:
-            waiting = len(self.broker.publisher) + len(self.presence)
+            waiting = len(self.broker.publisher)
             return MailboxFull(f"{waiting} messages wait for the broker: no more are taken")
         if outcome == TOO_LARGE:
             return MailboxFull(
@@ -304,32 +302,28 @@ class AMQPRouter(PostOffice):
     # -- the end -----------------------------------------------------------------------------------
 
     async def shut_down(self) -> None:
-        """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
-        broker, presence = self.broker, self.presence
-        presence.close()
+        """End the open requests, wait until all that was sent is confirmed, and disconnect."""
+        broker = self.broker
+        self.presence.close()
         for delivery in self.requests.deliveries():
+            self.refuse(delivery, self.gone())
             self._cancel(delivery)
         if broker.link.is_up:
             await self.local_agents.all_removed(_LAST_S)
             try:
-                async with asyncio.timeout(_LAST_S):
-                    while len(presence) or len(broker.publisher):
-                        await presence.drained()
-                        await broker.publisher.drained()  # some of it may be returned
+                await asyncio.wait_for(broker.publisher.drained(), _LAST_S)
                 await asyncio.wait_for(broker.end_replies(), _LAST_S)
             except (TimeoutError, LinkLost, AMQPError, Refused) as error:
                 logger.warning(
                     "the space was closed before the broker had confirmed everything: %s",
                     error or type(error).__name__,
                 )
-        elif lost := len(broker.publisher) + len(presence):
+        elif lost := len(broker.publisher):
             logger.warning(
                 "the space was closed without a connection, before the broker had confirmed "
                 "everything: %d messages are lost",
                 lost,
             )
-        for delivery in self.requests.deliveries():
-            self.refuse(delivery, self.gone())
         await broker.link.close()
         try:
             self.inbox.close()

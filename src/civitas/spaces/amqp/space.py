@@ -84,7 +84,7 @@ class AMQPSpace(Space):
         except ImportError as error:
             raise MissingExtra("AMQPSpace", "amqp") from error
         if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
-            raise ConfigError(f"amqp_options= is an AMQPOptions, not {amqp_options!r}")
+            raise ConfigError(f"amqp_options= must be an AMQPOptions, got {amqp_options!r}")
         for name, value, low, high in (
             ("keep", keep, 1, _LONGEST_KEEP_S),
             ("grace", grace, 0, _LONGEST_KEEP_S),
@@ -94,11 +94,11 @@ class AMQPSpace(Space):
                 or not isinstance(value, int | float)
                 or not low <= value <= high
             ):
-                raise ConfigError(f"{name}= is {low} to {high} seconds, not {value!r}")
+                raise ConfigError(f"{name}= must be {low} to {high} seconds, got {value!r}")
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
-            raise ConfigError(f"inbox= is a file's path, not {inbox!r}")
+            raise ConfigError(f"inbox= must be a file's path, got {inbox!r}")
         if on_connection is not None and (not callable(on_connection) or is_async(on_connection)):
-            raise DefinitionError(f"on_connection= is a plain function, not {on_connection!r}")
+            raise DefinitionError(f"on_connection= must be a plain function, got {on_connection!r}")
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
@@ -132,10 +132,9 @@ class AMQPSpace(Space):
     # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import MemoryInbox, SQLiteInbox
+        from civitas.spaces.amqp.inbox import Inbox
 
-        path = self._inbox_path
-        self._inbox = MemoryInbox() if path is None else SQLiteInbox(path)
+        self._inbox = Inbox(self._inbox_path)
 
     def _post_office(self) -> PostOffice:
         from civitas.spaces.amqp.router import AMQPRouter
@@ -168,7 +167,7 @@ class AMQPSpace(Space):
             super()._settle_in(mailbox, waits=waits)
 
     def _add_later(self, mailbox: Seat) -> None:
-        self._router.broker.publisher.hold()
+        self._router.broker.publisher.pause()
 
         async def add() -> None:
             try:
@@ -178,7 +177,7 @@ class AMQPSpace(Space):
                 self._vacate(mailbox)
                 return
             finally:
-                self._router.broker.publisher.release()
+                self._router.broker.publisher.go_on()
             if here and mailbox.arriving is not None:
                 self._begin(mailbox, mailbox.arriving)
 

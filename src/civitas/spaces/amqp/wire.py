@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import pika
-from pika.data import encode_short_string, encode_table
 from pydantic_core import from_json, to_json
 
 from civitas.errors import (
@@ -46,24 +45,7 @@ LARGEST: Final = 24 * 2**20
 DEFAULT_TIMEOUT_S: Final = 300
 """Of a request without a timeout header."""
 
-_PROPERTIES = pika.BasicProperties
-_ALWAYS = (
-    _PROPERTIES.FLAG_CONTENT_TYPE
-    | _PROPERTIES.FLAG_DELIVERY_MODE
-    | _PROPERTIES.FLAG_MESSAGE_ID
-    | _PROPERTIES.FLAG_TYPE
-)
 _PERSISTENT = 2
-
-
-def _encoded(text: str) -> bytes:
-    pieces: list[bytes] = []
-    encode_short_string(pieces, text)
-    return b"".join(pieces)
-
-
-_JSON = _encoded("application/json")
-_ENCODED_KINDS = {kind: _encoded(kind) for kind in _KINDS}
 _PERMISSION = "permission"
 _NO_TIMEOUT = -1.0
 _FAR_S = 1e9
@@ -103,6 +85,11 @@ class Outbound:
     exchange: str | None = None
     in_flight: bool = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is a request that has its outcome."""
+        return self.kind == REQUEST and bool(self.about.answered)
+
     def pack(self) -> bytes:
         """The message as an inbox keeps it."""
         return to_json(
@@ -134,24 +121,6 @@ class Outbound:
             message_id=self.key,
             type=self.kind,
         )
-
-    def encoded_properties(self) -> bytes:
-        """Its AMQP properties as bytes: what pika would encode, faster."""
-        flags: int = _ALWAYS
-        pieces = [_JSON]
-        if self.headers is not None:
-            flags |= _PROPERTIES.FLAG_HEADERS
-            encode_table(pieces, self.headers)
-        pieces.append(b"\2")  # _PERSISTENT
-        if self.correlation_id is not None:
-            flags |= _PROPERTIES.FLAG_CORRELATION_ID
-            encode_short_string(pieces, self.correlation_id)
-        if self.reply_to is not None:
-            flags |= _PROPERTIES.FLAG_REPLY_TO
-            encode_short_string(pieces, self.reply_to)
-        encode_short_string(pieces, self.key)
-        pieces.append(_ENCODED_KINDS.get(self.kind) or _encoded(self.kind))
-        return flags.to_bytes(2, "big") + b"".join(pieces)
 
 
 class Inbound(NamedTuple):

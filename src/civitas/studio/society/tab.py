@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import secrets
-import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from civitas.errors import CivitasError, ConfigError
-from civitas.studio.society.town import MOST, Town
+from civitas.errors import ConfigError
+from civitas.studio.page import QUIET, begins
+from civitas.studio.society.town import MOST, Town, with_head
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -68,11 +67,7 @@ class AskedAll(BaseModel):
 
 
 class SocietyTab:
-    """One town at a time, which every page sees.
-
-    Attributes:
-        town: the town; None before one is set up
-    """
+    """One town at a time, which every page sees."""
 
     name = "society"
     title = "Society"
@@ -135,7 +130,6 @@ class SocietyTab:
         """Set up, or go on with a recorded run; folded where there is a town."""
         import gradio
 
-        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
             with gradio.Row():
                 given = [
@@ -154,26 +148,13 @@ class SocietyTab:
                 run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
                 resume = gradio.Button("Go on", min_width=90, scale=1)
 
-        def answered(work: Callable[..., None]) -> Callable[..., Any]:
-            async def answer(*given: Any) -> Any:
-                try:
-                    await asyncio.to_thread(work, *given)
-                except CivitasError as error:
-                    text = str(error).replace("--", "")
-                    raise gradio.Error(text, print_exception=False) from error
-                return folded()
-
-            return answer
-
-        def folded() -> Any:
+        def now() -> Any:
             there = self.town is not None
             return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
 
-        shown = [form, ends]
-        begin.click(answered(lambda *given: self.set_up(_order(*given))), given, shown, **quiet)
-        resume.click(answered(self._chosen), run, shown, **quiet)
-        run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **quiet)
-        gradio.on(None, folded, None, shown, **quiet)  # when a page is opened
+        begins(begin, lambda *given: self.set_up(_order(*given)), given, [form, ends], now)
+        begins(resume, self._chosen, run, [form, ends], now)
+        run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **QUIET)
 
     def _chosen(self, run_id: str | None) -> None:
         if not run_id:
@@ -201,8 +182,7 @@ class SocietyTab:
         from fastapi import Response
 
         if self.town is None:
-            told = b'{"town": 0, "state": "none"}'
-            packed = struct.pack("<I", len(told)) + told
+            packed = with_head({"town": 0, "state": "none"})
         else:
             packed = self.town.frame(max(0, after) if town == self.town.number else 0)
         return Response(packed, media_type="application/octet-stream")
@@ -272,49 +252,32 @@ class SocietyTab:
         every = max(1, len(ids) // asked.count)
         answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.count])
         counts = Counter(json.dumps(each.value) for each in answers)
-        told = {
-            "kind": "survey",
-            "question": asked.text,
-            "by": asked.by,
-            "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
-            "sources": Counter(each.source for each in answers),
-            "answers": [
-                [each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]
-            ],
-            "asked": len(answers),
-        }
-        town.note(told)
+        shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
+        town.note(
+            {
+                "kind": "survey",
+                "question": asked.text,
+                "by": asked.by,
+                "asked": len(answers),
+                "counts": [[json.loads(value), number] for value, number in sorted(counts.items())],
+                "sources": Counter(each.source for each in answers),
+                "answers": shown,
+            }
+        )
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; gives its number."""
         town, society = self._living()
         text, name = change.text.strip(), change.name.strip()
-        if change.kind in ("news", "fact") and not text:
+        if change.kind == "pay":
+            return town.intervene(pay=_payments(society, name, change.amount))
+        if change.kind in ("close", "open"):
+            return town.intervene(**{change.kind: [name]})
+        if not text:
             raise ConfigError("write a text first")
         if change.kind == "news":
             return town.intervene(news=[text])
-        if change.kind == "fact":
-            return town.intervene(facts={name: _value(text)})
-        if change.kind == "pay":
-            return town.intervene(pay=self._payments(name, change.amount))
-        if name not in society.city.ids():
-            raise ConfigError(f"there is no place {name!r}: choose one of the list")
-        return town.intervene(**{change.kind: [name]})
-
-    def _payments(self, to: str, amount: float) -> list[tuple[str, str, int]]:
-        books = self._living()[1].books
-        ids = [to] if to else list(books.where)
-        if to and to not in books.where:
-            raise ConfigError(f"there is no citizen {to!r}")
-        if not 0.01 <= amount <= 1e9:
-            raise ConfigError(f"the amount must be 0.01 or more, got {amount:g}")
-        cents, has = round(amount * 100), books.balances.get("government", 0)
-        if cents * len(ids) > has:
-            raise ConfigError(
-                f"the government has {has / 100:,.2f}, and {amount:,.2f} for "
-                f"{len(ids):,} citizens are {cents * len(ids) / 100:,.2f}"
-            )
-        return [("government", id, cents) for id in ids]
+        return town.intervene(facts={name: _value(text)})
 
     def routes(self, router: APIRouter) -> None:
         """What pages call: each of these methods by its name."""
@@ -334,16 +297,26 @@ def _order(
         raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
     named = (model or "").strip() or None
     most = int(calls or 0) or None if named else None
-    order = SimulateOrder(
-        int(citizens), float(days or 0), int(seed or 0), step, named, max_calls=most
-    )
+    town = (int(citizens), float(days or 0), int(seed or 0))
+    order = SimulateOrder(*town, step, named, max_calls=most)
     check(order)
     without_keys(order)
     if order.is_remote and not most:
-        raise ConfigError(
-            "a model on a server needs a limit: say how many calls of it there may be"
-        )
+        raise ConfigError("a model on a server needs a limit: say how often it may be called")
     return order
+
+
+def _payments(society: Society, to: str, amount: float) -> list[tuple[str, str, int]]:
+    """Of the government to one citizen, or to all: so much that it has it."""
+    books, cents = society.books, round(amount * 100)
+    ids = [to] if to else list(books.where)
+    has = books.balances.get("government", 0)
+    if not 0 < cents * len(ids) <= has:
+        raise ConfigError(
+            f"the government has {has / 100:,.2f}, and {amount:,.2f} for "
+            f"{len(ids):,} citizens are {cents * len(ids) / 100:,.2f}"
+        )
+    return [("government", id, cents) for id in ids]
 
 
 def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:

@@ -42,21 +42,8 @@ class Town:
     """One society and its run, in a thread of its own until it has ended or is closed.
 
     Made, it lives one step (the first, or the one after the last that was recorded) and is held.
-    So its run is always under way, and what a person changes is recorded in it.
-
-    Args:
-        number: which town of this studio it is
-        order: what was ordered
-        run_id: its run in the journal
-        journal: where it is recorded
-        publish: what tells all pages
-
-    Attributes:
-        society: the society; None while it is made
-        fault: why it cannot live on; empty if it can
-        speed: steps a second; 0 for as many as it can
-        said: interviews and surveys, as pages show them
-        messages: the last messages, as (step, sender, receiver, action, text)
+    So its run is always under way, and what a person changes is recorded in it. It lives at a
+    `speed` of steps a second, 0 for as many as it can, until it has ended or says its `fault`.
     """
 
     def __init__(
@@ -74,9 +61,9 @@ class Town:
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
         self._journal, self._publish = journal, publish
-        self._guard = threading.Lock()
-        self._gate: asyncio.Future[None] | None = None
-        self._playing = self._ended = self._closed = False
+        self._loop: asyncio.AbstractEventLoop
+        self._bell = asyncio.Event()  # something has been pressed
+        self._held = self._playing = self._steps = self._ended = self._closed = False
         self._over = threading.Event()
         self._went_on = time.monotonic()
         self._took = self._shown = 0.0
@@ -114,40 +101,30 @@ class Town:
 
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
-        self._went_on = time.monotonic()
+        self._loop, self._went_on = asyncio.get_running_loop(), time.monotonic()
         often = order.save_every
         await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
         self._show(society)
 
-    def _lived(self, row: dict[str, Any]) -> asyncio.Future[None] | None:
-        """After each step, on the society's loop; gives what the next step waits for."""
-        society, now, loop = self.society, time.monotonic(), asyncio.get_running_loop()
-        assert society is not None
-        with self._guard:
-            took = now - self._went_on
-            self._took = 0.7 * self._took + 0.3 * took if self._took else took
-            due = self._went_on + (1 / self.speed if self.speed else 0)
-            if self._playing and due <= now:
-                gate, self._went_on = None, now
-            else:
-                gate = self._gate = loop.create_future()
-                loop.call_later(max(0.0, due - now), self._due, gate)
-        if gate is not None or now - self._shown >= _FRAME_S:
-            self._show(society)
-        return gate
-
-    def _due(self, gate: asyncio.Future[None]) -> None:
-        with self._guard:
-            if self._playing and gate is self._gate:
-                self._go_on()
-
-    def _go_on(self) -> None:
-        """Let the next step begin, if it waits."""
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            self._went_on = time.monotonic()
-            with suppress(RuntimeError):  # the society has been closed
-                gate.get_loop().call_soon_threadsafe(_open, gate)
+    async def _lived(self, row: dict[str, Any]) -> None:
+        """After each step, on the society's loop: wait until the next one may begin."""
+        assert self.society is not None
+        took = time.monotonic() - self._went_on
+        self._took = 0.7 * self._took + 0.3 * took if self._took else took
+        due = self._went_on + (1 / self.speed if self.speed else 0)
+        self._held = True
+        now = time.monotonic()
+        if not self._playing or due > now or now - self._shown >= _FRAME_S:
+            self._show(self.society)
+        while not self._steps and self.society.number < self.order.steps:
+            left = due - time.monotonic() if self._playing else None
+            if left is not None and left <= 0:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._bell.wait(), left)
+            self._bell.clear()
+        self._held = self._steps = False
+        self._went_on = time.monotonic()
 
     def _heard(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
@@ -169,31 +146,18 @@ class Town:
         return "making" if self._where is None else "playing" if self._playing else "paused"
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
-        """Change how it goes on.
-
-        Args:
-            do: `play` until it is held or ends, `pause` after the step that is under way, or live
-                one `step` and be held; None to stay as it is
-            speed: steps a second while it plays, 0 for as many as it can; None to stay as it is
-
-        Raises:
-            ConfigError: it has ended
-        """
+        """Have it `play` until it is held or ends, `pause`, live one `step`, or be paced."""
         if self._ended:
             raise ConfigError("the run has ended: set up another town")
-        with self._guard:
-            self.speed = self.speed if speed is None else speed
-            self._playing = self._playing if do is None else do == "play"
-            if self._playing or do == "step":
-                self._go_on()
+        self.speed = self.speed if speed is None else speed
+        if do is not None:
+            self._playing, self._steps = do == "play", do == "step"
+        with suppress(RuntimeError):  # it has ended in this moment
+            self._loop.call_soon_threadsafe(self._bell.set)
         self.tell()
 
     def living(self) -> Society:
-        """The society.
-
-        Raises:
-            ConfigError: it is not made yet, or has failed
-        """
+        """The society; ConfigError if it is not made yet, or has failed."""
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
         if self.society is None or self._where is None:
@@ -201,23 +165,18 @@ class Town:
         return self.society
 
     def intervene(self, **change: Any) -> int:
-        """Change the world at the start of the next step; gives its number.
-
-        Raises:
-            ConfigError: it is no such change, or no step comes
-        """
+        """Change the world at the start of the next step; gives its number."""
         from civitas.society.experiments.intervention import Intervention
 
         society = self.living()
         while True:
-            number, is_held = society.number, self._gate is not None
-            if self._ended or number + (not is_held) >= self.order.steps:
+            at = society.number + (not self._held)
+            if self._ended or at >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
-            at = number if is_held else number + 1
             try:
                 society.intervene(Intervention(at, **change))
             except ConfigError:
-                if (number, is_held) == (society.number, self._gate is not None):
+                if at == society.number + (not self._held):
                     raise
                 continue  # a step has begun meanwhile
             self._changed()
@@ -270,14 +229,11 @@ class Town:
         return packed
 
     def frame(self, after: int) -> bytes:
-        """Where it is: the length of a head in four bytes, the head as JSON, and all citizens.
+        """The length of a head in four bytes, the head as JSON, and where all citizens are.
 
         Of n citizens these are n times x, n times y (as 16 bits, the lowest first, over the bounds
         of the map; 65,535 for nowhere) and n times what they do (8 bits, an index of `acts`), in id
         order, which is that of their numbers from 1.
-
-        Args:
-            after: how many rows of metrics the page has
         """
         from civitas.society.experiments.watch import ACTS
 
@@ -286,10 +242,8 @@ class Town:
             "town": self.number,
             "state": self.state,
             "fault": self.fault,
-            "run": self.run_id,
             "about": f"{order.task}, by {order.model or 'rules'}",
             "model": order.model,
-            "citizens": order.citizens,
             "steps": order.steps,
             "speed": self.speed,
             "changes": self._changes,
@@ -308,8 +262,7 @@ class Town:
                 "columns": _COLUMNS,
                 "acts": ACTS,
             }
-        told = json.dumps(head).encode()
-        return struct.pack("<I", len(told)) + told + packed
+        return with_head(head, packed)
 
     def plan(self) -> dict[str, Any]:
         """The map: bounds, places and roads."""
@@ -327,9 +280,10 @@ class Town:
         }
 
 
-def _open(gate: asyncio.Future[None]) -> None:
-    if not gate.done():
-        gate.set_result(None)
+def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
+    """A frame, as `Town.frame` says."""
+    told = json.dumps(head).encode()
+    return struct.pack("<I", len(told)) + told + packed
 
 
 def _bounds(city: Any) -> tuple[float, float, float, float]:

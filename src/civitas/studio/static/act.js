@@ -1,11 +1,12 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, runState, stateBadge } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 
 const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
+const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
   try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
@@ -19,7 +20,6 @@ class Run {
     this.lanes = new Map();
     this.conclusions = [];
     this.decisions = [];
-    this.shown = [];
     this.be(outline);
   }
 
@@ -39,7 +39,7 @@ class Run {
       lane.steps.set(key, step);
       lane.items.push(step);
     }
-    return this.touched(lane.steps.get(key));
+    return lane.steps.get(key);
   }
 
   action(lane, key, about) {
@@ -51,8 +51,6 @@ class Run {
     }
     return lane.calls.get(key);
   }
-
-  touched(item) { item.dirty = true; return item; }
 
   take(entry) {
     const { path, kind, data, at } = entry;
@@ -95,10 +93,10 @@ class Run {
     this.decisions.push(...(appended.decisions || []));
     if (!lane.path && this.isDual) return;
     for (const message of appended.messages || [])
-      if (message.role === "user" && lane.told) lane.items.push(this.touched({ kind: "told", said: text(message.content) }));
+      if (message.role === "user" && lane.told) lane.items.push({ kind: "told", said: text(message.content) });
       else if (message.role === "user") lane.told = true;
     const last = [...lane.steps.values()].pop();
-    if (state.faults && last) this.touched(last).fault = state.faults;
+    if (state.faults && last) last.fault = state.faults;
   }
 }
 
@@ -115,16 +113,9 @@ function argsOf(args) {
   return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
 }
 
-function sync(node, children) { // moves nothing that stands where it should
-  children.forEach((child, place) => {
-    if (node.childNodes[place] !== child) node.insertBefore(child, node.childNodes[place] || null);
-  });
-  while (node.childNodes.length > children.length) node.lastChild.remove();
-}
-
 function showCall(view, made) {
   const outcome = made.result === undefined ? null
-    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, text(made.result));
+    : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
   return h("div", { class: "s-call" },
     h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
@@ -137,9 +128,7 @@ const whole = (view, item) => button("Show all of it", async () => {
 }, "quiet");
 
 function showItem(view, item) {
-  if (item.node && !item.dirty) return item.node;
-  item.dirty = false;
-  const fresh = item.kind === "told"
+  return item.kind === "told"
     ? h("section", { class: "s-step told" }, quote("You said", item.said))
     : h("section", { class: "s-step" },
       h("header", {}, h("b", {}, `Answer ${item.key}`),
@@ -150,8 +139,6 @@ function showItem(view, item) {
       item.cut ? whole(view, item) : null,
       item.calls.map((made) => showCall(view, made)),
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
-  if (item.node) item.node.replaceWith(fresh);
-  return (item.node = fresh);
 }
 
 const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers" };
@@ -163,7 +150,7 @@ function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
   return h("ul", { class: "s-evidence" }, evidence.map((each) => h("li", {},
     h("b", { class: "s-action" }, text(each.agent ? `${each.agent}: ${each.action}` : each.action)), " ", h("code", {}, text(each.args)),
-    h("pre", { class: each.error ? "s-result failed" : "s-result" }, text(each.error ?? each.result)))));
+    h("pre", { class: each.error ? "s-result failed" : "s-result" }, result(each.error ?? each.result)))));
 }
 
 const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {}, "Conclusion"),
@@ -175,7 +162,6 @@ const showConclusion = (made) => h("div", { class: "s-conclusion" }, h("h3", {},
 const WORDS = { TERMINATE: "accepted", CONTINUE: "continue", REDIRECT: "redirect" };
 
 function showRound(view, number) {
-  if (view.shown[number]) return view.shown[number];
   const of = (who) => [...view.lanes.values()].filter((lane) => new RegExp(`^${who}${number}(\\.again)?(/|$)`).test(lane.path));
   const reactive = of("R"), human = of("H"), conclusion = view.conclusions[number - 1], decision = view.decisions[number - 1];
   const right = [h("h2", {}, `Reviewer (H), round ${number}`)];
@@ -186,9 +172,7 @@ function showRound(view, number) {
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
   const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
-  const made = h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left.filter(Boolean)), h("div", { class: "s-lane" }, right));
-  if (decision) view.shown[number] = made; // nothing more happens in it
-  return made;
+  return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
@@ -206,7 +190,7 @@ export function mount(root) {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
-  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async (event) => { event.preventDefault(); await post("steer", { text: said.value }); said.value = ""; }) },
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async () => { await post("steer", { text: said.value }); said.value = ""; }) },
     said, h("button", { class: "s-button" }, "Steer"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons)), about, steer);
@@ -239,8 +223,8 @@ export function mount(root) {
     if (view.isDual) {
       const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
       const rounds = Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1));
-      sync(body, [...rounds, ...showEnd(view.lanes.get("")?.over)]);
-    } else sync(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
+      update(body, rounds, showEnd(view.lanes.get("")?.over));
+    } else update(body, view.lanes.has("") ? showLane(view, view.lanes.get("")) : []);
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
 
@@ -281,7 +265,7 @@ export function mount(root) {
   }
 
   async function list() {
-    const found = await call("act/runs");
+    const found = (await call("runs/list")).filter(isAct).slice(-RECENT).reverse();
     runs.clear();
     for (const each of found) runs.set(each.id, each);
     draw();

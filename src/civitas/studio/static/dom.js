@@ -1,6 +1,8 @@
 // Elements, calls and words that every part of the page uses. Nothing received becomes HTML: text
 // is set as text, and a link that a stranger wrote shows where it goes.
 
+const given = (children) => children.flat(9).filter((each) => each !== null && each !== undefined && each !== false);
+
 export function h(tag, attrs = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attrs)) {
@@ -9,13 +11,26 @@ export function h(tag, attrs = {}, ...children) {
     else if (name === "value" || name === "checked" || name === "disabled") made[name] = value;
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(9).filter((each) => each !== null && each !== undefined && each !== false));
+  made.append(...given(children));
   return made;
 }
 
 export function replace(node, ...children) {
-  node.replaceChildren(...children.flat(9).filter((each) => each !== null && each !== undefined && each !== false));
+  node.replaceChildren(...given(children));
   return node;
+}
+
+// Show these; what is shown already stays, with what is read or marked there.
+export function update(node, ...children) {
+  const fresh = given(children);
+  fresh.forEach((child, at) => {
+    const shown = node.childNodes[at];
+    if (child.open !== undefined) child.open = Boolean(shown?.open);
+    if (!shown) node.append(child);
+    else if (child.matches?.(".s-round, .s-lane") && shown.className === child.className) update(shown, ...child.childNodes);
+    else if (!shown.isEqualNode(child)) shown.replaceWith(child);
+  });
+  while (node.childNodes.length > fresh.length) node.lastChild.remove();
 }
 
 // A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
@@ -49,7 +64,9 @@ export function toast(text, bad = true) {
   setTimeout(() => shown.remove(), 8000);
 }
 
+// Do what a click or a form asks for; what goes wrong is told.
 export const attempt = (work) => async (event) => {
+  if (event?.type === "submit") event.preventDefault();
   const button = event?.currentTarget;
   if (button && "disabled" in button) button.disabled = true;
   try {
@@ -86,6 +103,8 @@ export function stateBadge(state, now) {
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u2028-\u202e\u2060-\u2069\ufeff]/g;
 export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 export const json = (value) => plain(typeof value === "string" ? value : JSON.stringify(value, null, 1));
+// What came of a call, to be read: of a list of texts each in a line.
+export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 export function button(text, work, kind = "") {

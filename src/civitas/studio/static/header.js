@@ -80,7 +80,7 @@ cardKind("question", (card, decide) => {
   return [
     h("p", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
     h("p", {}, json(card.text)),
-    h("form", { class: "s-row", onsubmit: attempt((event) => { event.preventDefault(); return decide({ text: text.value }); }) },
+    h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),
   ];
 });

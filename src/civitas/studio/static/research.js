@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -9,6 +9,7 @@ const DOES = {
   narrate: "writing what is known", evaluate: "judging how well each objective is understood",
 };
 const KEPT = "civitas-research"; // the run that a person has chosen, over a reload
+const isResearch = (each) => each.kind === "Researcher";
 const PAUSE = 250; // milliseconds between two looks at a run
 const GOES_ON = new Set(["cancelled", "error"]);
 // What a run needs more of that ended so, as its order names it.
@@ -20,12 +21,11 @@ export function mount(root) {
   const choose = h("select", { class: "s-input s-which", "aria-label": "Research run", onchange: () => pick(choose.value) });
   const badge = h("span", { class: "s-badge", role: "status" });
   const tools = h("span", { class: "s-row" });
-  const objectives = h("ul", { class: "s-plain", "aria-label": "Objectives" });
-  const parts = Object.fromEntries(["stepper", "facts", "plan", "check", "resources", "remarks"].map((name) => [name, h("div")]));
+  const parts = Object.fromEntries(Object.keys(PARTS).map((name) => [name, h("div")]));
   const report = h("section", { class: "s-panel s-report", "aria-label": "Narrative" });
   const body = h("div", { class: "s-researching" },
     h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
-      parts.stepper, h("h2", {}, "Objectives"), objectives, parts.remarks, parts.plan, parts.check, parts.resources, parts.facts),
+      Object.values(parts)),
     report);
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
@@ -36,16 +36,14 @@ export function mount(root) {
   let runs = [];
   let run = null; // the id of the one that is shown
   let isChosen = false; // by a person: then a newer one does not take its place
-  let drawn = {}; // what each part shows, so that it is made anew only where that has changed
-  let asked = 0;
-  let isAsking = false;
+  let drawn = {}; // the run, and the version of its report, that are shown
+  let isLooking = false;
   let isDue = false;
-  let clock = null;
 
   // -- which run -----------------------------------------------------------------------------------
 
   async function list() {
-    runs = await call("research/list");
+    runs = (await call("runs/list")).filter(isResearch).reverse();
     const kept = sessionStorage.getItem(KEPT);
     if (run === null && runs.some((each) => each.id === kept)) [run, isChosen] = [kept, true];
     const form = document.querySelector("#research-new");
@@ -66,7 +64,7 @@ export function mount(root) {
   function pick(id) {
     [run, isChosen] = [id, true];
     sessionStorage.setItem(KEPT, id);
-    attempt(look)();
+    soon();
   }
 
   // The next run that begins is the one that this page has started.
@@ -82,46 +80,27 @@ export function mount(root) {
   // At most four times a second, one at a time; what came meanwhile is in the next.
   async function look() {
     if (run === null) return;
-    if (isAsking) {
-      isDue = true;
-      return;
-    }
-    isAsking = true;
-    isDue = false;
-    asked = performance.now();
+    if (isLooking) return void (isDue = true);
+    [isLooking, isDue] = [true, false];
     const wanted = run;
     try {
       const state = await call(`research/state?run=${encodeURIComponent(wanted)}`);
       if (wanted === run) draw(state);
     } finally {
-      isAsking = false;
-      if (isDue || wanted !== run) soon();
+      setTimeout(() => {
+        isLooking = false;
+        if (isDue) soon();
+      }, PAUSE);
     }
   }
-
-  function soon() {
-    isDue = true;
-    clock ??= setTimeout(() => {
-      clock = null;
-      attempt(look)();
-    }, Math.max(0, asked + PAUSE - performance.now()));
-  }
-
-  // Fill a part anew where what it shows has changed: what is read or marked there stays.
-  function part(name, shown, make) {
-    const text = JSON.stringify(shown);
-    if (drawn[name] === text) return;
-    drawn[name] = text;
-    replace(parts[name], make());
-  }
+  const soon = attempt(look);
 
   function draw(state) {
     const { over } = state;
     const isRunning = state.run.state === "running";
     if (drawn.run !== run) {
       drawn = { run };
-      replace(objectives);
-      replace(report);
+      for (const each of [report, tools]) replace(each);
     }
     const listed = runs.find((each) => each.id === run);
     if (listed && listed.state !== state.run.state) {
@@ -132,27 +111,18 @@ export function mount(root) {
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
-    drawObjectives(state.objectives);
-    part("stepper", [state.iteration, state.step, state.asking, over, state.order?.iterations], () => stepper(state, isRunning));
-    part("remarks", [state.remarks, state.generated, state.heard], () => remarks(state));
-    part("plan", state.tasks, () => plan(state.tasks));
-    part("check", state.narrative, () => check(state.narrative));
-    part("resources", [state.found, state.read, state.resources], () => resources(state));
-    part("facts", [state.spent, state.seconds, state.order], () => facts(state));
+    for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);
   }
 
   function drawTools(state, isRunning) {
     const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
     const needs = isRunning || !state.order ? [] : (NEEDS[state.over?.reason] || []).filter((name) => state.order[name]);
-    const shown = JSON.stringify([run, isRunning && state.here, goesOn, needs, state.done, Boolean(state.narrative)]);
-    if (drawn.tools === shown) return;
-    drawn.tools = shown;
     const query = `?run=${encodeURIComponent(run)}`;
-    replace(tools,
-      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("research/stop", { run })) : null,
+    update(tools,
+      isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
-      goesOn ? button("Resume", () => call("research/resume", { run }), "primary") : null,
+      goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
       state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
@@ -164,26 +134,9 @@ export function mount(root) {
       class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name], title: MORE[name],
       value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
     }));
-    const go = attempt((event) => {
-      event.preventDefault();
-      return call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) });
-    });
+    const go = attempt(() => call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
     return h("form", { class: "s-row", onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
       h("button", { class: "s-button primary" }, "Go on"));
-  }
-
-  function drawObjectives(all) {
-    const rows = new Map([...objectives.children].map((row) => [row.dataset.topic, row]));
-    for (const { topic, expertise, reached } of all) {
-      const row = rows.get(topic) || objectives.appendChild(h("li", { class: "s-objective", "data-topic": topic },
-        h("span", {}, topic), h("span", { class: "s-number" }),
-        h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": `Expertise: ${topic}` }, h("div"))));
-      const [, number, bar] = row.children;
-      const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
-      number.textContent = `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`;
-      bar.setAttribute("aria-valuenow", expertise);
-      bar.firstChild.style.width = `${100 * expertise}%`;
-    }
   }
 
   function drawReport(state, isRunning) {
@@ -215,7 +168,7 @@ export function mount(root) {
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
   on("job", (batch) => batch.some((each) => each.run === run) && soon());
   on("run", (batch) => {
-    const ours = batch.filter((each) => each.kind === "Researcher");
+    const ours = batch.filter(isResearch);
     if (ours.some((each) => !runs.some((known) => known.id === each.id))) attempt(list)();
     else if (ours.some((each) => each.id === run)) soon();
   });
@@ -237,6 +190,14 @@ function stepper(state, isRunning) {
   ];
 }
 
+function objectives({ objectives: all }) {
+  return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
+    const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
+    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
+      h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": expertise, "aria-label": `Expertise: ${topic}` }, h("div", { style: `width: ${100 * expertise}%` })));
+  }))];
+}
+
 function remarks({ remarks: all, generated, heard }) {
   if (!all.length && !generated.length && !heard.length) return [];
   const last = all[all.length - 1];
@@ -250,7 +211,7 @@ function remarks({ remarks: all, generated, heard }) {
 
 const counts = ({ read, found }) => [read && `${read} read`, found > read && `${found - read} found`].filter(Boolean).join(", ");
 
-function plan(tasks) {
+function plan({ tasks }) {
   if (!tasks.length) return [];
   const iterations = [...new Set(tasks.map((each) => each.iteration))].reverse();
   return iterations.map((n) => [
@@ -262,7 +223,7 @@ function plan(tasks) {
   ]);
 }
 
-function check(narrative) {
+function check({ narrative }) {
   if (!narrative) return [];
   const { citations, unsupported, uncited } = narrative;
   return [
@@ -310,3 +271,5 @@ function facts({ spent, seconds, order }) {
   ].filter(Boolean);
   return [h("h2", {}, "Spent, and set up"), h("dl", { class: "s-args" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
 }
+
+const PARTS = { stepper, objectives, remarks, plan, check, resources, facts };

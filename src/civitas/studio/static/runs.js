@@ -184,10 +184,8 @@ function shownRun(view, id, choose, now) {
     if (!about) return;
     const t = about.totals;
     const is = about.state === "running";
-    const rest = t.seconds - t.where.you - t.where.tools - t.where.models;
-    const where = [["models", t.where.models], ["tools", t.where.tools], ["waiting for a person", t.where.you], ["rest", rest]];
     const figures = [
-      ["time", duration(t.seconds), where.filter(([, seconds]) => seconds >= 0.001).map(([name, seconds]) => `${name} ${duration(seconds)}`).join(", ")],
+      ["time", duration(t.seconds)],
       ["tokens", number(t.tokens), `${number(t.input)} in, ${number(t.output)} out`],
       ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
@@ -248,7 +246,7 @@ function shownRun(view, id, choose, now) {
   }
 
   async function resume() {
-    const { run } = await call(`runs/resume?${at}`, undefined, "POST");
+    const { run } = await call("act/resume", { run: id });
     await (run === id ? load() : choose(run));
   }
 

@@ -37,8 +37,7 @@ export function mount(root) {
   // -- beside the map ------------------------------------------------------------------------------
 
   const number = h("input", { class: "s-input", type: "search", size: 12, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
-  const find = h("form", { class: "s-row", onsubmit: attempt(async (event) => {
-    event.preventDefault();
+  const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
     const sought = number.value.trim();
     const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
     if (found.length === 1) return choose(found[0][0]);
@@ -49,8 +48,7 @@ export function mount(root) {
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
   const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
-  const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async (event) => {
-    event.preventDefault();
+  const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
     const asked = question.value.trim();
     if (!asked) return;
     question.disabled = true;
@@ -83,8 +81,7 @@ export function mount(root) {
   }
   fields();
   const changes = h("ul", { class: "s-list" });
-  const intervene = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
-    event.preventDefault();
+  const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
     const at = await post("intervene", { kind: change.value, text: text.value, name: name.value, amount: Number(amount.value) });
     toast(`Will apply at ${began(at)} (step ${at}).`, false);
     text.value = "";
@@ -98,8 +95,7 @@ export function mount(root) {
     ...["art", "food", "music", "nature", "politics", "sport", "technology", "travel"].map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])]);
   const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
-  const survey = h("form", { class: "s-fields", onsubmit: attempt(async (event) => {
-    event.preventDefault();
+  const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
     await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, count: Number(many.value) });
   }) }, labelled("Question", asked), labelled("Type of answer", kind), choosing, h("div", {}, labelled("Without a model, answered from", by), h("p", { class: "s-soft" }, "A rule does not read the question: the state you choose stands for the answer, its upper half for yes.")), labelled("How many citizens", many), h("button", { class: "s-button" }, "Ask"));
   choosing.hidden = true;

@@ -1,6 +1,6 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { attempt, call, clock, count, empty, fillWindow, h, json, replace, result, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
@@ -24,7 +24,7 @@ export function mount(root) {
     h("section", { class: "s-chat" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows),
-      h("form", { class: "s-write", onsubmit: (event) => { event.preventDefault(); send(); } },
+      h("form", { class: "s-write", onsubmit: (event) => send(event) },
         choices, line, h("button", { class: "s-button primary" }, "Send")),
       fault));
   const scroll = root.querySelector(".s-scroll");
@@ -38,12 +38,6 @@ export function mount(root) {
   const asked = new Map(); // an unanswered message by its id, or by sender and receiver
   const said = new Map(); // the last `say` by sender and receiver
   let me = "User";
-
-  const strangers = new Set(); // the ids of lines that nobody gets
-  function lost(message) {
-    message.outcome = "nobody got this";
-    if (message.row) mark(message);
-  }
 
   function answered(request, message) {
     message.answers = request;
@@ -81,7 +75,6 @@ export function mount(root) {
       }
     }
     if (asked.size > MOST) asked.delete(asked.keys().next().value);
-    if (strangers.has(message.id)) lost(message);
     all.push(message);
   }
 
@@ -108,7 +101,7 @@ export function mount(root) {
     const { name, args } = message.action;
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
-      ? [h("div", { class: "s-text" }, json(text))]
+      ? [h("div", { class: "s-text" }, result(text))]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
     const to = message.to === "*" ? "all" : message.to;
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },

@@ -1,0 +1,139 @@
+"""A reply shown at a terminal while it comes about."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, TextIO
+
+from civitas.reasoning.events import Done, Event
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.text import escaped_json, one_line, shown_lines
+
+_WIDTH = 200
+"""How much of the arguments and of the result of one call is shown, in characters."""
+
+
+async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply:
+    """Print at a terminal what an agent does while it replies, as it happens.
+
+    Text is printed as the model gives it; a call, its result, a decision, a turn and a block have
+    lines of their own. Nothing of it is obeyed by the terminal. Where an approver asks at the same
+    terminal, the call that it asks about stands before the question.
+
+        reply = await show(agent.stream("…"))
+
+    Args:
+        stream: what `stream` of an agent gives; it is closed in any case
+        file: where it is printed; the process's standard output if left out
+
+    Returns:
+        the reply
+    """
+    shown = _Shown(file)
+    reply: Reply | None = None
+    async with aclosing(stream) as events:  # type: ignore[type-var]
+        async for event in events:
+            shown.event(event)
+            if isinstance(event, Done):  # of a conversation each participant's comes, too
+                reply = event.reply
+    assert reply is not None
+    return reply
+
+
+class _Shown:
+    """What is printed of the events of one reply."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._in_line = False
+        self._agent: str | None = None
+        self._heading = ""  # who speaks, until it is printed before the text
+        self._text = ""  # of the answer that is being given
+        self._printed = 0  # how much of it
+        self._said = ""  # the last answer that was printed
+
+    def event(self, event: Any) -> None:
+        kind = event.kind
+        if kind == "text":
+            self._piece(event)
+            return
+        if kind in ("message", "reasoning"):
+            return
+        if kind == "decision":
+            self._drop()  # what H's model spelled it as
+            decision = event.decision
+            words = decision.new_instruction or decision.reasoning
+            self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
+            return
+        if kind == "conclusion" and self._holds:
+            self._drop()
+            self._say(event.conclusion.summary)
+        self._end_text()
+        if kind == "call_started":
+            self._line(f"→ {event.action} {escaped_json(event.args)}")
+        elif kind == "call_ended":
+            result = event.error or json_text(event.result.get("result"))
+            self._line(f"{'✗' if event.error else '←'} {event.action}: {result}")
+        elif kind == "turn_started":
+            self._line(f"{event.speaker}:")
+            self._agent = event.speaker
+        elif kind == "block_started":
+            self._line(f"{event.block} ({event.iteration})")
+        elif kind == "done":
+            self._end(event.reply)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether the text may be an object for the program, which is printed as a whole."""
+        return self._text.lstrip()[:1] in ("{", "`")
+
+    def _piece(self, event: Any) -> None:
+        if event.agent != self._agent:
+            self._end_text()
+            self._heading = "" if self._agent is None else f"{event.agent}:\n"
+            self._agent = event.agent
+        self._text += event.text
+        if not self._holds:
+            self._write_rest()
+
+    def _write_rest(self) -> None:
+        if rest := self._text[self._printed :]:
+            self._write(self._heading + rest)
+            self._heading = ""
+        self._printed = len(self._text)
+
+    def _end_text(self) -> None:
+        self._write_rest()
+        if self._in_line:
+            self._write("\n")
+        self._said = self._text or self._said
+        self._drop()
+
+    def _drop(self) -> None:
+        self._text, self._printed = "", 0
+
+    def _say(self, text: str) -> None:
+        self._end_text()
+        self._write(text + "\n")
+        self._said = text
+
+    def _end(self, reply: Reply) -> None:
+        if reply.text and reply.text.strip() != self._said.strip():
+            self._say(reply.text)
+        if reply.stop_reason not in ANSWERED:
+            self._line(f"({reply.stop_reason}: {reply.detail})")
+
+    def _line(self, text: str) -> None:
+        self._end_text()
+        self._write(one_line(text, _WIDTH) + "\n")
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        file = self._file or sys.stdout  # as it is now: an approver may hold it up while it asks
+        file.write(shown_lines(text, file))
+        file.flush()
+        self._in_line = not text.endswith("\n")

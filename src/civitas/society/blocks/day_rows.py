@@ -1,0 +1,226 @@
+"""A day's plan for many citizens at once: what `PlanBlock` makes by rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.clock import DAY_S
+from civitas.society.arrays import numpy
+from civitas.society.blocks import town
+from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, ODD, SLOTS, code
+from civitas.society.draw import belows
+
+if TYPE_CHECKING:
+    from civitas.society.blocks.plan_rows import Plans
+    from civitas.society.population.rows import Rows
+
+_HOUR: Final = 3600
+_SLOT: Final = 900
+_FREE: Final = 6
+"""What an elementary span of a day is where none of the six set items is on."""
+
+
+def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
+    """`PlanBlock._by_rule`: write plans of this day for some of the rows."""
+    np, arrays = numpy(), plans.arrays
+    index = plans.index[at]
+    home, duty = plans.home[at], plans.duty[at]
+    ends, which, does, wheres = _skeleton(self, rows, plans, at)
+    ids, every = rows.ids[at], np.arange(len(at))
+    what, until, where = arrays["plan_what"], arrays["plan_until"], arrays["plan_where"]
+    # What is planned at home or at work is so by these; where one works at home it is home.
+    none_or_home = np.where(home < 0, NONE, HOME).astype(np.uint8)
+    at_duty = np.where(duty == home, none_or_home, DUTY).astype(np.uint8)
+    begins = np.zeros(len(at), np.int64)
+    span = np.zeros(len(at), np.int64)
+    left = every
+    weights = _weights(rows)
+    slot = 0
+    while len(left):
+        start, part = begins[left], span[left]
+        end, item = ends[left, part], which[left, part]
+        do = does[left, np.minimum(item, _FREE - 1)]
+        kind = wheres[left, np.minimum(item, _FREE - 1)]
+        stop = end.copy()
+        free = item == _FREE
+        do[free], kind[free] = code("leisure"), HOME
+        open_ = np.flatnonzero(free & (end - start >= 1800))
+        if len(open_):
+            do[open_], kind[open_], stop[open_] = _piece(
+                rows, ids[left[open_]], start[open_], end[open_], weights
+            )
+        row = index[left]
+        until[row, slot] = stop // 2
+        what[row, slot] = do - 1 + stop % 2 * ODD
+        meant = np.where(kind == HOME, none_or_home[left], kind)
+        where[row, slot] = np.where(kind == DUTY, at_duty[left], meant)
+        begins[left] = stop
+        span[left] += stop == end
+        left = left[stop < DAY_S]
+        slot += 1
+        if slot == SLOTS:
+            raise OverflowError(f"a plan in columns has at most {SLOTS} items")
+        later = left[ends[left, span[left]] <= begins[left]]
+        while len(later):  # spans that are no item of their own
+            span[later] += 1
+            later = later[ends[later, span[later]] <= begins[later]]
+        done = np.flatnonzero(stop >= DAY_S)
+        _clear(arrays, row[done], slot)
+    arrays["plan_now"][index] = 0
+    arrays["plan_chosen"][index] = -1
+    arrays["plan_avoid"][index] = 0
+    arrays["plan_home"][index] = home
+    arrays["plan_duty"][index] = duty
+
+
+def _clear(arrays: Any, rows: Any, slot: int) -> None:
+    """Empty the slots from one on, as far as the plans before had any."""
+    while slot < SLOTS and len(rows):
+        rows = rows[arrays["plan_until"][rows, slot] != 0]
+        for name in ("plan_until", "plan_what", "plan_where"):
+            arrays[name][rows, slot] = 0
+        slot += 1
+
+
+def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any, Any]:
+    """The set items of each day, as `fixed_items` has them.
+
+    Returns:
+        where the spans of each day end, (n, 13), rising; which item each is, the same shape; and of
+        the items what is done and where, (n, 6): `plan_where`'s codes
+    """
+    np, params, seed = numpy(), self.params, rows.population.seed
+    ids, count = rows.ids[at], len(at)
+    spread = 2 * (params.spread // _SLOT) + 1
+
+    def vary(time: int, purpose: str) -> Any:
+        shift = (belows(spread, seed, ids, rows.step, purpose) - spread // 2) * _SLOT
+        return np.clip(time + shift, 0, DAY_S)
+
+    wake = np.minimum(vary(params.wake, "plan.wake"), DAY_S - 2 * _HOUR)
+    bed = np.maximum(vary(params.bed, "plan.bed"), wake + _HOUR)
+    evening = vary(18 * _HOUR + 1800, "plan.dinner")
+    dinner = np.minimum(np.maximum(evening, wake + _HOUR), bed - 2700)
+    table = np.full(count, HOME, np.uint8)
+    kinds = town.kind_numbers(rows)
+    if "restaurant" in kinds:
+        dines = belows(1000, seed, ids, rows.step, "plan.dine") < params.dines
+        opens = town.opens_at(rows, "restaurant", dinner) > 0
+        table[dines & opens] = KINDS + kinds["restaurant"]
+    do, begins, ends = _duty(self, rows, plans, at)
+    begins, ends = np.maximum(begins, wake + _HOUR), np.minimum(ends, bed)
+    has = (do > 0) & (begins < ends)
+    lunch = 12 * _HOUR + 1800
+    there = np.where(has & (begins <= lunch) & (lunch < ends), DUTY, HOME)
+    # A duty goes on, but for lunch; one who is on duty at dinner has it there.
+    noon = has & (begins < lunch + 1800) & (lunch < ends)
+    there = np.where((dinner == lunch) & noon, DUTY, there)
+    before = (begins < np.minimum(ends, lunch)) & (begins < dinner + 2700)
+    before &= dinner < np.minimum(ends, lunch)
+    since = np.maximum(begins, lunch + 1800)
+    after = (since < ends) & (since < dinner + 2700) & (dinner < ends)
+    table = np.where(has & (before | after), DUTY, table)
+    eat, sleep = code("eat"), code("sleep")
+    items = (  # what comes later covers what was before it
+        (do, DUTY, np.where(has, begins, DAY_S), np.where(has, ends, DAY_S)),
+        (eat, there, lunch, lunch + 1800),
+        (eat, table, dinner, dinner + 2700),
+        (eat, HOME, wake, wake + 1800),
+        (sleep, HOME, 0, wake),
+        (sleep, HOME, bed, DAY_S),
+    )
+    marks = np.zeros((count, 14), np.int64)
+    marks[:, 13] = DAY_S
+    for number, (*_, start, until) in enumerate(items):
+        marks[:, 1 + 2 * number], marks[:, 2 + 2 * number] = start, until
+    marks.sort(axis=1)
+    which = np.full((count, 13), _FREE)
+    for number, (*_, start, until) in enumerate(items):
+        since, by = (np.broadcast_to(each, count)[:, None] for each in (start, until))
+        which[(since <= marks[:, :-1]) & (marks[:, :-1] < by)] = number
+    # Spans of the same item are one, and end where another begins; an empty one is its next's.
+    ends = marks[:, 1:].copy()
+    empty = marks[:, 1:] == marks[:, :-1]
+    which[empty[:, 12], 12] = _FREE + 1
+    for number in range(11, -1, -1):
+        which[:, number] = np.where(empty[:, number], which[:, number + 1], which[:, number])
+        same = which[:, number] == which[:, number + 1]
+        ends[:, number] = np.where(same, ends[:, number + 1], ends[:, number])
+    does = np.zeros((count, 6), np.uint8)
+    wheres = np.zeros((count, 6), np.uint8)
+    for number, (doing, place, *_) in enumerate(items):
+        does[:, number], wheres[:, number] = doing, place
+    return ends, which, does, wheres
+
+
+def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
+    """`PlanBlock._duty`: work (or school) today: what, by its code, 0 for none; and its times."""
+    np, params = numpy(), self.params
+    place = plans.duty[at].astype(np.int64)
+    do = np.zeros(len(at), np.uint8)
+    begins = np.full(len(at), params.begins, np.int64)
+    until = begins.copy()
+    if getattr(rows.clock, "is_weekend", False) and not params.weekend:
+        return do, begins, until
+    some = np.flatnonzero(place >= 0)
+    if not len(some):
+        return do, begins, until
+    works = rows.population.arrays["work"][plans.index[at[some]]] >= 0
+    do[some] = np.where(works, code("work"), code("study"))
+    lasts = np.where(works, params.hours, 7 * _HOUR)
+    if not hasattr(rows.city, "is_open"):
+        until[some] = np.minimum(begins[some] + lasts, DAY_S)
+        return do, begins, until
+    pairs, back = np.unique(place[some] * 2 + works, return_inverse=True)
+    lasts = np.where(pairs % 2, params.hours, 7 * _HOUR)
+    times = np.arange(0, DAY_S, _SLOT)
+    is_open = town.open_at(rows, pairs // 2, times[:, None])
+    allowed = is_open & (times >= params.begins)[:, None]
+    if params.begins % _SLOT:
+        allowed &= (times > params.begins)[:, None]
+    first = np.where(allowed.any(axis=0), allowed.argmax(axis=0), is_open.argmax(axis=0))
+    opens = first * _SLOT
+    stop = opens + _SLOT
+    most = np.minimum(opens + lasts, DAY_S)
+    left = np.flatnonzero(stop < most)
+    while len(left):
+        left = left[is_open[stop[left] // _SLOT, left]]
+        stop[left] += _SLOT
+        left = left[stop[left] < most[left]]
+    begins[some], until[some] = opens[back], stop[back]
+    do[some[~is_open.any(axis=0)[back]]] = 0
+    return do, begins, until
+
+
+def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
+    """`LEISURE` as arrays: what, where, and its cumulated weights by which kinds are open."""
+    from civitas.society.blocks.plan import LEISURE
+
+    np, kinds = numpy(), town.kind_numbers(rows)
+    away = sorted({where for _, where, _ in LEISURE} - {"home"})
+    do = np.array([code(each[0]) for each in LEISURE], np.uint8)
+    where = np.array(
+        [HOME if each[1] == "home" else KINDS + kinds.get(each[1], 0) for each in LEISURE], np.uint8
+    )
+    weights = np.array(
+        [
+            [
+                weight if kind == "home" or mask >> away.index(kind) & 1 else 0
+                for _, kind, weight in LEISURE
+            ]
+            for mask in range(1 << len(away))
+        ]
+    )
+    return away, do, where, weights.cumsum(axis=1)
+
+
+def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any, Any, Any]:
+    """A drawn piece of free time of each: what, where, and until when."""
+    np, seed, step = numpy(), rows.population.seed, rows.step
+    away, do, where, sums = choice
+    drawn = 2 + belows(7, seed, ids, step, "plan.length", start)
+    open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
+    share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
+    found = (sums[open_] <= share[:, None]).sum(axis=1)
+    length = np.where(do[found] == code("shop"), 1800, np.minimum(end - start, drawn * _SLOT))
+    return do[found], where[found], start + length

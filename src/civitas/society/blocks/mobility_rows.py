@@ -1,0 +1,239 @@
+"""How rows choose places and set out: `MobilityBlock`, for many citizens at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.clock import DAY_S
+from civitas.society.arrays import numpy
+from civitas.society.blocks import columns, town
+from civitas.society.blocks.block import now_of
+from civitas.society.blocks.columns import AVOIDS, CHOSEN, code
+from civitas.society.draw import belows
+from civitas.society.population.column import Column
+from civitas.society.wants import Move
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.population.rows import Rows
+
+VISITED: Final = 8
+"""So many places of a kind a citizen remembers."""
+KINDS: Final = ("park", "restaurant", "shop")
+"""Of these kinds rows remember where they have been: those of which plans have any place."""
+_VISITS: Final = {
+    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
+    for kind in KINDS
+    for what, dtype in (("visited", "int32"), ("visits", "uint16"))
+}
+COLUMNS: Final = {
+    **columns.ACT,
+    **columns.PLAN,
+    **_VISITS,
+    "age": Column("uint8", 18, key=("profile", "age")),
+}
+"""What `MobilityBlock` keeps of each citizen.
+
+`visited_park` are the numbers of the parks that it knows and 1, in the order in which it first went
+there; `visits_park` how often it was there.
+"""
+
+
+def fits_rows(self: Any, rows: Rows) -> Any:
+    """`fits` of rows: 2 of those who are on their way or not yet where their plan wants."""
+    np = numpy()
+    if rows.city is None:
+        return 0.0
+    where = rows["item_where"]
+    goes = (rows["item_do"] > 0) & (where != -1) & ~rows["stuck"] & (where != rows["place"])
+    return np.where(goes | (rows["moving_to"] >= 0), 2.0, 0.0)
+
+
+def step_rows(self: Any, rows: Rows) -> None:
+    """`forward` of rows: set out, or go on."""
+    np = numpy()
+    arrays, index = rows.population.arrays, rows.at
+    arrays["act"][index] = code("travel")
+    at = np.flatnonzero(rows["moving_to"] < 0)
+    where = rows.column("item_where")  # not `rows[…]`, which would be written back
+    place = rows["place"]
+    goes = np.where(where >= 0, where, -1).astype(np.int64)
+    for number, kind in enumerate(rows.city.kinds()):
+        some = at[where[at] == -2 - number]
+        if len(some):
+            goes[some] = _choose(self, rows, some, kind, number)
+    at = at[goes[at] >= 0]
+    there = goes[at] == place[at]
+    arrays["act"][index[at[there]]] = code("idle")
+    at = at[~there]
+    if len(at):
+        _set_out(self, rows, at, goes)
+
+
+def _stuck(rows: Rows, at: Any) -> None:
+    index = rows.at[at]
+    rows.population.arrays["stuck"][index] = True
+    rows.population.arrays["act"][index] = code("idle")
+
+
+def _open(rows: Rows, places: Any, seconds: Any) -> Any:
+    """Whether places are open when one gets there, which is when a step begins."""
+    np, step = numpy(), rows.seconds
+    arrives = now_of(rows) + np.maximum(1, -(-seconds // step)) * step
+    return town.open_at(rows, places, arrives % DAY_S)
+
+
+def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
+    """`_set_out` and `_mode`: want to go, unless there is no way or it is closed on arrival."""
+    np, params, words = numpy(), self.params, rows.population.words
+    here, to = rows["place"][at].astype(np.int64), goes[at]
+    mode = np.full(len(at), -1, np.int64)
+    seconds = np.zeros(len(at), np.int64)
+    some = np.flatnonzero(here >= 0)
+    if params.mode is not None or not hasattr(rows.city, "modes"):
+        if params.mode is not None:
+            mode[some] = words.index(params.mode)
+        seconds[some] = town.ways(rows, here[some], to[some], [params.mode])[:, 0]
+    elif len(some):
+        names = [each.name for each in rows.city.modes]
+        times = town.ways(rows, here[some], to[some], [*names])
+        never = np.iinfo(np.int64).max
+        times[times < 0] = never
+        if "drive" in names:
+            child = rows["age"][at[some]] < 18
+            times[child, names.index("drive")] = never
+        best = times.argmin(axis=1)
+        seconds[some] = times[np.arange(len(some)), best]
+        mode[some] = np.array([words.index(name) for name in names])[best]
+        seconds[seconds == never] = -1
+        mode[seconds < 0] = -1
+    sets = seconds >= 0
+    sets &= _open(rows, to, np.maximum(seconds, 0))
+    _stuck(rows, at[~sets])
+    every = np.full(len(rows), -1, np.int64)
+    every[at] = mode
+    rows.want(Move, at[sets], to=np.maximum(goes, 0), mode=every)
+
+
+def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
+    """`_place_of` by rule: the places of a kind that some of the rows go to; −1 and stuck: none."""
+    np, params = numpy(), self.params
+    arrays, index = rows.population.arrays, rows.at[at]
+    place = rows["place"][at].astype(np.int64)
+    now = arrays["plan_now"][index]
+    avoids = np.where(
+        ((arrays["plan_what"][index, now] & AVOIDS) != 0)[:, None],
+        arrays["plan_avoid"][index] - 1,
+        -1,
+    )
+    chosen = np.full(len(at), -1, np.int64)
+    stays = (place >= 0) & (town.kinds_of(rows)[place] == number)
+    stays &= ~(avoids == place[:, None]).any(axis=1)
+    stays &= _open(rows, np.maximum(place, 0), 0)
+    chosen[stays] = place[stays]
+    home = rows["home"][at].astype(np.int64)
+    start = np.where(place < 0, home, place)
+    some = np.flatnonzero(~stays & (start >= 0))
+    if len(some):
+        found, seconds = town.near(rows, start[some], kind, params.candidates, params.mode)
+        is_open = _open(rows, np.maximum(found, 0), seconds)
+        fits = (found >= 0) & is_open & (found[:, :, None] != avoids[some, None, :]).all(axis=2)
+        any_ = np.flatnonzero(fits.any(axis=1))
+        some = some[any_]
+        if len(some):
+            chosen[some] = _by_rule(
+                self, rows, at[some], kind, found[any_], seconds[any_], fits[any_]
+            )
+            _remember(arrays, index[some], kind, chosen[some])
+    _stuck(rows, at[chosen < 0])
+    gets = chosen >= 0
+    some = index[gets]
+    arrays["plan_where"][some, now[gets]] = CHOSEN
+    arrays["plan_chosen"][some] = chosen[gets]
+    arrays["item_where"][some] = chosen[gets]
+    return chosen
+
+
+def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
+    """Which of the places that were found, of which those that fit count."""
+    from civitas.society.blocks.mobility import explores, gravity
+
+    np, params, seed = numpy(), self.params, rows.population.seed
+    arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
+    visits = np.zeros(found.shape, np.int64)
+    many = np.zeros(len(at), np.int64)
+    if kind in KINDS:
+        places, times = arrays[f"visited_{kind}"][index], arrays[f"visits_{kind}"][index]
+        for slot in range(VISITED):
+            known = places[:, slot]
+            if not known.any():
+                break
+            visits += (found + 1 == known[:, None]) * times[:, slot, None].astype(np.int64)
+            many += known > 0
+    known = fits & (visits > 0)
+    chances = np.array([explores(each, params.rho, params.gamma) for each in range(VISITED + 1)])
+    returns = known.any(axis=1)
+    returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= chances[many]
+    new = fits & (visits == 0)
+    new = np.where(new.any(axis=1)[:, None], new, fits)
+    weights = gravity(town.holds(rows)[found], seconds, params.wait)
+    weights = np.where(returns[:, None], known * visits, new * weights)
+    sums = weights.cumsum(axis=1)
+    chosen = np.empty(len(at), np.int64)
+    for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
+        some = np.flatnonzero(part)
+        if len(some):
+            share = belows(sums[some, -1], seed, ids[some], rows.step, purpose)
+            chosen[some] = (sums[some] <= share[:, None]).sum(axis=1)
+    return found[np.arange(len(at)), chosen]
+
+
+def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
+    """`_remember`: count a visit; of too many places the least visited is forgotten."""
+    np = numpy()
+    if kind not in KINDS:
+        return
+    places, times = arrays[f"visited_{kind}"], arrays[f"visits_{kind}"]
+    left = np.arange(len(index))
+    for slot in range(VISITED):
+        here = places[index[left], slot]
+        counts = (here == 0) | (here == chosen[left] + 1)
+        some = left[counts]
+        places[index[some], slot] = chosen[some] + 1
+        times[index[some], slot] += 1
+        left = left[~counts]
+        if not len(left):
+            return
+    some = index[left]
+    least = times[some].argmin(axis=1)  # the first of those, which are in order of their first
+    keep = np.arange(VISITED - 1) + (np.arange(VISITED - 1) >= least[:, None])
+    for array, last in ((places, chosen[left] + 1), (times, 1)):
+        array[some, : VISITED - 1] = np.take_along_axis(array[some], keep, axis=1)
+        array[some, VISITED - 1] = last
+
+
+def to_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write where a row has been into a status."""
+    visits = {}
+    for kind in KINDS:
+        places = population.arrays[f"visited_{kind}"][row].tolist()
+        times = population.arrays[f"visits_{kind}"][row].tolist()
+        if places[0]:
+            visits[kind] = {
+                population.places[place - 1]: many
+                for place, many in zip(places, times, strict=True)
+                if place
+            }
+    if visits:
+        status["visits"] = visits
+
+
+def from_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write where a status says that a citizen has been into its row."""
+    for kind in KINDS:
+        visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]
+        visits += [(None, 0)] * (VISITED - len(visits))
+        population.arrays[f"visited_{kind}"][row] = [
+            population.place_number(place) + 1 for place, _ in visits
+        ]
+        population.arrays[f"visits_{kind}"][row] = [many for _, many in visits]

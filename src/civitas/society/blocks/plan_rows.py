@@ -1,0 +1,281 @@
+"""The plans of rows: `PlanBlock`, for many citizens at once; what is kept is in `columns.PLAN`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.clock import DAY_S
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.blocks import columns, day_rows, town
+from civitas.society.blocks.block import now_of
+from civitas.society.blocks.columns import (
+    AVOIDS,
+    CHOSEN,
+    HOME,
+    KINDS,
+    NONE,
+    ODD,
+    SLOTS,
+    code,
+)
+from civitas.society.wants import Move
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
+
+_ROOM: Final = 4
+"""An item put into a plan takes up to three more slots; the last stays empty."""
+
+
+def before_rows(self: Any, rows: Rows) -> None:
+    """`before_forward` of rows: a plan of this day that can be followed in this step."""
+    np = numpy()
+    plans = Plans(rows)
+    day, time = divmod(now_of(rows), DAY_S)
+    new = (plans.of("day") != day) | (plans.of("plan_home") != plans.home)
+    new |= plans.of("plan_duty") != plans.duty
+    at = np.flatnonzero(new)
+    if len(at):
+        day_rows.make(self, rows, plans, at)
+        plans.set("day", at, day)
+    over = plans.of("item_until") <= time
+    over[at] = True
+    plans.advance(np.flatnonzero(over), time)
+    _mend(self, rows, plans, time)
+
+
+def step_rows(self: Any, rows: Rows) -> None:
+    """Nothing: the plan is made and mended before each step."""
+
+
+class Plans:
+    """The plans of some rows. Positions are those within these rows.
+
+    Attributes:
+        home: where each lives; the number of a place, −1 for None
+        duty: where each works, or else goes to school
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        np = numpy()
+        self.rows, self.arrays, self.index = rows, rows.population.arrays, rows.at
+        self.home = self.duty = np.full(len(rows), -1, np.int32)
+        if rows.population.places:
+            self.home = rows.column("home")
+            work = rows.column("work")
+            self.duty = np.where(work >= 0, work, rows.column("school"))
+
+    def of(self, name: str) -> Any:
+        """Return a column of these rows, to be read."""
+        return self.rows.column(name)
+
+    def set(self, name: str, at: Any, values: Any) -> None:
+        """Write a column of some of these rows."""
+        self.arrays[name][self.index[at]] = values
+
+    def moving(self) -> Any:
+        """Return which rows are on their way."""
+        if not self.rows.population.places:
+            return numpy().zeros(len(self.rows), bool)
+        return self.of("moving_to") >= 0
+
+    def advance(self, at: Any, time: int) -> None:
+        """Have the item be on that is on at a time of the day, of rows whose last is over."""
+        np, arrays = numpy(), self.arrays
+        if not len(at):
+            return
+        rows = self.index[at]
+        slot = arrays["plan_now"][rows].astype(np.int64)
+        over = np.flatnonzero(self.ends(rows, slot) <= time)
+        while len(over):
+            slot[over] += 1
+            over = over[self.ends(rows[over], slot[over]) <= time]
+        arrays["plan_now"][rows] = slot
+        arrays["stuck"][rows] = False
+        self.show(rows)
+        self.forget(rows)
+
+    def ends(self, rows: Any, slot: Any) -> Any:
+        """Return when items end: seconds after midnight."""
+        np, arrays = numpy(), self.arrays
+        odd = (arrays["plan_what"][rows, slot] & ODD) != 0
+        return arrays["plan_until"][rows, slot].astype(np.int64) * 2 + odd
+
+    def show(self, rows: Any) -> None:
+        """Write the item that is on into its own columns."""
+        np, arrays = numpy(), self.arrays
+        slot = arrays["plan_now"][rows]
+        where = arrays["plan_where"][rows, slot]
+        arrays["item_do"][rows] = (arrays["plan_what"][rows, slot] & 7) + 1
+        arrays["item_until"][rows] = self.ends(rows, slot)
+        place = np.where(
+            where >= KINDS, np.int32(KINDS - 2) - where, np.full(len(rows), -1, np.int32)
+        )
+        for meant, name in ((HOME, "plan_home"), (columns.DUTY, "plan_duty")):
+            place = np.where(where == meant, arrays[name][rows], place)
+        arrays["item_where"][rows] = np.where(where == CHOSEN, arrays["plan_chosen"][rows], place)
+
+    def forget(self, rows: Any) -> None:
+        """Forget the chosen and avoided places of items that are over."""
+        np, arrays = numpy(), self.arrays
+        knows = (arrays["plan_chosen"][rows] >= 0) | (arrays["plan_avoid"][rows, 0] > 0)
+        rows = rows[knows]
+        slot = arrays["plan_now"][rows].astype(np.int64)
+        chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+        left = np.arange(len(rows))
+        while len(left):
+            of = (rows[left], slot[left])
+            chosen[left] = arrays["plan_where"][of] == CHOSEN
+            avoids[left] = (arrays["plan_what"][of] & AVOIDS) != 0
+            slot[left] += 1
+            left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
+            left = left[arrays["plan_until"][rows[left], slot[left]] != 0]
+        arrays["plan_chosen"][rows[~chosen]] = -1
+        arrays["plan_avoid"][rows[~avoids]] = 0
+
+    def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
+        """Put an item into plans, from `time` on: what was planned then is cut or left out.
+
+        Args:
+            at: whose
+            do: what, by its code
+            home: whether it is at home, else nowhere in particular
+            time: seconds after midnight
+            until: the same, of each
+        """
+        np, arrays = numpy(), self.arrays
+        rows = self.index[at]
+        names = ("plan_until", "plan_what", "plan_where")
+        last = 32
+        while last < SLOTS and arrays["plan_until"][rows, last - _ROOM].any():
+            last = min(SLOTS, last + 16)
+        if arrays["plan_until"][rows, last - _ROOM].any():
+            raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
+        old = {name: arrays[name][rows, :last] for name in names}
+        now = arrays["plan_now"][rows].astype(np.int64)
+        whole = old["plan_until"].astype(np.int64) * 2 + ((old["plan_what"] & ODD) != 0)
+        every = np.arange(len(rows))
+        begins = np.where(now > 0, whole[every, now - 1], 0)
+        whole[every[begins < time], now[begins < time]] = time
+        first = now + (begins < time)
+        ends = old["plan_until"].astype(np.int64) * 2 + ((old["plan_what"] & ODD) != 0)
+        slots = np.arange(last)
+        # Of what is not over the first that lasts longer; empty slots are after all.
+        goes_on = ((slots >= now[:, None]) & ((ends > until[:, None]) | (ends == 0))).argmax(axis=1)
+        shift = (goes_on - first - 1)[:, None]
+        source = slots + np.where(slots > first[:, None], shift, 0)
+        source = np.minimum(source, last - 1)
+        made = {name: np.take_along_axis(values, source, axis=1) for name, values in old.items()}
+        # The item that is on ends now, where it has begun before, and else gives its slot.
+        whole = np.where(slots > first[:, None], np.take_along_axis(ends, source, axis=1), whole)
+        whole[every, first] = until
+        made["plan_until"] = whole // 2
+        made["plan_what"] &= 255 - ODD
+        made["plan_what"][every, first] = do - 1
+        made["plan_what"] |= (whole % 2 * ODD).astype(np.uint8)
+        lives = np.asarray(home) & (self.home[at] >= 0)
+        made["plan_where"][every, first] = np.where(lives, HOME, NONE)
+        for name in names:
+            arrays[name][rows, :last] = made[name]
+        arrays["plan_now"][rows] = first
+        self.show(rows)
+        self.forget(rows)
+        self.mended(rows)
+
+    def mended(self, rows: Any) -> None:
+        """Count that plans broke and were mended."""
+        self.arrays["mended"][rows] += 1
+
+
+# -- mending ---------------------------------------------------------------------------------------
+
+
+def _mend(self: Any, rows: Rows, plans: Plans, time: int) -> None:
+    """`PlanBlock._mend`: the world first, then the needs."""
+    np = numpy()
+    stays = ~plans.moving()
+    why = plans.of("stuck") & stays
+    stuck = np.flatnonzero(why)
+    plans.set("stuck", stuck, False)
+    refused = rows.refused(Move)
+    if refused is not None:
+        why |= refused & stays
+    is_open = town.open_now(rows, time)
+    if is_open is not None:
+        where = plans.of("item_where")
+        why |= ~is_open[where] & (where >= 0) & stays
+    at = np.flatnonzero(why)
+    if len(at):
+        _elsewhere(plans, at, time)
+    _urgent(rows, plans, stays, time)
+
+
+def _elsewhere(plans: Plans, at: Any, time: int) -> None:
+    """`PlanBlock._elsewhere`: another place of the kind, or at home."""
+    np, arrays = numpy(), plans.arrays
+    rows = plans.index[at]
+    slot = arrays["plan_now"][rows]
+    place = arrays["item_where"][rows]
+    avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
+    again = (arrays["plan_where"][rows, slot] == CHOSEN) & (avoided < 3)
+    some, which = rows[again], slot[again]
+    if len(some):
+        kind = town.kinds_of(plans.rows)[place[again]].astype(np.int64)
+        arrays["plan_avoid"][some, avoided[again]] = place[again] + 1
+        arrays["plan_where"][some, which] = KINDS + kind
+        arrays["plan_what"][some, which] |= AVOIDS
+        arrays["plan_chosen"][some] = -1
+        arrays["item_where"][some] = -2 - kind
+        plans.mended(some)
+    barred = ~again & (place == plans.home[at])  # the way home is: one stays where one is
+    some, which = rows[barred], slot[barred]
+    if len(some):
+        arrays["plan_where"][some, which] = NONE
+        arrays["plan_what"][some, which] &= 255 - AVOIDS
+        arrays["item_where"][some] = -1
+        plans.forget(some)
+        plans.mended(some)
+    back = at[~again & ~barred]
+    if len(back):
+        until = arrays["item_until"][plans.index[back]]
+        plans.put(back, np.full(len(back), code("leisure")), True, time, until.astype(np.int64))
+
+
+def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
+    """`PlanBlock._urgent`: what a need at its threshold calls for."""
+    from civitas.society.blocks.needs import NEEDS, NeedsBlock
+    from civitas.society.blocks.plan import REMEDIES
+
+    np = numpy()
+    needs = next((each for each in rows.population.blocks if isinstance(each, NeedsBlock)), None)
+    if needs is None:
+        return
+    low = np.zeros(len(rows), bool)
+    for need in NEEDS:
+        low |= plans.of(need) <= getattr(needs.params, need)
+    do = plans.of("item_do")
+    low &= stays & (do != code("sleep")) & (do != code("eat"))
+    at = np.flatnonzero(low)
+    if not len(at):
+        return
+    do, left = do[at], np.ones(len(at), bool)
+    remedy, lasts = np.zeros(len(at), np.uint8), np.zeros(len(at), np.int64)
+    home = np.zeros(len(at), bool)
+    for need in NEEDS:
+        urgent = left & (plans.of(need)[at] <= getattr(needs.params, need))
+        left &= ~urgent
+        what, seconds = REMEDIES[need]
+        if need == "social":
+            urgent &= (do != code("work")) & (do != code("study"))
+        if need == "safety":
+            there = plans.of("item_where")[at] == plans.home[at]
+            urgent &= (do != code("leisure")) | ~there
+        else:
+            urgent &= do != code(what)
+        remedy[urgent], lasts[urgent] = code(what), seconds
+        home[urgent] = need in ("energy", "safety")
+    some = np.flatnonzero(remedy)
+    if len(some):
+        until = np.minimum(time + lasts[some], DAY_S)
+        plans.put(at[some], remedy[some], home[some], time, until)

@@ -1,0 +1,200 @@
+"""Relations, interests and opinions of a population as columns, and what is said of topics."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.population.column import Column
+from civitas.society.population.wants import WHO, number_of
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.population.rows import Rows
+
+TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
+"""What people talk about."""
+NO_OPINION: Final = -32768
+
+
+@functools.cache
+def topic_columns(topics: int) -> dict[str, Column]:
+    """The columns of opinions and interests, of so many topics.
+
+    opinions: of each topic, `NO_OPINION` for none
+    interest_topic: the numbers of the topics of interest, in the order of the profile; −1 for none
+    interest: how much each of these interests
+    """
+    return {
+        "opinions": Column("int16", NO_OPINION, width=topics, own=True),
+        "interest_topic": Column("int8", -1, width=topics, own=True),
+        "interest": Column("int16", width=topics, own=True),
+    }
+
+
+@functools.cache
+def friend_columns(friends: int) -> dict[str, Column]:
+    """The columns of relations: with whom, and how close; in the order in which they came.
+
+    friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
+    friendship: 0 … 1000
+    """
+    return {
+        "friends": Column("int32", width=friends, own=True, slots=True),
+        "friendship": Column("int16", width=friends, own=True, slots=True),
+    }
+
+
+def topics_to_status(
+    population: Population, row: int, status: dict[str, Any], topics: Sequence[str]
+) -> None:
+    """Write opinions and interests of a row into a status."""
+    arrays = population.arrays
+    numbers = zip(topics, arrays["opinions"][row].tolist(), strict=True)
+    status["opinions"] = {topic: each for topic, each in numbers if each != NO_OPINION}
+    pairs = zip(
+        arrays["interest_topic"][row].tolist(), arrays["interest"][row].tolist(), strict=True
+    )
+    status.setdefault("profile", {})["interests"] = {
+        topics[topic]: interest for topic, interest in pairs if topic >= 0
+    }
+
+
+def topics_from_status(
+    population: Population, row: int, status: dict[str, Any], topics: Sequence[str]
+) -> None:
+    """Write opinions and interests of a status into the columns.
+
+    Raises:
+        ConfigError: a topic is none of the block's
+    """
+    arrays = population.arrays
+    interests = (status.get("profile") or {}).get("interests")
+    for given in (interests or {}, status.get("opinions") or {}):
+        for topic in given:
+            if topic not in topics:
+                raise ConfigError(
+                    f"citizen {population.id_of(row)}: the topic {topic!r:.80} is none of the "
+                    f"block's topics: {', '.join(topics)}"
+                )
+    if "opinions" in status:
+        given = status["opinions"]
+        arrays["opinions"][row] = [given.get(topic, NO_OPINION) for topic in topics]
+    if interests is not None:
+        arrays["interest_topic"][row] = -1
+        arrays["interest"][row] = 0
+        for at, (topic, interest) in enumerate(interests.items()):
+            arrays["interest_topic"][row, at] = topics.index(topic)
+            arrays["interest"][row, at] = interest
+
+
+def friends_to_status(population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write the relations of a row into a status."""
+    arrays = population.arrays
+    codes, close = arrays["friends"][row].tolist(), arrays["friendship"][row].tolist()
+    status["relations"] = {
+        population.decoded(WHO, code - 1 if code > 0 else code): strength
+        for code, strength in zip(codes, close, strict=True)
+        if code
+    }
+
+
+def friends_from_status(population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write the relations of a status into the columns.
+
+    Raises:
+        ConfigError: there are more than the columns hold
+    """
+    given = status.get("relations")
+    if given is None:
+        return
+    codes, close = population.arrays["friends"], population.arrays["friendship"]
+    if len(given) > codes.shape[1]:
+        raise ConfigError(
+            f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
+            f"SocialBlockParams is {codes.shape[1]}"
+        )
+    codes[row], close[row] = 0, 0
+    for at, (id, strength) in enumerate(given.items()):
+        number = number_of(population, id)
+        codes[row, at], close[row, at] = number + 1 if number >= 0 else number, strength
+
+
+class Ties:
+    """The relations of some rows, to be read and changed.
+
+    Args:
+        rows: of which
+        at: their positions in the rows; all if left out
+
+    Attributes:
+        codes: with whom, in so many columns as somebody has friends; int32
+        close: how close; int64
+    """
+
+    def __init__(self, rows: Rows, at: Any = None) -> None:
+        np = numpy()
+        arrays, base = rows.population.arrays, rows.population.base
+        self._friends, self._friendship = arrays["friends"], arrays["friendship"]
+        self._index = (rows.index if at is None else rows.index[at]) - base
+        codes = []
+        for slot in range(self._friends.shape[1]):
+            column = self._friends[self._index, slot]
+            if not column.any():
+                break
+            codes.append(column)
+        self.codes = np.stack(codes, 1) if codes else np.zeros((len(self._index), 0), np.int32)
+        self.close = self._friendship[self._index, : len(codes)].astype(np.int64)
+
+    def of(self, codes: Any) -> Any:
+        """The slot of each one's relation with somebody, −1 for none."""
+        if not self.codes.shape[1]:
+            return numpy().full(len(codes), -1)
+        same = self.codes == codes[:, None]
+        return numpy().where(same.any(1), same.argmax(1), -1)
+
+    def strength(self, codes: Any) -> Any:
+        """How close each is to somebody; 0 without a relation."""
+        np, slot = numpy(), self.of(codes)
+        if not self.codes.shape[1]:
+            return np.zeros(len(slot), np.int64)
+        return np.where(slot >= 0, self.close[np.arange(len(slot)), slot], 0)
+
+    def set(self, codes: Any, strength: Any) -> None:
+        """Write the relation of each with somebody; where it has no room, the weakest other goes.
+
+        The weakest that is first in the order goes, and those after it move up.
+        """
+        np = numpy()
+        slot = self.of(codes)
+        count = (self.codes != 0).sum(1)
+        most = self._friends.shape[1]
+        full = np.flatnonzero((slot < 0) & (count == most))
+        slot = np.where(slot < 0, np.minimum(count, most - 1), slot)
+        if len(full):
+            index = self._index[full]
+            weakest = self.close[full].argmin(1)
+            kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
+            at = np.arange(len(full))[:, None]
+            self._friends[index, : most - 1] = self.codes[full][at, kept]
+            self._friendship[index, : most - 1] = self.close[full][at, kept]
+        self._friends[self._index, slot] = codes
+        self._friendship[self._index, slot] = strength
+
+    def keep(self, slot: Any) -> None:
+        """Write how close each was in a slot, if that is one, once more."""
+        at = numpy().flatnonzero(slot >= 0)
+        self._friendship[self._index[at], slot[at]] = self.close[at, slot[at]]
+
+    def fade(self, fade: Any) -> None:
+        """Change how close all are by a function of arrays."""
+        for slot in range(self.codes.shape[1]):
+            self._friendship[self._index, slot] = fade(self.close[:, slot])
+
+
+def code_of(number: Any) -> Any:
+    """The code in `friends` of agents as wants name them."""
+    return numpy().where(number >= 0, number + 1, number)

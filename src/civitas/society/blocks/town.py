@@ -1,0 +1,135 @@
+"""What blocks ask of a city for rows: a `City` says it for all at once, others place by place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.clock import DAY_S
+from civitas.society.arrays import numpy
+
+if TYPE_CHECKING:
+    from civitas.society.population.rows import Rows
+
+LOOKED_AT: Final = 10
+"""At so many places of a kind it is looked whether they are open."""
+
+
+def kind_numbers(rows: Rows) -> dict[str, int]:
+    """Return the number of each kind of place."""
+    city = rows.city
+    return {} if city is None else {kind: number for number, kind in enumerate(city.kinds())}
+
+
+def kinds_of(rows: Rows) -> Any:
+    """Return the number of each place's kind."""
+    city, kept = rows.city, rows.moment.found
+    if hasattr(city, "kind_rows"):
+        return city.kind_rows()
+    if "kinds" not in kept:
+        numbers = kind_numbers(rows)
+        kinds = [numbers[city.kind(place)] for place in rows.population.places]
+        kept["kinds"] = numpy().array(kinds, "int16")
+    return kept["kinds"]
+
+
+def open_now(rows: Rows, time: int) -> Any:
+    """Return of each place whether it is open; None where places have no hours."""
+    kept = rows.moment.found
+    key = ("open", time)
+    if key not in kept:
+        kept[key] = None
+        if hasattr(rows.city, "is_open"):
+            kept[key] = open_at(rows, numpy().arange(len(rows.population.places)), time)
+    return kept[key]
+
+
+def open_at(rows: Rows, places: Any, time: Any) -> Any:
+    """Return whether places are open.
+
+    Args:
+        places: their numbers
+        time: seconds after midnight, broadcast against the places
+    """
+    np, city = numpy(), rows.city
+    places, time = np.asarray(places), np.asarray(time)
+    if not hasattr(city, "is_open"):
+        return np.ones(np.broadcast_shapes(time.shape, places.shape), bool)
+    if hasattr(city, "open_rows"):
+        return city.open_rows(time, places)
+    names = rows.population.places
+    pairs = np.broadcast(places, time)
+    found = [city.is_open(names[place], int(at) % DAY_S) for place, at in pairs]
+    return np.array(found, bool).reshape(pairs.shape)
+
+
+def opens_at(rows: Rows, kind: str, time: Any) -> Any:
+    """Return of each time whether a place of a kind is open from then on for half an hour: 0, 1."""
+    np, city, kept = numpy(), rows.city, rows.moment.found
+    key = ("opens", kind)
+    if key not in kept:
+        kept[key] = np.full(DAY_S, -1, np.int8)
+    known = kept[key]
+    new = np.unique(time[known[time] < 0])
+    if len(new):
+        names = () if city is None else city.by_kind(kind)[:LOOKED_AT]
+        places = np.array([rows.population._place[each] for each in names], np.int64)
+        for at in new.tolist():
+            both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
+            known[at] = bool(both.any())
+    return known[time]
+
+
+def holds(rows: Rows) -> Any:
+    """Return how many each place holds; 1 where there is no limit."""
+    city, kept = rows.city, rows.moment.found
+    if hasattr(city, "capacity_rows"):
+        return city.capacity_rows()
+    if "holds" not in kept:
+        names = rows.population.places
+        many = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+        kept["holds"] = numpy().array([1 if each is None else each for each in many], "int64")
+    return kept["holds"]
+
+
+def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
+    """Return the nearest places of a kind and the seconds to them; −1 where there are no more.
+
+    Returns:
+        two int64 arrays, (n, limit)
+    """
+    np, city, kept = numpy(), rows.city, rows.moment.found
+    if hasattr(city, "near_rows"):
+        return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
+    names, numbers = rows.population.places, rows.population._place
+    found = np.full((len(place), limit), -1, np.int64)
+    seconds = np.zeros((len(place), limit), np.int64)
+    for at, here in enumerate(np.asarray(place).tolist()):
+        key = ("near", here, kind, limit, mode)
+        if key not in kept:
+            kept[key] = city.near(names[here], kind, limit, mode)
+        for rank, each in enumerate(kept[key]):
+            found[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
+    return found, seconds
+
+
+def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
+    """Return the seconds from places to places by each mode; int64, (n, modes), −1 for no way."""
+    np, city = numpy(), rows.city
+    made = np.empty((len(place), len(modes)), np.int64)
+    if hasattr(city, "metres_rows"):
+        named = [mode for mode in modes if mode is not None]
+        metres, same = None, place == to
+        shared = len(named) == len(modes) and city.same_roads(named)
+        for number, mode in enumerate(modes):
+            if metres is None or not shared:
+                metres = city.metres_rows(place, to, mode)
+            made[:, number] = city.time_rows(metres, same, mode)
+        return made
+    names, kept = rows.population.places, rows.moment.found
+    for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
+        for number, mode in enumerate(modes):
+            key = ("way", one, other, mode)
+            if key not in kept:
+                kept[key] = city.seconds(names[one], names[other], mode)
+            made[at, number] = -1 if kept[key] is None else kept[key]
+    return made

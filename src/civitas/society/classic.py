@@ -1,0 +1,366 @@
+"""Classic models, each a block of some thirty lines: wealth, segregation, epidemic, opinions.
+
+Everyone reads the step before, then all changes are made at once, in id order where they meet.
+Where the published model updates one citizen after the other, the docstring says what differs. Each
+block is written for one citizen (`forward`) and for rows (`step_rows`), which give the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from civitas.errors import ConfigError
+from civitas.society import math
+from civitas.society.arrays import numpy
+from civitas.society.blocks.block import CitizenBlockParams
+from civitas.society.grid import Grid
+from civitas.society.network import Network
+from civitas.society.population.block import RowBlock
+from civitas.society.population.column import Column
+from civitas.society.population.population import Population
+from civitas.society.wants import Move, Pay
+
+SUSCEPTIBLE, INFECTED, RECOVERED = range(3)
+
+
+class WealthParams(CitizenBlockParams):
+    """What is given."""
+
+    gift: int = Field(default=1, ge=1, description="cents given in a step")
+
+
+class WealthBlock(RowBlock):
+    """Whoever can gives a cent to somebody drawn among all: the Boltzmann wealth model.
+
+    Dragulescu, Yakovenko 2000, "Statistical mechanics of money", European Physical Journal B 17:
+    one giver at a time leads to the geometric law, whose limit for a mean of many gifts is the
+    exponential. Here all give at once, so each is a queue: one cent leaves, a Poisson number comes
+    (M/D/1, Pollaczek 1930, Khinchine 1932), whose law for large means is exponential too.
+    """
+
+    ParamsType = WealthParams
+    params: WealthParams
+
+    async def forward(self) -> None:
+        """Give, if there is enough."""
+        other = self.draws.below(self.perceived.citizens, "wealth.other")
+        if self.status["money"] >= self.params.gift:
+            self.want(Pay(self.perceived.citizen(other), self.params.gift))
+
+    def step_rows(self, rows: Any) -> None:
+        """The same for rows."""
+        other = rows.below(rows.citizens, "wealth.other")
+        gift = self.params.gift
+        rows.want(Pay, rows["money"] >= gift, to=other, cents=gift)
+
+
+class SchellingParams(CitizenBlockParams):
+    """When a citizen is content."""
+
+    alike: int = Field(
+        default=375, ge=0, le=1000, description="neighbours of its kind it wants, in thousandths"
+    )
+
+
+class SchellingBlock(RowBlock):
+    """Whoever has too few neighbours of its kind moves to a free cell: Schelling's segregation.
+
+    Schelling 1971, "Dynamic models of segregation", Journal of Mathematical Sociology 1. Here all
+    who are not content set out at once, for a cell drawn among those that were free; of several who
+    want the same cell the first in id order gets it, and the others stay.
+    """
+
+    columns: ClassVar = {"kind": Column("int8", seen=True), "alike": Column("int32")}
+    ParamsType = SchellingParams
+    params: SchellingParams
+
+    async def forward(self) -> None:
+        """Look around, and move if not content."""
+        seen, grid = self.perceived.seen, self.perceived.view.city
+        kinds = _cell_kinds(seen("kind"), seen("place"), len(grid))
+        here = seen("place", self.perceived.id)
+        around = grid.next_to[here]
+        near = kinds[around[around >= 0]]
+        like, others = int((near == self.status["kind"]).sum()), int((near >= 0).sum())
+        self.status["alike"] = like * 1000 // others if others else 1000
+        free = numpy().flatnonzero(kinds < 0)
+        if len(free) and self.status["alike"] < self.params.alike:
+            x, y = grid.cells[free[self.draws.below(len(free), "schelling.cell")]]
+            self.want(Move(f"{x},{y}"))
+
+    def step_rows(self, rows: Any) -> None:
+        """The same for rows."""
+        np = numpy()
+        grid = rows.city
+        kinds = rows.once(
+            "schelling.kinds", lambda: _cell_kinds(rows.seen("kind"), rows.seen("place"), len(grid))
+        )
+        free = rows.once("schelling.free", lambda: np.flatnonzero(kinds < 0))
+        around = grid.next_to[rows["place"]]
+        near = np.where(around >= 0, kinds[around], -1)
+        like = (near == rows["kind"][:, None]).sum(axis=1)
+        others = (near >= 0).sum(axis=1)
+        rows["alike"] = np.where(others > 0, like * 1000 // np.maximum(others, 1), 1000)
+        if len(free):
+            cell = free[rows.below(len(free), "schelling.cell")]
+            rows.want(Move, rows["alike"] < self.params.alike, to=cell)
+
+
+class EpidemicParams(CitizenBlockParams):
+    """How an infection spreads."""
+
+    infects: float = Field(default=0.05, ge=0, le=1, description="by a contact, in a step")
+    recovers: float = Field(default=0.1, ge=0, le=1, description="in a step")
+    meets: int = Field(default=0, ge=0, le=1000, description="drawn contacts; 0: the network's")
+
+
+class EpidemicBlock(RowBlock):
+    """Susceptible, infected, recovered: SIR on the network, or among drawn contacts.
+
+    Kermack, McKendrick 1927, "A contribution to the mathematical theory of epidemics", Proceedings
+    of the Royal Society A 115. Each infected contact infects with one probability in each step.
+    """
+
+    columns: ClassVar = {"health": Column("int8", seen=True)}
+    ParamsType = EpidemicParams
+    params: EpidemicParams
+
+    async def forward(self) -> None:
+        """Be infected, or recover."""
+        params, draws = self.params, self.draws
+        health = self.status["health"]
+        if health == SUSCEPTIBLE:
+            seen = self.perceived.seen("health")
+            if params.meets:
+                drawn = (
+                    draws.below(self.perceived.citizens, "sir.meets", number)
+                    for number in range(params.meets)
+                )
+                ill = sum(int(seen[row] == INFECTED) for row in drawn)
+            else:
+                others = self.perceived.neighbours
+                ill = sum(self.perceived.seen("health", one) == INFECTED for one in others)
+            spared = math.power(1 - params.infects, ill)
+            if draws.uniform("sir.infected") >= spared:
+                self.status["health"] = INFECTED
+        elif health == INFECTED and draws.uniform("sir.recovers") < params.recovers:
+            self.status["health"] = RECOVERED
+
+    def step_rows(self, rows: Any) -> None:
+        """The same for rows."""
+        np = numpy()
+        params = self.params
+        health = rows["health"]
+        ill = rows.once("sir.ill", lambda: (rows.seen("health") == INFECTED).view(np.int8))
+        if params.meets:
+            met = np.zeros(len(rows), np.int64)
+            for number in range(params.meets):
+                met += ill[rows.below(rows.citizens, "sir.meets", number)]
+        else:
+            met = rows.neighbour_sum(ill)
+        spared = math.power(1 - params.infects, np.arange(met.max(initial=0) + 1))[met]
+        caught = (health == SUSCEPTIBLE) & (rows.uniform("sir.infected") >= spared)
+        over = (health == INFECTED) & (rows.uniform("sir.recovers") < params.recovers)
+        rows["health"] = np.where(caught, INFECTED, np.where(over, RECOVERED, health))
+
+
+class OpinionParams(CitizenBlockParams):
+    """How opinions move."""
+
+    bound: float = Field(default=0.2, ge=0, le=1, description="how far apart others are heard")
+    pull: float = Field(default=0.5, ge=0, le=0.5, description="the part of the distance it moves")
+
+
+class OpinionBlock(RowBlock):
+    """Hears one other, and moves towards its opinion unless it is too far: bounded confidence.
+
+    Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting agents", Advances in
+    Complex Systems 3, where pairs meet one after the other and both move. Here each hears one drawn
+    among its neighbours, or among all without a network, and moves alone, all at once; opinions,
+    0 … 1, then gather in about 1 ÷ (2 · bound) groups all the same.
+    """
+
+    columns: ClassVar = {"opinion": Column("float64", seen=True)}
+    ParamsType = OpinionParams
+    params: OpinionParams
+
+    def begin_rows(self, rows: Any) -> None:
+        """Draw opinions, even from 0 to 1."""
+        rows["opinion"] = rows.uniform("opinion.first")
+
+    async def forward(self) -> None:
+        """Hear one other."""
+        me, draws = self.perceived, self.draws
+        if me.view.others.network is not None:
+            others = me.neighbours
+            if not others:
+                return
+            other = me.seen("opinion", others[draws.below(len(others), "opinion.other")])
+        else:
+            other = float(me.seen("opinion")[draws.below(me.citizens, "opinion.other")])
+        apart = other - self.status["opinion"]
+        if -self.params.bound <= apart <= self.params.bound:
+            self.status["opinion"] += self.params.pull * apart
+
+    def step_rows(self, rows: Any) -> None:
+        """The same for rows."""
+        np = numpy()
+        if rows.network is not None:
+            other = rows.neighbour("opinion.other")
+        else:
+            other = rows.below(rows.citizens, "opinion.other")
+        mine = rows["opinion"]
+        apart = rows.seen("opinion")[other] - mine
+        hears = (other >= 0) & (np.abs(apart) <= self.params.bound)
+        rows["opinion"] = np.where(hears, mine + self.params.pull * apart, mine)
+
+
+def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 0) -> Population:
+    """Return a population of `WealthBlock`, each with `mean` cents at the start.
+
+    Its metrics are `gini`, the Gini coefficient of money, and `without`, the share who have none.
+    """
+    np = numpy()
+    block = WealthBlock(block_params=WealthParams(gift=gift))
+    metrics = {"gini": _gini, "without": _share("money", 0)}
+    return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)
+
+
+def schelling(
+    width: int = 50, *, free: int = 100, alike: int = 375, around: int = 8, seed: int = 0
+) -> Population:
+    """Return a population of `SchellingBlock` on a torus of width × width cells, of two kinds.
+
+    Args:
+        width: columns and rows; 3 or more
+        free: cells without a citizen, of a thousand
+        alike: neighbours of its kind that each wants, of a thousand
+        around: 4 or 8 neighbours
+        seed: of all draws
+    """
+    from civitas.society.draw import integers
+
+    np = numpy()
+    if type(width) is not int or width < 3:
+        raise ConfigError(f"width must be 3 or more, got {width!r:.40}")
+    grid = Grid(width, width, torus=True, around=around, cell_seconds=1)
+    cells = np.arange(width * width, dtype=np.uint64)
+    taken = np.argsort(integers(seed, cells, 0, "schelling.first"), kind="stable")
+    count = len(cells) * (1000 - free) // 1000
+    table = {"place": taken[:count].astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
+    block = SchellingBlock(block_params=SchellingParams(alike=alike))
+    return Population(table, grid, [block], seed, metrics={"alike": _mean("alike")})
+
+
+def epidemic(
+    citizens: int = 1000,
+    *,
+    infected: int = 10,
+    infects: float = 0.05,
+    recovers: float = 0.1,
+    meets: int = 0,
+    network: Network | str | None = None,
+    seed: int = 0,
+) -> Population:
+    """Return a population of `EpidemicBlock`, of whom the first `infected` drawn are ill.
+
+    Args:
+        citizens: how many
+        infected: how many are ill at the start
+        infects: the probability that a contact infects, in a step
+        recovers: the probability of recovery, in a step
+        meets: how many drawn contacts each has in a step; 0 for those of the network
+        network: who meets whom, or its kind: `random` (also if left out and `meets` is 0),
+            `small_world`, `scale_free` or `spatial`
+        seed: of all draws
+    """
+    from civitas.society.draw import integers
+
+    np = numpy()
+    if not meets and network is None:
+        network = "random"
+    first = np.argsort(integers(seed, np.arange(citizens, dtype=np.uint64), 0, "sir.first"))
+    health = np.zeros(citizens, np.int8)
+    health[first[:infected]] = INFECTED
+    block = EpidemicBlock(
+        block_params=EpidemicParams(infects=infects, recovers=recovers, meets=meets)
+    )
+    metrics = {
+        name: _share("health", code)
+        for name, code in (("susceptible", 0), ("infected", 1), ("recovered", 2))
+    }
+    return Population(
+        {"health": health},
+        None,
+        [block],
+        seed,
+        network=_network(network, citizens, seed),
+        metrics=metrics,
+    )
+
+
+def opinions(
+    citizens: int = 1000,
+    *,
+    bound: float = 0.2,
+    pull: float = 0.5,
+    network: Network | str | None = None,
+    seed: int = 0,
+) -> Population:
+    """Return a population of `OpinionBlock`, on a network or among all.
+
+    Its metrics are `groups`, how many groups of a hundredth of the citizens or more are further
+    than a quarter of the bound from each other, and `spread`, how far the outermost are apart.
+    """
+    block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
+    metrics = {"groups": lambda columns: _groups(columns["opinion"], bound), "spread": _spread}
+    network = _network(network, citizens, seed)
+    return Population(citizens, None, [block], seed, network=network, metrics=metrics)
+
+
+def _cell_kinds(kinds: Any, places: Any, cells: int) -> Any:
+    """The kind of who is in each cell; −1 for a free one."""
+    np = numpy()
+    made = np.full(cells, -1, np.int8)
+    made[places[places >= 0]] = kinds[places >= 0]
+    return made
+
+
+def _mean(name: str) -> Any:
+    return lambda columns: float(columns[name].sum()) / len(columns[name])
+
+
+def _share(name: str, code: int) -> Any:
+    return lambda columns: float((columns[name] == code).sum()) / len(columns[name])
+
+
+def _network(given: Network | str | None, citizens: int, seed: int) -> Network | None:
+    """A network, or the one of a kind that is drawn by the seed."""
+    if not isinstance(given, str):
+        return given
+    kinds = ("random", "scale_free", "small_world", "spatial")
+    if given not in kinds:
+        raise ConfigError(f"network must be one of {', '.join(kinds)}, got {given!r:.40}")
+    made: Network = getattr(Network, given)(citizens, seed=seed)
+    return made
+
+
+def _gini(columns: Any) -> float:
+    np = numpy()
+    money = np.sort(columns["money"])
+    total, count = int(money.sum()), len(money)
+    weighted = int((money * np.arange(1, count + 1)).sum())
+    return (2 * weighted / total - count - 1) / count if total else 0.0
+
+
+def _groups(opinions: Any, bound: float) -> int:
+    np = numpy()
+    found = np.sort(opinions)
+    ends = np.flatnonzero(np.r_[np.diff(found) > bound / 4, True])
+    return int((np.diff(np.r_[-1, ends]) * 100 >= len(found)).sum())
+
+
+def _spread(columns: Any) -> float:
+    return float(columns["opinion"].max() - columns["opinion"].min())

@@ -1,0 +1,70 @@
+"""What a society is given, checked: its citizens, its services, and how long it is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from civitas.clock import DAY_S, Clock
+from civitas.errors import ConfigError, DuplicateAgent
+from civitas.society.commit import Service
+from civitas.society.wants import id_order
+
+if TYPE_CHECKING:
+    from civitas.agent import Agent
+    from civitas.society.population.population import Population
+
+
+def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
+    """How many steps a run has."""
+    if steps is not None:
+        if days is not None:
+            raise ConfigError("days and steps are given: give one of them")
+        if type(steps) is not int or steps < 0:
+            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
+        return steps
+    days = 1 if days is None else days
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
+        raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
+    count = days * DAY_S / clock.step_s
+    if count != int(count):
+        raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
+    return int(count)
+
+
+def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
+    """The citizens as agents: those given, or drawn ones with all blocks."""
+    if type(citizens) is int and citizens >= 0:
+        from civitas.society.people.drawn import citizens as agents_of
+        from civitas.society.people.drawn import make_people
+
+        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
+    if isinstance(citizens, str | PathLike):
+        from civitas.society.people.drawn import citizens as agents_of
+        from civitas.society.people.drawn import completed
+        from civitas.society.people.table import read_people
+
+        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
+    if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
+        raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
+    return citizens
+
+
+def of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
+    """The city and the seed of a society whose citizens are a population."""
+    if city not in (None, population.city):
+        raise ConfigError("city= and the population's are two: give it to the Population")
+    if seed not in (0, population.seed):
+        raise ConfigError(f"seed={seed}, and the population's is {population.seed}: give it there")
+    return population.city, population.seed
+
+
+def services_of(services: Iterable[Service]) -> dict[str, Service]:
+    """The services by id, in id order."""
+    made: dict[str, Service] = {}
+    for service in sorted(services, key=lambda each: id_order(each.id)):
+        if made.setdefault(service.id, service) is not service:
+            raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
+    return made

@@ -1,0 +1,92 @@
+"""Blocks whose rule is written twice: for one citizen, and for rows of a population."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from civitas.errors import ConfigError
+from civitas.society.blocks.block import CitizenBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from civitas.society.population.column import Column
+    from civitas.society.population.rows import Rows
+
+HOOKS = {
+    "before_forward": "before_rows",
+    "forward": "step_rows",
+    "after_forward": "after_rows",
+    "fits": "fits_rows",
+}
+"""What a block does for one citizen, and for rows."""
+
+
+class RowBlock(CitizenBlock):
+    """A block that runs in every step, for one citizen (`forward`) and for rows (`step_rows`).
+
+    `forward` is the reference: `step_rows` must do the same to each row, bit by bit. It writes the
+    columns that the block declares, by assigning them (`rows["wealth"] = …`), and may read all
+    others. What it wants of the world it asks by `rows.want`. Random numbers come from
+    `rows.below`, `rows.uniform`, `rows.integer` and `rows.choice`, with `forward`'s purposes.
+
+    Attributes:
+        columns: what it keeps of each citizen, by name; in a status, by the column's key
+        words: the texts that its wants use, such as `("food",)`
+    """
+
+    columns: ClassVar[Mapping[str, Column]] = {}
+    words: ClassVar[Iterable[str]] = ()
+
+    def fits(self, context: Any) -> float:
+        """1: it runs in every step."""
+        return 1.0
+
+    def fits_rows(self, rows: Rows) -> Any:
+        """1: it runs in every step."""
+        return 1.0
+
+    def step_rows(self, rows: Rows) -> None:
+        """What `forward` does, for rows."""
+        raise NotImplementedError(f"{type(self).__name__} must define `def step_rows(self, rows)`")
+
+
+def lacking(block: Any) -> str:
+    """Return which form for rows a block lacks; empty where it has all that it needs."""
+    made = type(block)
+    for scalar, rows in HOOKS.items():
+        own = next((each for each in made.__mro__ if scalar in vars(each)), None)
+        if own is None or (own.__module__ == "civitas.block" and scalar != "forward"):
+            continue
+        has = next((each for each in made.__mro__ if rows in vars(each)), None)
+        # A subclass that overrides one form alone would have two rules.
+        if has is None or not issubclass(has, own):
+            return rows
+    return ""
+
+
+def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the blocks of a population, each once.
+
+    Raises:
+        ConfigError: they are no blocks, or two declare the same column in different ways
+    """
+    made = tuple(blocks)
+    columns: dict[str, Any] = {}
+    for block in made:
+        if not isinstance(block, CitizenBlock):
+            raise ConfigError(f"blocks must be citizens' blocks, got {block!r:.80}")
+        for name, column in getattr(block, "columns", {}).items():
+            if columns.setdefault(name, column) != column:
+                raise ConfigError(
+                    f"block {block.name!r} declares the column {name!r} otherwise than another: "
+                    "give it another name, or the same Column"
+                )
+    return made
+
+
+def writes(block: Any, names: Iterable[str]) -> bool:
+    """Return whether a block's `from_status` writes one of these columns, as far as it says."""
+    columns: Mapping[str, Column] = getattr(block, "columns", {})
+    own = [name for name, column in columns.items() if column.own]
+    return not own or any(name in own for name in names)

@@ -1,0 +1,379 @@
+"""The commit stage of a population: the rules of `society/commit.py`, for columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError, StateError
+from civitas.society.arrays import numpy
+from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
+from civitas.society.population import moves, wants
+from civitas.society.population.messages import Messages
+from civitas.society.population.settling import Settlers, one_by_one
+from civitas.society.population.views import Balances, Where
+from civitas.society.population.wants import FIELDS, Table, encoded, joined
+from civitas.society.wants import Answer, Pay, Want, id_order
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+
+class RowBooks(Books):
+    """Who of a population has how much money and is where.
+
+    Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part
+    in that order. A service with `settle_rows(books, table, entries)` settles many at a time; any
+    other is asked one by one, through `settle`.
+
+    Attributes:
+        answers: what became of the wants of the step before, by kind
+        messages: what rows hear in the step that comes next
+        at_place: how many are at each place
+        coming_to: how many are on the way to each place
+    """
+
+    def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
+        np = numpy()
+        self.population = population
+        super().__init__(city, services)
+        self.balances = Balances(population, dict(self.balances))  # type: ignore[assignment]
+        self.where = Where(population)  # type: ignore[assignment]
+        self.answers: dict[type[Want], Table] = {}
+        self._settlers: dict[type[Want], Settlers] = {}
+        ordered = sorted(services.values(), key=lambda each: id_order(each.id))
+        self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
+        for service in ordered:
+            if hasattr(service, "of_population"):
+                service.of_population(population)
+        self.messages: Messages | None = None
+        self.travelled = 0
+        self.capacity: Any = None
+        arrays, count = population.arrays, len(population.places)
+        if count:
+            if self._has_capacity:
+                holds = [city.capacity(place) for place in population.places]
+                self.capacity = np.array([2**62 if h is None else h for h in holds], np.int64)
+            home, place = arrays["home"], arrays["place"]
+            nowhere = (place < 0) & (arrays["moving_to"] < 0)
+            place[nowhere] = home[nowhere]
+            self.count_places()
+            self._start_checked()
+
+    def count_places(self) -> None:
+        """Count who is at each place and on the way to it."""
+        np, arrays, count = numpy(), self.population.arrays, len(self.population.places)
+        place, to = arrays["place"], arrays["moving_to"]
+        self.at_place = np.bincount(place[place >= 0], minlength=count)
+        self.coming_to = np.bincount(to[to >= 0], minlength=count)
+
+    def _start_checked(self) -> None:
+        if self.capacity is None:
+            return
+        over = numpy().flatnonzero(self.at_place + self.coming_to > self.capacity)
+        if len(over):
+            name = self.population.places[int(over[0])]
+            raise ConfigError(
+                f"{int(self.at_place[over[0]])} citizens start at {name!r}, which holds "
+                f"{int(self.capacity[over[0]])}: give them other places or homes"
+            )
+
+    # -- who is there ------------------------------------------------------------------------------
+
+    def enter(self, id: str, status: dict[str, Any]) -> None:
+        """A full agent comes: its money and place are those of its row."""
+        row = self.population._row(id)
+        if row is None or row not in self.population.agents:
+            raise ConfigError(
+                f"citizen {id!r} is not of the society's population: promote one of it instead"
+            )
+        status.update(self.population.settled_status(row))
+        self._status[id] = status
+
+    def leave(self, id: str) -> None:
+        """A full agent goes; the citizen remains, as a row."""
+        self._status.pop(id, None)
+
+    def restore(self, id: str) -> str:
+        """Undo what a full agent did to its own money or place; gives which, if it did."""
+        status = self._status[id]
+        right = self.population.settled_status(self.population.row_of(id))
+        changed = [key for key in ("money", "place") if status.get(key) != right[key]]
+        status.update(right)
+        return " and ".join(changed)
+
+    def status_of(self, id: str) -> dict[str, Any]:
+        """The state of a citizen, to be read; of others an empty one."""
+        row = self.population._row(id)
+        return {} if row is None else self.population.status_of(row)
+
+    @property
+    def total(self) -> int:
+        """All money that there is, in cents."""
+        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
+        return int(self.population.arrays["money"].sum()) + sum(services.values())
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def settle(
+        self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Table] = MappingProxyType({})
+    ) -> list[tuple[Any, Answer]]:
+        """Settle the wants of rows and of full agents.
+
+        Args:
+            wanted: those of full agents, and messages to services, in id order
+            tables: the wants of rows, by kind
+
+        Returns:
+            (token, answer) of those that were given in `wanted`
+        """
+        np = numpy()
+        by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
+        for each in wanted:
+            by_kind.setdefault(type(each.want), []).append(each)
+        answered: list[tuple[Any, Answer]] = []
+        self.answers = {}
+        for kind, several in by_kind.items():
+            single, parts, later = [], [], []
+            for each in several:
+                row = self.population._row(each.sender)
+                try:
+                    if row is None or each.service is not None or kind not in FIELDS:
+                        raise ConfigError("it is settled alone")
+                    fields = encoded(each.want, self.population)
+                except ConfigError:
+                    later.append(each)
+                    continue
+                single.append(each)
+                one = np.array([row])
+                parts.append((one, {name: np.array([n]) for name, n in fields.items()}))
+            table = tables.get(kind)
+            if table is not None:
+                parts.insert(0, (table.sender, table.fields))
+            if parts:
+                whole = joined(kind, parts)
+                self.settle_table(whole)
+                self.answers[kind] = whole
+                answered += _of_agents(whole, single, self.population)
+            for each in later:  # nobody of the population: by rank they come last
+                answered.append((each.token, self._one(each)))
+        return answered
+
+    def settle_table(self, table: Table) -> None:
+        """Settle wants of one kind, in the order of their senders."""
+        if table.kind is Pay:
+            self._pay_all(table)
+        elif table.kind.__name__ == "Move":
+            moves.settle(self, table)
+        else:
+            settlers = self._settlers.get(table.kind)
+            if settlers is None:
+                settlers = self._settlers[table.kind] = Settlers(self, table.kind)
+            settlers.settle(self, table)
+
+    def _pay_all(self, table: Table) -> None:
+        """Payments, each all or nothing: who has too little *when it is its turn* pays nothing."""
+        np = numpy()
+        sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
+        reason = np.zeros(len(table), np.int8)
+        reason[cents < 1] = wants.NO_CENTS
+        money = self.population.arrays["money"]
+        due = (
+            np.bincount(sender, np.where(reason, 0, cents), len(money))
+            if (len(sender) > 1 and (sender[1:] == sender[:-1]).any())
+            else None
+        )
+        doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
+        if doubtful.any():
+            self._pay_in_turn(table, reason)
+        else:
+            paid = reason == 0
+            self._move_money(sender[paid], to[paid], cents[paid])
+        table.settled(reason)
+
+    def _pay_in_turn(self, table: Table, reason: Any) -> None:
+        """The same one after the other, where somebody may have too little."""
+        money = self.population.arrays["money"]
+        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
+        names = self.population.services
+        for at, (one, other, cents) in enumerate(
+            zip(
+                table.sender.tolist(),
+                table.fields["to"].tolist(),
+                table.fields["cents"].tolist(),
+                strict=True,
+            )
+        ):
+            if reason[at]:
+                continue
+            if money[one] < cents:
+                reason[at] = wants.POOR
+                continue
+            money[one] -= cents
+            if other < 0:
+                services[names[-1 - other]] += cents
+            else:
+                money[other] += cents
+
+    def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
+        """Take from rows and give to rows and services; whole numbers, in any order."""
+        np = numpy()
+        money = self.population.arrays["money"]
+        np.subtract.at(money, sender, cents)
+        rows = to >= 0
+        if rows.all():
+            np.add.at(money, to, cents)
+            return
+        np.add.at(money, to[rows], cents[rows])
+        services: dict[str, int] = self.balances.services  # type: ignore[attr-defined]
+        np.add.at(received := np.zeros(len(services), np.int64), -1 - to[~rows], cents[~rows])
+        for number in np.flatnonzero(received).tolist():
+            services[self.population.services[number]] += int(received[number])
+
+    def one_by_one(self, services: Service | Sequence[Service], table: Table, entries: Any) -> None:
+        """Have a service, or one for each entry, settle wants one after the other."""
+        one_by_one(self, services, table, entries)
+
+    def column(self, name: str, rows: Any, default: int) -> Any:
+        """Return a column of some citizens as it is now; the default if there is no such column."""
+        np, population = numpy(), self.population
+        column = population.declared.get(name)
+        if column is None:
+            return np.full(len(rows), default)
+        values = population.arrays[name][rows].astype(np.int64)
+        for at in np.flatnonzero(population.full[rows]) if population.agents else ():
+            status = population.agents[int(rows[at])].memory.status
+            value = column.of_status(name, status, population.place_number)
+            values[at] = default if type(value) is not int else value
+        return values
+
+    def pay_everybody(self, cents: Mapping[str, int]) -> None:
+        """Have services pay so much to each citizen; they have it."""
+        self.population.arrays["money"] += sum(cents.values())
+        for id, each in cents.items():
+            self.balances[id] -= each * len(self.population)
+
+    def pay(self, sender: str, to: str, cents: int) -> str:
+        """Move money; all of it or none; gives why it was not moved."""
+        balances: Any = self.balances
+        if type(cents) is not int or cents < 1:
+            return f"cents must be 1 or more, got {cents!r:.40}"
+        for id in (sender, to):
+            if id not in balances:
+                return f"there is no {id} who could pay or be paid"
+        if balances[sender] < cents:
+            return f"{sender} has {balances[sender]} cents, not {cents}"
+        balances[sender] -= cents
+        balances[to] += cents
+        for id in (sender, to):
+            if id in self._status:
+                self._status[id]["money"] = balances[id]
+        return ""
+
+    def end_step(self) -> None:
+        """Let the services do theirs, and those arrive who are there when the next step begins."""
+        for service in self._after:
+            service.after_step(self)
+        if self.population.places:
+            moves.arrive(self)
+        for id, status in self._status.items():
+            status.update(self.population.settled_status(self.population.row_of(id)))
+
+    def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
+        """Set values in the status of citizens, as an intervention does; gives what failed."""
+        failed: list[str] = []
+        population = self.population
+        if isinstance(whose, list):
+            rows = []
+            for id in whose:
+                row = population._row(id)
+                if row is None:
+                    failed.append(f"status: there is no citizen {id!r}")
+                else:
+                    rows.append(row)
+        else:
+            rows = self._rows_with(whose or {})
+        population.written()
+        known = {
+            column.key or (name,): (name, column) for name, column in population.declared.items()
+        }
+        for name, value in _leaves(values):
+            at = known.get(name)
+            if at is None:
+                failed.append(f"status: the population has no column for {'.'.join(name)}")
+                continue
+            number = population.place_number(value) if at[1].dtype == "place" else value
+            population.arrays[at[0]][rows] = number
+        for row, agent in population.agents.items():
+            if row in set(rows):
+                agent.memory.status.update(values)
+        return failed
+
+    def _rows_with(self, values: Mapping[str, Any]) -> Any:
+        """The rows whose status has these values."""
+        np, population = numpy(), self.population
+        fits = np.ones(len(population), bool)
+        for name, value in values.items():
+            column = population.declared.get(name)
+            if column is None:
+                raise ConfigError(f"an intervention's citizens=: there is no column {name!r}")
+            number = population.place_number(value) if column.dtype == "place" else value
+            fits &= population.columns[name] == number
+        return np.flatnonzero(fits)
+
+    # -- what is checked, and kept -----------------------------------------------------------------
+
+    def check(self, total: int) -> None:
+        """Check that money only moved, and that no place holds too many."""
+        np = numpy()
+        if self.total != total:
+            raise StateError(
+                f"step {self.step}: there were {total} cents and now there are {self.total}: a "
+                "service must move money by books.pay alone"
+            )
+        money = self.population.arrays["money"]
+        if len(money) and money.min() < 0:
+            row = int(np.flatnonzero(money < 0)[0])
+            raise StateError(
+                f"step {self.step}: {self.population.id_of(row)} has {int(money[row])} cents"
+            )
+        if self.capacity is not None:
+            over = np.flatnonzero(self.at_place > self.capacity)
+            if len(over):
+                raise StateError(
+                    f"step {self.step}: {int(self.at_place[over[0]])} are at "
+                    f"{self.population.places[int(over[0])]}, which holds "
+                    f"{int(self.capacity[over[0]])}"
+                )
+
+    def load_state_dict(self, given: Any) -> None:
+        """Put the services where another's were, and count the places anew."""
+        if not isinstance(given, dict) or set(given) != set(self.services):
+            raise StateError("the state's services are not those of this society")
+        for id, service in self.services.items():
+            self.balances[id] = checked_cents(given[id]["money"], f"the money of service {id!r}")
+            service.load_state_dict(given[id]["state"])
+        if self.population.places:
+            self.count_places()
+
+
+def _of_agents(
+    table: Table, single: list[Wanted], population: Population
+) -> Iterator[tuple[Any, Answer]]:
+    """The outcomes of full agents' wants, each sender's in its order."""
+    given: dict[str, Iterator[Answer]] = {}
+    for each in single:
+        if each.sender not in given:
+            given[each.sender] = iter(table.answers(population.row_of(each.sender), population))
+        yield each.token, next(given[each.sender])
+
+
+def _leaves(
+    values: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value

@@ -1,0 +1,148 @@
+"""How a population lives in its society: what it perceives, its step, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.population.block import lacking
+from civitas.society.population.population import SETTLED, Population
+from civitas.society.population.step import Moment, merged
+
+if TYPE_CHECKING:
+    from civitas.society.engine import Engine
+    from civitas.society.perception import View
+    from civitas.society.population.wants import Table
+    from civitas.society.wants import Answer, Want
+
+
+class Others:
+    """What full agents may see of a population: columns as they were before the step."""
+
+    def __init__(self, population: Population, seen: dict[str, Any]) -> None:
+        self._population = population
+        self._seen = seen
+        self.network = population.network
+
+    def __len__(self) -> int:
+        return len(self._population)
+
+    def id_of(self, row: int) -> str:
+        """Return the id of a row."""
+        return self._population.id_of(row)
+
+    def neighbours(self, id: str) -> Iterable[str]:
+        """Return the ids of a citizen's neighbours in the network."""
+        network = self._population.network
+        if network is None:
+            raise ConfigError("there is no network: Population(…, network=…)")
+        starts, others = network.links
+        row = self._population.row_of(id)
+        return [self.id_of(int(each)) for each in others[starts[row] : starts[row + 1]]]
+
+    def seen(self, name: str, id: str | None) -> Any:
+        """Return a citizen's value of a column, or all of the column."""
+        found = self._seen.get(name)
+        if found is None:
+            raise ConfigError(f"declare the column {name!r} with seen=True, so that others see it")
+        return found if id is None else found[self._population.row_of(id)].item()
+
+
+class RowsHere(dict[str, Sequence[str]]):
+    """Who is at each place, by the place's id, found when it is asked for."""
+
+    def __init__(self, population: Population) -> None:
+        super().__init__()
+        self._population = population
+
+    def get(self, place: str, default: Any = ()) -> Any:
+        """Return the ids of those at a place."""
+        found = super().get(place)
+        if found is None:
+            population = self._population
+            number = population.place_number(place)
+            rows = numpy().flatnonzero(population.arrays["place"] == number)
+            found = self[place] = [population.id_of(int(row)) for row in rows]
+        return found
+
+
+def begin_life(society: Any, population: Population, engine: Engine) -> None:
+    """Have a population live in a society.
+
+    Raises:
+        ConfigError: it is to run as rows, and a block cannot
+        DefinitionError: it lives in another society
+    """
+    if engine.rows:
+        for block in population.blocks:
+            missing = lacking(block)
+            if missing:
+                raise ConfigError(
+                    f"block {block.name!r} has no `{missing}`, so it cannot run as rows: define it "
+                    "or use engine=LocalEngine(rows=False), which makes all citizens full agents"
+                )
+    population.enter(society, society.services)
+    society._start()
+    if not engine.rows:
+        for row in range(len(population)):
+            if row not in population.agents:
+                population._made(row, {})
+    for row, agent in population.agents.items():
+        society._seat_of_row(agent, row)
+
+
+async def live_rows(
+    population: Population, view: View, books: Any, engine: Engine
+) -> dict[type[Want], Table]:
+    """Have the rows of a population live for a step; gives what they want."""
+    seen = {
+        name: population.fresh(name).copy()
+        for name, column in population.declared.items()
+        if column.seen
+    } | {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+    view.others = Others(population, seen)
+    if population.places:
+        view.at = RowsHere(population)
+    if population.full.all():
+        return {}
+    moment = Moment(
+        step=view.step,
+        seconds=view.seconds,
+        time=view.time,
+        clock=view.clock,
+        facts=view.facts or {},
+        city=view.city,
+        seen=seen,
+        answers=books.answers,
+        messages=books.messages,
+        feed=books.services.get("feed"),
+    )
+    return merged(await engine.run_rows(population, moment))
+
+
+def answers_of(books: Any, row: int) -> list[Answer]:
+    """Return what a citizen was answered, each kind in the order in which it is settled."""
+    return [
+        answer
+        for table in books.answers.values()
+        for answer in table.answers(row, books.population)
+    ]
+
+
+def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
+    """Return how many are at home and at work, the cents they own, and the population's metrics."""
+    np, columns = numpy(), population.columns
+    home = work = 0
+    if population.places:
+        place = columns["place"]
+        at_home = (place >= 0) & (place == columns["home"])
+        home = int(np.count_nonzero(at_home))
+        if "work" in columns:
+            work = int(np.count_nonzero((place >= 0) & (place == columns["work"]) & ~at_home))
+    own = {}
+    for name, function in population.metrics.items():
+        value = function(columns)
+        own[name] = value.item() if hasattr(value, "item") else value
+    return home, work, int(columns["money"].sum()), own

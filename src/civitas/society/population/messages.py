@@ -1,0 +1,218 @@
+"""What rows say and hear: messages as arrays; those of full agents are real messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import MailboxFull
+from civitas.message import BROADCAST, Envelope
+from civitas.society.arrays import numpy
+from civitas.society.population.wants import FIELDS, WHO, Say, Table, number_of
+from civitas.society.router import Sent
+from civitas.society.wants import id_order
+from civitas.spaces.delivery import Delivery
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.router import VirtualOffice
+
+logger = logging.getLogger("civitas.society")
+
+PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
+
+
+@dataclass
+class Messages:
+    """What rows hear in a step, in the order (receiver, sender, sequence).
+
+    Attributes:
+        receiver: the rows that hear it, rising; int64
+        sender: who said it, as wants name a citizen; int64
+        topic: the number of the topic among the population's `words`; −1 where no opinion is said
+        opinion: what is thought of it
+        text: the number of the text; −1 of one that is none of the population's `words`
+    """
+
+    receiver: Any
+    sender: Any
+    topic: Any
+    opinion: Any
+    text: Any
+
+    def __len__(self) -> int:
+        return len(self.receiver)
+
+    def rows_of(self, first: int, until: int) -> slice:
+        """Which of them rows `first` … `until` − 1 hear."""
+        low, high = numpy().searchsorted(self.receiver, [first, until])
+        return slice(int(low), int(high))
+
+    def taken(self, at: Any) -> Messages:
+        """Return some of them."""
+        return Messages(*(getattr(self, name)[at] for name in PARTS))
+
+
+def no_messages() -> Messages:
+    """Return none."""
+    return Messages(*(numpy().zeros(0, numpy().int64) for _ in PARTS))
+
+
+def sent_by_rows(population: Population, said: Table, everything: bool) -> tuple[list[Sent], Table]:
+    """Return what rows said as real messages, and the rest as a table.
+
+    Args:
+        population: whose rows
+        said: all that they said
+        everything: whether all are to be real messages; otherwise those to full agents
+    """
+    to = said.fields["to"]
+    real = (to < 0) | population.full[to]
+    real |= everything
+    rest = Table(
+        Say, said.sender[~real], {name: values[~real] for name, values in said.fields.items()}
+    )
+    return [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()], rest
+
+
+def _sent(population: Population, said: Table, at: int) -> Sent:
+    fields = {
+        name: population.decoded(FIELDS[Say][name], int(values[at]))
+        for name, values in said.fields.items()
+    }
+    sender = population.id_of(int(said.sender[at]))
+    args = {"content": fields["text"] or ""}
+    if fields["topic"]:
+        args |= {"topic": fields["topic"], "opinion": fields["opinion"]}
+    return Sent(id_order(sender), Envelope(sender, fields["to"], "say", args))
+
+
+def as_sent(population: Population, messages: Messages) -> list[Sent]:
+    """Return what rows were to hear as real messages, in its order."""
+    fields = {"to": "receiver", "text": "text", "topic": "topic", "opinion": "opinion"}
+    table = Table(
+        Say, messages.sender, {name: getattr(messages, part) for name, part in fields.items()}
+    )
+    made = []
+    for at in range(len(messages)):
+        one = _sent(population, _of_citizens(table), at)
+        sender = population.decoded(WHO, int(messages.sender[at]))
+        made.append(Sent(id_order(sender), one.envelope._replace(sender=sender)))
+    return made
+
+
+def _of_citizens(table: Table) -> Table:
+    return Table(Say, numpy().maximum(table.sender, 0), table.fields)
+
+
+def delivered(
+    population: Population,
+    office: VirtualOffice,
+    before: Messages | None,
+    sent: Iterable[Sent],
+    said: Table | None = None,
+) -> Messages:
+    """Return what rows hear: what they were to hear before, what was sent to them, and said.
+
+    Each hears as many as a mailbox takes.
+
+    Args:
+        population: whose rows
+        office: what delivers to full agents
+        before: what came earlier, if anything did
+        sent: real messages, of which those to rows are taken, in the order (sender, sequence)
+        said: what rows said to rows
+    """
+    np = numpy()
+    came: list[Sent] = []
+    listed: list[tuple[int, int, int, int, int]] = []
+    for each in sent:
+        envelope = each.envelope
+        to = population._row(envelope.to) if envelope.to != BROADCAST else -1
+        if to is None or (to >= 0 and population.full[to]):
+            continue
+        if envelope.name != "say":
+            logger.debug("%s: rows hear what is said alone", envelope)
+            continue
+        number = number_of(population, envelope.sender)
+        heard = (number, *_heard(population, envelope.args))
+        rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
+        for row in rows:
+            if row != number or to >= 0:
+                listed.append((row, *heard))
+                came.append(each)
+    earlier = no_messages() if before is None else before
+    fields = {} if said is None else said.fields
+    parts = np.array(listed, np.int64).reshape(-1, len(PARTS)).T
+    of_rows = (
+        [*parts]
+        if said is None
+        else [
+            np.concatenate([own, part])
+            for own, part in zip(
+                (fields["to"], said.sender, _topic(fields), fields["opinion"], fields["text"]),
+                parts,
+                strict=True,
+            )
+        ]
+    )
+    new = Messages(*of_rows)
+    if not len(new):
+        return earlier
+    count = len(new) - len(came)
+    order = np.argsort(new.receiver, kind="stable")
+    if came:
+        rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
+        order = np.lexsort((rank, new.receiver))
+    new = new.taken(order)
+    if len(earlier):
+        new = Messages(*(np.concatenate([getattr(earlier, p), getattr(new, p)]) for p in PARTS))
+        again = np.argsort(new.receiver, kind="stable")
+        order = np.concatenate([np.full(len(earlier), -1), order])[again]
+        new = new.taken(again)
+    starts = np.flatnonzero(np.r_[True, new.receiver[1:] != new.receiver[:-1]])
+    if np.diff(np.r_[starts, len(new)]).max() <= office.mailbox:
+        return new
+    position = np.arange(len(new)) - np.repeat(starts, np.diff(np.r_[starts, len(new)]))
+    over = position >= office.mailbox
+    for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
+        if at >= count:
+            refused = Delivery(came[at - count].envelope, came[at - count].kind)
+            full = f'the mailbox of "{population.id_of(row)}" is full: {office.mailbox} messages'
+            office.refuse(refused, MailboxFull(f"{full} wait"))
+    return new.taken(~over)
+
+
+def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
+    """The topic, the opinion and the text of a message as numbers."""
+    topic, opinion = args.get("topic"), args.get("opinion")
+    number = population._word.get(topic, -1) if isinstance(topic, str) and topic else -1
+    if type(opinion) is not int:
+        number, opinion = -1, 0
+    content = args.get("content")
+    text = population._word.get(content, -1) if isinstance(content, str) else -1
+    return number, max(-1000, min(1000, opinion)), text
+
+
+def _topic(fields: Any) -> Any:
+    """The topics of what rows said; −1 for none."""
+    return numpy().where(fields["topic"] <= 0, -1, fields["topic"])
+
+
+def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
+    """Numbers that sort the senders of messages in id order: of a row, twice the row."""
+    made = []
+    for each in sent:
+        text, number, _ = each.rank
+        row = population._row(each.envelope.sender)
+        if row is None:
+            after = 2 * len(population)
+            if not text and number < 1 << 64:
+                row = int(numpy().searchsorted(population.ids, max(0, number)))
+                after = 2 * row - 1
+            made.append(after)
+        else:
+            made.append(2 * row)
+    return numpy().array(made, numpy().int64)

@@ -1,0 +1,156 @@
+"""Moves of a population in the commit stage: room first for who is there, then in id order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from civitas.society.arrays import numpy
+from civitas.society.population import wants
+from civitas.society.population.wants import WORD, Table
+
+if TYPE_CHECKING:
+    from civitas.society.population.books import RowBooks
+
+
+def settle(books: RowBooks, table: Table) -> None:
+    """Have citizens set out, as `Books` does one by one: one who is refused stays where it is."""
+    np = numpy()
+    arrays = books.population.arrays
+    reason = np.zeros(len(table), np.int8)
+    value = np.full(len(table), books.step, np.int64)
+    if books.city is None:
+        table.settled(wants.NO_PLACE)
+        return
+    sender, to = table.sender, table.fields["to"]
+    repeated = len(sender) > 1 and bool((sender[1:] == sender[:-1]).any())
+    if repeated:
+        _one_by_one(books, table, reason, value)
+        table.settled(reason, value)
+        return
+    place = arrays["place"][sender]
+    reason[(to < 0) | (to >= len(books.population.places))] = wants.NO_PLACE
+    reason[arrays["moving_to"][sender] >= 0] = wants.ON_WAY
+    going = np.flatnonzero((reason == 0) & (place != to))
+    if len(going):
+        seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
+        reachable = seconds >= 0
+        accepted = _with_room(books, sender[going], place[going], to[going], reachable)
+        reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
+        sets = accepted & reachable
+        out = going[sets]
+        arrives = books.step + np.maximum(1, -(-seconds[sets] // books.seconds))
+        value[out] = arrives
+        _depart(books, sender[out], to[out], arrives, table.fields["mode"][out])
+    table.settled(reason, value)
+
+
+def _with_room(books: RowBooks, sender: Any, place: Any, to: Any, reachable: Any) -> Any:
+    """Who finds room where it goes, in order; who leaves gives room to those after it."""
+    np = numpy()
+    if books.capacity is None:
+        return np.ones(len(sender), bool)
+    room = books.capacity - books.at_place - books.coming_to
+    asked = np.bincount(to, minlength=len(room))
+    tight = asked > room
+    if not tight.any():
+        return np.ones(len(sender), bool)
+    accepted = ~tight[to]
+    leaves = np.zeros(len(room), bool)
+    leaves[place[(place >= 0) & reachable]] = True
+    # At places that nobody leaves, the first in order get the room that there is; those that
+    # cannot be reached take none.
+    plain = np.flatnonzero(tight[to] & ~leaves[to])
+    order = plain[np.argsort(to[plain], kind="stable")]
+    if len(order):
+        takes = reachable[order].astype(np.int64)
+        before = np.cumsum(takes) - takes
+        starts = np.flatnonzero(np.r_[True, to[order][1:] != to[order][:-1]])
+        before -= np.repeat(before[starts], np.diff(np.r_[starts, len(order)]))
+        accepted[order] = before < room[to[order]]
+    # At places that some leave, it is one after the other.
+    hard = tight & leaves
+    if hard.any():
+        left = (
+            room.tolist()
+            if len(room) < 4096
+            else {int(at): int(room[at]) for at in np.flatnonzero(hard)}
+        )
+        involved = np.flatnonzero(hard[to] | ((place >= 0) & hard[place]))
+        for at in involved.tolist():
+            goes = int(to[at])
+            if hard[goes]:
+                accepted[at] = left[goes] > 0
+                if accepted[at] and reachable[at]:
+                    left[goes] -= 1
+            if accepted[at] and reachable[at] and place[at] >= 0 and hard[place[at]]:
+                left[int(place[at])] += 1
+    return accepted
+
+
+def _depart(books: RowBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
+    np = numpy()
+    arrays = books.population.arrays
+    place = arrays["place"][rows]
+    count = len(books.population.places)
+    books.at_place -= np.bincount(place[place >= 0], minlength=count)
+    books.coming_to += np.bincount(to, minlength=count)
+    arrays["moving_from"][rows] = place
+    arrays["place"][rows] = -1
+    arrays["moving_to"][rows] = to
+    arrays["arrives"][rows] = arrives
+    arrays["left"][rows] = books.step
+    arrays["mode"][rows] = mode
+
+
+def arrive(books: RowBooks) -> None:
+    """Have those arrive who are there when the next step begins."""
+    np = numpy()
+    arrays = books.population.arrays
+    on_way = np.flatnonzero(arrays["moving_to"] >= 0)
+    books.travelled = len(on_way)
+    there = on_way[arrays["arrives"][on_way] <= books.step + 1]
+    if not len(there):
+        return
+    to, count = arrays["moving_to"][there], len(books.population.places)
+    arrived = np.bincount(to, minlength=count)
+    books.coming_to -= arrived
+    books.at_place += arrived
+    arrays["place"][there] = to
+    arrays["moving_to"][there] = -1
+    arrays["moving_from"][there] = -1
+    arrays["arrives"][there] = 0
+    arrays["left"][there] = 0
+    arrays["mode"][there] = -1
+
+
+def seconds_of(books: RowBooks, place: Any, to: Any, mode: Any) -> Any:
+    """Return how long each way takes, in seconds; −1 for no way, 0 for who comes from nowhere."""
+    np = numpy()
+    rows = getattr(books.city, "seconds_rows", None)
+    population = books.population
+    if rows is not None:
+        return rows(place, to, mode, population.words)
+    pairs = np.stack([place, to, mode])
+    unique, back = np.unique(pairs, axis=1, return_inverse=True)
+    found = np.empty(unique.shape[1], np.int64)
+    for at, (one, other, by) in enumerate(unique.T.tolist()):
+        if one < 0:
+            found[at] = 0
+            continue
+        seconds = books.city.seconds(
+            population.places[one], population.places[other], population.decoded(WORD, by)
+        )
+        found[at] = -1 if seconds is None else seconds
+    return found[back.reshape(-1)]
+
+
+def _one_by_one(books: RowBooks, table: Table, reason: Any, value: Any) -> None:
+    """Settle moves of which one citizen wants several, each after the one before."""
+    for at in range(len(table)):
+        one = Table(
+            table.kind,
+            table.sender[at : at + 1],
+            {name: values[at : at + 1] for name, values in table.fields.items()},
+        )
+        settle(books, one)
+        reason[at], value[at] = one.reason[0], one.value[0]

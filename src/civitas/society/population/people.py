@@ -1,0 +1,276 @@
+"""Citizens drawn in columns, from the distributions of `civitas.society.people.drawn`.
+
+What one person is drawn from is the same, number by number. What people take from one another is
+not: homes are those that `make_people` fills, but rows follow one another by area, so that those
+who live near each other are near each other in memory; and jobs and seats are given in rounds, in
+each of which all who have none ask at once and the first in order of id are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.draw import belows, choices, uniforms
+from civitas.society.people import drawn
+from civitas.society.services.firm import STAFF
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+_REACH: Final = 20
+_ROUNDS: Final = 10
+_AT_ONCE: Final = 1 << 15
+_SLICE: Final = 1 << 20
+_NEAR: Final = ("home", "work", "school")
+
+
+def draw(population: Population, given: Iterable[str] = ()) -> None:
+    """Draw what citizens are, where their blocks want homes and work and the city has homes.
+
+    Args:
+        population: whose columns
+        given: the columns that a table has given, which remain
+
+    Raises:
+        ConfigError: the city has not room for all
+    """
+    city, arrays = population.city, population.arrays
+    if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
+        return
+    missing = {name for name in arrays if name not in set(given)}
+    if "home" in missing:
+        arrays["home"][...] = _homes(population)
+    rank = _ranks(arrays["home"])
+    _persons(population, rank, missing)
+    if hasattr(city, "near_rows"):
+        if "work" in missing:
+            _employ(population)
+        if "school" in missing:
+            _enrol(population)
+    if {"friends", "friendship"} <= missing:
+        _befriend(population, rank)
+
+
+def _homes(population: Population) -> Any:
+    """The home of each row: as many homes as it takes, in order of id; their rows by area."""
+    np, city = numpy(), population.city
+    homes = np.array([population._place[home] for home in city.by_kind("home")], np.int64)
+    count = len(population)
+    if not hasattr(city, "capacity"):
+        return np.sort(homes[np.arange(count) % len(homes)])
+    if hasattr(city, "capacity_rows"):
+        room = city.capacity_rows()[homes]
+    else:
+        room = np.array([city.capacity(each) or count for each in city.by_kind("home")], np.int64)
+    sums = room.cumsum()
+    last = int(sums.searchsorted(count))
+    if last == len(homes):
+        raise ConfigError(f"the city's homes hold {int(sums[-1])} citizens, not {count}")
+    homes, room = homes[: last + 1], room[: last + 1].copy()
+    room[-1] -= sums[last] - count
+    if hasattr(city, "by_area"):
+        order = city.by_area(homes)
+        homes, room = homes[order], room[order]
+    return homes.repeat(room)
+
+
+def _ranks(home: Any) -> Any:
+    """The place of each in its household, from 0 up; 0 of those without a home."""
+    np = numpy()
+    order = np.argsort(home, kind="stable")
+    own = home[order]
+    first = np.r_[True, own[1:] != own[:-1]] | (own < 0)
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(own)), 0))
+    rank = np.empty(len(own), np.int64)
+    rank[order] = np.arange(len(own)) - starts
+    return rank
+
+
+# -- what one is -----------------------------------------------------------------------------------
+
+
+def _persons(population: Population, rank: Any, missing: set[str]) -> None:
+    """`drawn._draw`, for all rows, slice by slice."""
+    for first in range(0, len(population), _SLICE):
+        _some_persons(population, slice(first, first + _SLICE), rank, missing)
+
+
+def _some_persons(population: Population, part: slice, rank: Any, missing: set[str]) -> None:
+    np, seed, arrays = numpy(), population.seed, population.arrays
+    ids, rank = population.ids[part], rank[part]
+
+    def below(n: Any, what: str, number: int = 0) -> Any:
+        return belows(n, seed, ids, 0, f"people.{what}", number)
+
+    def put(name: str, values: Any) -> None:
+        if name in missing:
+            arrays[name][part] = values
+
+    grown = (rank < 2) | (below(10, "adult") < 3)
+    group = choices(drawn._AGE_WEIGHTS, seed, ids, 0, "people.age")
+    years = below(np.where(grown, np.where(group == 0, 7, 10), 18), "years")
+    put("age", np.where(grown, np.array(drawn._AGES)[group] + years, years))
+    age = arrays["age"][part] if "age" in arrays else np.where(grown, 18, 0)
+    adult = age >= 18
+    put("gender", 1 + below(2, "gender"))
+    level = choices(drawn._EDUCATION_WEIGHTS, seed, ids, 0, "people.education")
+    put("education", 1 + np.where(adult, level, 0))
+    known = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
+    put("skill", np.array((1000, *drawn.SKILL))[known])
+    u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
+    put("money", drawn.money_of(u, v) * adult)
+    for need in drawn.NEEDS:
+        put(need, 600 + below(401, need))
+    topics = next(
+        (b.params.topics for b in population.blocks if hasattr(b.params, "topics")), drawn.TOPICS
+    )
+    if "opinions" in missing:
+        for number, topic in enumerate(topics):
+            arrays["opinions"][part, number] = below(2001, f"opinion.{topic}") - 1000
+    if {"interest", "interest_topic"} <= missing:
+        many = 2 + below(2, "interests")
+        topic, value = arrays["interest_topic"], arrays["interest"]
+        rows = np.arange(part.start, part.start + len(ids))
+        length = np.zeros(len(ids), np.int64)
+        for each in range(3):
+            what, how = below(len(topics), "topic", each), 500 + below(501, "interest", each)
+            same = topic[part] == what[:, None]
+            at = np.where(same.any(axis=1), same.argmax(axis=1), length)
+            some = np.flatnonzero(each < many)
+            topic[rows[some], at[some]] = what[some]
+            value[rows[some], at[some]] = how[some]
+            length += (each < many) & ~same.any(axis=1)
+
+
+# -- work and school -------------------------------------------------------------------------------
+
+
+def _employ(population: Population) -> None:
+    """Find work by gravity, in rounds; whoever finds none near takes what is left anywhere."""
+    np, city, arrays = numpy(), population.city, population.arrays
+    jobs = np.zeros(len(population.places), np.int64)
+    for kind, staff in STAFF.items():
+        places = _numbers(population, kind)
+        jobs[places] = np.maximum(1, city.capacity_rows()[places] * staff // 1000)
+    age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
+    seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
+    seeks &= belows(100, population.seed, population.ids, 0, "people.employed") < 75
+    left = np.flatnonzero(seeks)
+    kinds = [kind for kind in STAFF if city.by_kind(kind)]
+    for turn in range(_ROUNDS):
+        if not len(left) or not kinds:
+            break
+        asked = np.full(len(left), -1, np.int64)
+        for first in range(0, len(left), _AT_ONCE):
+            rows = left[first : first + _AT_ONCE]
+            near = [city.near_rows(arrays["home"][rows], kind, _REACH) for kind in kinds]
+            reach, seconds = (np.concatenate(each, axis=1) for each in zip(*near, strict=True))
+            weights = np.where(reach >= 0, jobs[reach], 0) * 10**9 // (seconds + 300) ** 2
+            total = weights.sum(axis=1)
+            while (total >= 1 << 32).any():  # a draw takes weights of 32 bits together
+                large = total >= 1 << 32
+                weights[large] >>= 1
+                total = weights.sum(axis=1)
+            some = np.flatnonzero(total)
+            share = belows(
+                total[some], population.seed, population.ids[rows[some]], 0, "people.work", turn
+            )
+            at = (weights[some].cumsum(axis=1) <= share[:, None]).sum(axis=1)
+            asked[first + some] = reach[some, at]
+        left = left[~_taken(arrays["work"], left, asked, jobs)]
+    free = np.repeat(np.arange(len(jobs)), jobs)[: len(left)]
+    arrays["work"][left[: len(free)]] = free
+
+
+def _enrol(population: Population) -> None:
+    """Give those of 5 … 17 years the nearest school that has a seat."""
+    np, city, arrays = numpy(), population.city, population.arrays
+    schools = _numbers(population, "school")
+    if not len(schools) or "age" not in arrays:
+        return
+    seats = np.zeros(len(population.places), np.int64)
+    holds = city.capacity_rows()[schools]
+    seats[schools] = holds - np.maximum(1, holds * STAFF["school"] // 1000)
+    age = arrays["age"]
+    left = np.flatnonzero((age >= 5) & (age < 18) & (arrays["home"] >= 0))
+    near, _ = city.near_rows(arrays["home"][left], "school", _REACH)
+    while len(left):
+        fits = (near >= 0) & (seats[near] > 0)
+        asked = np.where(fits.any(axis=1), near[np.arange(len(left)), fits.argmax(axis=1)], -1)
+        stays = ~_taken(arrays["school"], left, asked, seats) & (asked >= 0)
+        left, near = left[stays], near[stays]
+
+
+def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
+    """Give places to those who ask first, in order; gives who has got one."""
+    np = numpy()
+    order = np.argsort(asked, kind="stable")
+    own = asked[order]
+    starts = np.flatnonzero(np.r_[True, own[1:] != own[:-1]])
+    turn = np.arange(len(own)) - np.repeat(starts, np.diff(np.r_[starts, len(own)]))
+    gets = (own >= 0) & (turn < room[own])
+    column[rows[order[gets]]] = own[gets]
+    np.subtract.at(room, own[gets], 1)
+    taken = np.zeros(len(rows), bool)
+    taken[order[gets]] = True
+    return taken
+
+
+def _numbers(population: Population, kind: str) -> Any:
+    np = numpy()
+    return np.array([population._place[each] for each in population.city.by_kind(kind)], np.int64)
+
+
+# -- friends ---------------------------------------------------------------------------------------
+
+
+def _befriend(population: Population, rank: Any) -> None:
+    """`drawn._befriend`: the household, and a small world of the rows."""
+    np, seed, ids, count = numpy(), population.seed, population.ids, len(population)
+    home = population.arrays["home"]
+    order = np.argsort(home, kind="stable").astype(np.int32)
+    links = []
+    for apart in range(1, int(rank.max(initial=0)) + 1):  # those so far apart in a household
+        one, other = order[:-apart], order[apart:]
+        same = (home[one] == home[other]) & (home[one] >= 0)
+        links.append((one[same], other[same], np.full(int(same.sum()), 800, np.int16)))
+    rows = np.arange(count)
+    for step in (1, 2):
+        to = (rows + step) % count
+        new = np.flatnonzero(belows(10, seed, ids, 0, "people.rewired", step) == 0)
+        to[new] = belows(count, seed, ids[new], 0, "people.friend", step)
+        strength = 300 + belows(400, seed, ids, 0, "people.strength", step)
+        other = to != rows
+        links.append(
+            (rows[other].astype(np.int32), to[other].astype(np.int32),
+             strength[other].astype(np.int16))
+        )  # fmt: skip
+    one, other, strength = (np.concatenate(each) for each in zip(*links, strict=True))
+    for first in range(0, count, _SLICE):
+        _some_friends(population, first, min(first + _SLICE, count), one, other, strength)
+
+
+def _some_friends(
+    population: Population, first: int, until: int, one: Any, other: Any, strength: Any
+) -> None:
+    """Write the friends of some rows, each once: the first link counts."""
+    np, arrays = numpy(), population.arrays
+    mine = (np.flatnonzero((each >= first) & (each < until)) for each in (one, other))
+    ahead, back = mine
+    who = np.concatenate([one[ahead], other[back]]).astype(np.int64)
+    friend = np.concatenate([other[ahead], one[back]]).astype(np.int64)
+    link = np.concatenate([ahead, back])
+    pair = who * len(population) + friend
+    order = np.lexsort((link, pair))
+    once = np.r_[True, pair[order][1:] != pair[order][:-1]]
+    keep = order[once]
+    keep = keep[np.lexsort((link[keep], who[keep]))]
+    starts = np.flatnonzero(np.r_[True, who[keep][1:] != who[keep][:-1]])
+    slot = np.arange(len(keep)) - np.repeat(starts, np.diff(np.r_[starts, len(keep)]))
+    fits = slot < arrays["friends"].shape[1]
+    keep, slot = keep[fits], slot[fits]
+    arrays["friends"][who[keep], slot] = friend[keep] + 1
+    arrays["friendship"][who[keep], slot] = strength[link[keep]]

@@ -1,0 +1,404 @@
+"""A population: citizens as columns, of whom some may be full agents."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError, DefinitionError
+from civitas.society.arrays import numpy
+from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.population.block import checked, writes
+from civitas.society.population.column import PLACE, Column
+from civitas.society.population.wants import INT, STRANGER, WHO, WORD
+from civitas.society.wants import id_order
+from civitas.text import excerpt
+
+if TYPE_CHECKING:
+    from civitas.society.network import Network
+
+MOST: Final = 2**31 - 1
+_MONEY: Final = {"money": Column("int64")}
+_PLACES: Final = {
+    "place": Column(PLACE, None),
+    "home": Column(PLACE, None),
+    "moving_to": Column(PLACE, None),
+    "moving_from": Column(PLACE, None),
+    "arrives": Column("int32"),
+    "left": Column("int32"),
+    "mode": Column("int16", -1),
+}
+SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
+"""The columns that the commit stage alone writes."""
+
+
+class Columns(Mapping[str, Any]):
+    """The columns of a population, each brought when it is asked for."""
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._population.arrays:
+            raise KeyError(name)
+        return self._population.fresh(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._population.arrays)
+
+    def __len__(self) -> int:
+        return len(self._population.arrays)
+
+    def __repr__(self) -> str:
+        return f"<columns {', '.join(self)}>"
+
+
+class Population:
+    """Citizens in columns, for a `Society`: `Society(Population(1_000_000, city, blocks, seed=7))`.
+
+    Each block declares its columns; a table may bring more. The blocks run by `step_rows`, and by
+    `forward` in those citizens who were promoted to full agents, or in all with
+    `LocalEngine(rows=False)`: both do the same, citizen by citizen.
+
+    Args:
+        citizens: how many there are, their ids 1 … n; or a table of them: a dict of arrays, a
+            pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without
+        city: the places: a `City`, a `Network`, a `Grid`, or None
+        blocks: the blocks of every citizen
+        seed: what all random numbers are made from
+        network: who knows whom: a `Network` whose node k is the citizen of row k
+        metrics: functions of the columns (a dict of arrays), by name, whose value stands in each
+            row of the society's metrics
+
+    Attributes:
+        ids: the ids of the citizens, rising; uint64
+        full: which citizens are full agents; booleans
+        words: the texts that wants and messages use
+
+    Raises:
+        ConfigError: an argument is wrong
+        MissingExtra: numpy or pyarrow is needed and missing
+    """
+
+    def __init__(
+        self,
+        citizens: int | str | PathLike[str] | Mapping[str, Any] | Any,
+        city: Any = None,
+        blocks: Iterable[Any] = (),
+        seed: int = 0,
+        *,
+        network: Network | None = None,
+        metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
+    ) -> None:
+        np = numpy()
+        if type(seed) is not int or not 0 <= seed < 1 << 64:
+            raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
+        self.seed, self.city, self.network = seed, city, network
+        self.blocks = checked(blocks)
+        self.metrics = dict(metrics or {})
+        self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
+        self._place = {place: number for number, place in enumerate(self.places)}
+        declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
+        self.declared: dict[str, Column] = {
+            **_MONEY,
+            **(_PLACES if self.places else {}),
+            **declared,
+        }
+        names = [mode.name for mode in getattr(city, "modes", ())]
+        said = [word for block in self.blocks for word in getattr(block, "words", ())]
+        self.words = list(dict.fromkeys(["", *names, *said]))
+        self._word = {word: number for number, word in enumerate(self.words)}
+        self.services: list[str] = []
+        self.strangers: list[str] = []
+        self.agents: dict[int, CitizenAgent] = {}
+        """The full agents, by row."""
+        self.society: Any = None
+        self.source: Any = None
+        """Where the columns are, if it is not here: an engine with workers of its own."""
+        table = None
+        if type(citizens) is int:
+            if not 1 <= citizens <= MOST:
+                raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
+            self.ids = np.arange(1, citizens + 1, dtype=np.uint64)
+        else:
+            from civitas.society.population.table import columns_of
+
+            self.ids, table = columns_of(citizens)
+        count = len(self.ids)
+        if network is not None and len(network) != count:
+            raise ConfigError(
+                f"the network has {len(network):,} nodes, and there are {count:,} citizens"
+            )
+        self.full = np.zeros(count, bool)
+        self.base, self.until = 0, count
+        """The rows that `arrays` has: all, but in a worker of an engine."""
+        self.arrays = {name: column.made(count) for name, column in self.declared.items()}
+        if table is not None:
+            from civitas.society.population.table import fill
+
+            fill(self, table)
+        from civitas.society.population.step import begin
+
+        begin(self, given=() if table is None else tuple(table))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The arrays, by name, one entry for each citizen, by rising id; full agents included."""
+        return Columns(self)
+
+    def fresh(self, name: str) -> Any:
+        """Return a column as it is now, wherever its rows live."""
+        if self.source is not None:
+            self.source.pull([name])
+        for row, agent in self.agents.items():
+            self.pull(row, agent.memory.status, (name,))
+        return self.arrays[name]
+
+    def written(self) -> None:
+        """Say that the arrays are about to be written between two steps."""
+        if self.source is not None:
+            self.source.changed()
+
+    def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
+        """Return some of the rows, whose columns are `arrays`, as a worker has them."""
+        made = copy.copy(self)
+        made.base, made.until, made.arrays, made.full = first, until, arrays, full
+        return made
+
+    def row_of(self, id: str | int) -> int:
+        """Return the row of a citizen.
+
+        Raises:
+            ConfigError: there is none of that id
+        """
+        row = self._row(str(id))
+        if row is None:
+            raise ConfigError(f"there is no citizen {excerpt(id)} in the population")
+        return row
+
+    def _row(self, id: str) -> int | None:
+        if not (id.isascii() and id.isdecimal() and len(id) < 20):
+            return None
+        number = int(id)
+        row = int(numpy().searchsorted(self.ids, numpy().uint64(number)))
+        return row if row < len(self.ids) and int(self.ids[row]) == number else None
+
+    def id_of(self, row: int) -> str:
+        """Return the id of a row."""
+        return str(int(self.ids[row]))
+
+    # -- what numbers stand for --------------------------------------------------------------------
+
+    def encoded(self, what: str, value: Any) -> int:
+        """Return the number that stands for a value in wants.
+
+        Raises:
+            ConfigError: there is none for it
+        """
+        if what == PLACE:
+            return self.place_number(value)
+        if what == WORD:
+            if value is None:
+                return -1
+            found = self._word.get(value)
+            if found is None:
+                raise ConfigError(
+                    f"the text {excerpt(value)} must be declared in a block's `words`, so that "
+                    "rows can want it"
+                )
+            return found
+        if what == WHO:
+            if str(value) in self.services:
+                return -1 - self.services.index(str(value))
+            return self.row_of(value)
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
+        return value
+
+    def decoded(self, what: str, number: int) -> Any:
+        """Return the value that a number stands for."""
+        if what == INT:
+            return number
+        if what == WHO:
+            if number <= STRANGER:
+                return self.strangers[STRANGER - number]
+            return self.services[-1 - number] if number < 0 else self.id_of(number)
+        if number < 0:
+            return None
+        return self.places[number] if what == PLACE else self.words[number]
+
+    def place_number(self, place: str | None) -> int:
+        """Return the number of a place, −1 for None.
+
+        Raises:
+            ConfigError: there is no such place
+        """
+        if place is None:
+            return -1
+        found = self._place.get(place)
+        if found is None:
+            raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
+        return found
+
+    # -- full agents -------------------------------------------------------------------------------
+
+    def promote(self, id: str | int, **options: Any) -> CitizenAgent:
+        """Make a citizen a full agent, with a model and a memory, seen by the others like anyone.
+
+        Args:
+            id: whose
+            options: of `CitizenAgent`: `toolbox=`, `name=`, `agent_params=`, and `blocks=`, which
+                are copies of the population's if left out
+
+        Returns:
+            the agent; it is in the population's society, if there is one
+
+        Raises:
+            ConfigError: there is no such citizen, or it is a full agent
+        """
+        row = self.row_of(id)
+        if row in self.agents:
+            raise ConfigError(f"citizen {id} is a full agent already")
+        if self.society is not None:
+            made: CitizenAgent = self.society._on_loop(self._promote, row, options)
+            return made
+        return self._promote(row, options)
+
+    def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        agent = self._made(row, options)
+        if self.society is not None:
+            try:
+                self.society._seat_of_row(agent, row)
+            except BaseException:
+                del self.agents[row]
+                self.full[row] = False
+                raise
+        return agent
+
+    def _made(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        self.written()
+        options = dict(options)
+        blocks = options.pop("blocks", None)
+        if blocks is None:
+            blocks = [type(each)(each._llm, each.environment, each.params) for each in self.blocks]
+        agent = CitizenAgent(
+            self.id_of(row), memory=CitizenMemory(self.status_of(row)), blocks=blocks, **options
+        )
+        self.agents[row] = agent
+        self.full[row] = True
+        return agent
+
+    def demote(self, id: str | int) -> None:
+        """Make a full agent a row again; what its status says beyond the columns is forgotten.
+
+        Raises:
+            ConfigError: there is no such full agent
+        """
+        row = self.row_of(id)
+        if row not in self.agents:
+            raise ConfigError(f"citizen {id} is no full agent")
+        if self.society is not None:
+            self.society._on_loop(self._demote, row)
+        else:
+            self._demote(row)
+
+    def _demote(self, row: int) -> None:
+        agent = self.agents[row]
+        self.written()
+        self.pull(row, agent.memory.status)
+        if self.society is not None:
+            self.society._unseat_row(agent, row)
+        del self.agents[row]
+        self.full[row] = False
+
+    def status_of(self, row: int) -> dict[str, Any]:
+        """Return a citizen's status as its columns say: plain data of its own."""
+        if row in self.agents:
+            return self.agents[row].memory.status
+        status: dict[str, Any] = {}
+        for name, column in self.declared.items():
+            if name not in SETTLED and not column.own:
+                column.to_status(name, status, self.arrays[name][row], self.places)
+        for block in self.blocks:
+            if hasattr(block, "to_status"):
+                block.to_status(self, row, status)
+        return {**status, **self.settled_status(row)}
+
+    def settled_status(self, row: int) -> dict[str, Any]:
+        """Return the part of a status that the commit stage writes: money, place and way."""
+        arrays = self.arrays
+        made: dict[str, Any] = {"money": int(arrays["money"][row])}
+        if not self.places:
+            return {**made, "place": None, "moving": None}
+        place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
+        made["place"] = self.decoded(PLACE, place)
+        made["moving"] = None
+        if to >= 0:
+            made["moving"] = {
+                "to": self.places[to],
+                "arrives": int(arrays["arrives"][row]),
+                "mode": self.decoded(WORD, int(arrays["mode"][row])),
+                "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
+                "left": int(arrays["left"][row]),
+            }
+        return made
+
+    def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
+        """Write a full agent's status into the columns, or some of them.
+
+        Raises:
+            ConfigError: a value does not fit its column
+        """
+        for name in names or self.declared:
+            if name in SETTLED or name not in self.declared or self.declared[name].own:
+                continue
+            column = self.declared[name]
+            value = column.of_status(name, status, self.place_number)
+            if value is None:
+                continue
+            try:
+                self.arrays[name][row] = value
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ConfigError(
+                    f"citizen {self.id_of(row)}: {name} does not fit its column: {error}"
+                ) from None
+        for block in self.blocks:
+            if hasattr(block, "from_status") and (not names or writes(block, names)):
+                block.from_status(self, row, status)
+
+    # -- its society -------------------------------------------------------------------------------
+
+    def enter(self, society: Any, services: Iterable[str]) -> None:
+        """Live in a society; a population lives in one.
+
+        Raises:
+            DefinitionError: it lives in another
+        """
+        if self.society is not None:
+            raise DefinitionError("the population lives in a society already: make another")
+        self.society = society
+        self.services = sorted(services, key=id_order)
+
+    def program(self) -> dict[str, Any]:
+        """What must be the same for a society to go on with a run: who its citizens are."""
+        return {
+            "citizens": len(self),
+            "ids": hashlib.sha256(self.ids.tobytes()).hexdigest(),
+            "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
+            "network": None if self.network is None else len(self.network),
+        }
+
+    def to_arrow(self) -> Any:
+        """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
+        from civitas.society.population.table import arrow_of
+
+        return arrow_of(self)

@@ -1,0 +1,333 @@
+"""Rows on Ray: each worker holds a part of a population, on one machine or on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError, MissingExtra, StateError
+from civitas.society.arrays import numpy
+from civitas.society.engine import LocalEngine
+from civitas.society.population.population import SETTLED, Population
+from civitas.society.population.step import CHUNK, Moment, Wants, in_threads
+from civitas.text import error_text
+
+if TYPE_CHECKING:
+    from civitas.society.router import SocietySeat, VirtualOffice
+
+logger = logging.getLogger("civitas.society")
+
+_SAVED: Final = 8
+"""After so many steps a worker's columns are copied, from which a new one would begin."""
+_ANSWERS_S: Final = 5.0
+_LOST: Final = 3
+"""So many times in a step a worker is replaced, before the step is given up."""
+
+
+class RayEngine:
+    """Runs the rows of a population on Ray's workers; full agents stay in this process.
+
+    Each worker holds the columns of a part of the rows, which lie by home area where homes were
+    drawn in order. In each step it is sent what the commit stage has settled and what others may
+    see, and gives back what its rows want. So the result is the same bytes as `LocalEngine`'s,
+    whatever the number of workers. One that is killed is replaced, and repeats the steps since its
+    columns were last copied.
+
+    Args:
+        workers: how many parts; 1 or more
+        address: of a Ray cluster, such as `ray://host:10001` or `auto`; None starts Ray here
+        concurrency: how many turns of full agents may wait at a time
+
+    Raises:
+        ConfigError: an argument is wrong
+        MissingExtra: Ray is not installed
+    """
+
+    rows: Final = True
+
+    def __init__(
+        self, workers: int = 2, address: str | None = None, *, concurrency: int = 64
+    ) -> None:
+        if type(workers) is not int or workers < 1:
+            raise ConfigError(f"workers must be 1 or more, got {workers!r:.40}")
+        if address is not None and not isinstance(address, str):
+            raise ConfigError(f"address must be a text or None, got {address!r:.80}")
+        self.workers = workers
+        self.address = address
+        self.concurrency = concurrency
+        self._turns = LocalEngine(concurrency=concurrency)
+        self._ray = _ray()
+        self._began = False
+        self._parts: list[_Part] = []
+        self._population: Population | None = None
+        self._fresh: set[str] = set()
+
+    async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
+        """Run the turn of each full agent in this process."""
+        await self._turns.run(seats, office)
+
+    async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        """Run a step of the rows on the workers; returns what they want, in the order of the rows.
+
+        Raises:
+            ConfigError: there is no Ray at the address
+            StateError: Ray is gone, or its store is too small
+        """
+        return await asyncio.to_thread(self._run_rows, population, moment)
+
+    def _run_rows(self, population: Population, moment: Moment) -> list[Wants]:
+        errors = self._ray.exceptions
+        try:
+            self._begin(population)
+            given = self._given(population, moment)
+            asked = [part.step(given) for part in self._parts]
+            wants: list[Wants] = []
+            for part, ask in zip(self._parts, asked, strict=True):
+                wants += part.result(ask)
+        except errors.ObjectStoreFullError as error:
+            raise StateError(
+                "Ray's object store is too small for this population: start Ray with a larger one "
+                f"(ray start --object-store-memory), or use more workers: {error_text(error)}"
+            ) from error
+        except (errors.RaySystemError, ConnectionError) as error:
+            raise StateError(f"Ray is gone: go on from the journal: {error_text(error)}") from error
+        self._fresh = set()
+        return wants
+
+    # -- the workers -------------------------------------------------------------------------------
+
+    def _begin(self, population: Population) -> None:
+        """Have Ray and the workers there, with the columns as they are."""
+        if self._parts:
+            return
+        ray = self._ray
+        if not ray.is_initialized():
+            _answers(self.address)
+            here: dict[str, Any] = (
+                {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+            )
+            try:
+                ray.init(self.address, log_to_driver=False, logging_level="ERROR", **here)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                where = "here" if self.address is None else f"at {self.address!r}"
+                raise ConfigError(f"there is no Ray {where}: {error_text(error)}") from error
+            self._began = True
+        count = len(population)
+        chunks = -(-count // CHUNK)
+        ends = [min(count, chunks * (at + 1) // self.workers * CHUNK) for at in range(self.workers)]
+        if chunks < self.workers:  # few citizens: parts smaller than a chunk
+            ends = [count * (at + 1) // self.workers for at in range(self.workers)]
+        ranges = [(a, b) for a, b in zip([0, *ends], ends, strict=False) if a < b]
+        frame = ray.put(_frame(population))
+        self._parts = [_Part(ray, frame, population, *each) for each in ranges]
+        self._population = population
+        population.source = self
+        self._fresh = set(population.arrays)
+
+    def _given(self, population: Population, moment: Moment) -> Any:
+        """What all workers are sent for a step."""
+        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+        arrays: dict[str, Any] = {"full": population.full, **settled}
+        blocks = None if moment.city is population.city else moment.city
+        seen = {name: each for name, each in moment.seen.items() if name not in settled}
+        return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
+
+    def pull(self, names: Iterable[str]) -> None:
+        """Bring columns of the workers into the population's arrays."""
+        population = self._population
+        wanted = [name for name in names if name not in self._fresh and name not in SETTLED]
+        if population is None or not wanted or not self._parts:
+            return
+        for part in self._parts:
+            for name, values in part.columns(wanted).items():
+                own = population.arrays[name]
+                if own.shape[1:] != values.shape[1:]:
+                    grown = numpy().zeros((len(own), *values.shape[1:]), own.dtype)
+                    own = population.arrays[name] = grown
+                own[part.first : part.until] = values
+        self._fresh.update(wanted)
+
+    def changed(self) -> None:
+        """The population's arrays were written between two steps: the workers begin anew."""
+        if self._population is not None:
+            self.pull(self._population.arrays)
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.end()
+
+    def pids(self) -> list[int]:
+        """The process ids of the workers, those on other machines too."""
+        return [int(part.pid()) for part in self._parts]
+
+    def close(self) -> None:
+        """End the workers, and Ray if this engine has started it."""
+        population = self._population
+        if population is not None and self._parts:
+            try:
+                self.pull(population.arrays)
+            except Exception:
+                logger.warning("a population's last columns could not be brought", exc_info=True)
+            population.source = None
+        parts, self._parts, self._population = self._parts, [], None
+        for part in parts:
+            part.end()
+        if self._began:
+            self._began = False
+            self._ray.shutdown()
+        self._turns.close()
+
+
+class _Part:
+    """A worker's rows, and what it takes to begin it anew."""
+
+    def __init__(
+        self, ray: Any, frame: Any, population: Population, first: int, until: int
+    ) -> None:
+        self._ray = ray
+        self._frame = frame
+        self.first, self.until = first, until
+        self._saved = ray.put(
+            {name: values[first:until] for name, values in population.arrays.items()}
+        )
+        self._since: list[Any] = []
+        self._actor = self._made()
+
+    def _made(self) -> Any:
+        made = self._ray.remote(Worker).options(max_concurrency=1)
+        return made.remote(self._frame, self._saved, self.first, self.until)
+
+    def step(self, given: Any) -> Any:
+        """Begin a step."""
+        self._since.append(given)
+        return self._actor.step.remote(given)
+
+    def result(self, ask: Any) -> list[Wants]:
+        """What its rows want; a worker that was lost is replaced, and repeats what it had done."""
+        wants: list[Wants] = self._safe(ask, "step")
+        if len(self._since) >= _SAVED:
+            saved = self._actor.save.remote()
+            self._safe(saved, "save")
+            self._saved, self._since = saved, []
+        return wants
+
+    def columns(self, names: list[str]) -> dict[str, Any]:
+        """Columns of its rows."""
+        found: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
+        return found
+
+    def pid(self) -> int:
+        """The id of its worker's process."""
+        return int(self._safe(self._actor.pid.remote(), "pid"))
+
+    def _safe(self, ask: Any, what: str, *args: Any) -> Any:
+        errors = self._ray.exceptions
+        for again in range(_LOST + 1):
+            try:
+                return self._ray.get(ask)
+            except errors.RayTaskError as error:
+                raise error.cause from error
+            except errors.RayActorError as error:
+                if again == _LOST:
+                    raise StateError(
+                        f"a worker was lost {_LOST} times: {error_text(error)}"
+                    ) from error
+                logger.warning(
+                    "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
+                )
+                self._actor = self._made()
+                last = self._since[:-1] if what == "step" else self._since
+                for given in last:
+                    self._actor.step.remote(given)
+                ask = (
+                    self._actor.step.remote(self._since[-1])
+                    if what == "step"
+                    else getattr(self._actor, what).remote(*args)
+                )
+        raise AssertionError("unreachable")
+
+    def end(self) -> None:
+        """End the worker."""
+        self._ray.kill(self._actor)
+
+
+class Worker:
+    """Holds a part of a population in a process of Ray.
+
+    Args:
+        frame: the population without its columns
+        columns: the columns of the part, by name
+        first: the first row of the part
+        until: the row after the last
+    """
+
+    def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
+        self._population: Population = frame
+        self._first, self._until = first, until
+        self._own = {name: values.copy() for name, values in columns.items()}
+
+    def step(self, given: Any) -> list[Wants]:
+        """Run a step of the rows; gives what they want."""
+        moment, city, arrays = given
+        population = self._population
+        first, until = self._first, self._until
+        for name, values in arrays.items():
+            if name != "full":
+                self._own[name] = values[first:until]
+        part = population.part(first, until, self._own, arrays["full"])
+        moment = replace(
+            moment,
+            city=population.city if city is None else city,
+            seen={**moment.seen, **{name: arrays[name] for name in arrays if name != "full"}},
+        )
+        return in_threads(part, moment, None)
+
+    def columns(self, names: list[str]) -> dict[str, Any]:
+        """Columns of the rows."""
+        return {name: self._own[name] for name in names}
+
+    def pid(self) -> int:
+        """The id of its process."""
+        return os.getpid()
+
+    def save(self) -> dict[str, Any]:
+        """All columns of the rows."""
+        return self._own
+
+
+def _answers(address: str | None) -> None:
+    """See that something listens at an address with a port: Ray itself would wait for minutes.
+
+    Raises:
+        ConfigError: nothing does
+    """
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_S).close()
+    except OSError as error:
+        raise ConfigError(f"there is no Ray at {address!r}: {error_text(error)}") from error
+
+
+def _frame(population: Population) -> Population:
+    """A population without its columns and its society, to be sent to workers."""
+    made = copy(population)
+    made.arrays, made.agents, made.society, made.source = {}, {}, None, None
+    made.metrics = {}
+    return made
+
+
+def _ray() -> Any:
+    try:
+        ray = importlib.import_module("ray")
+        importlib.import_module("ray.exceptions")
+        return ray
+    except ImportError as error:
+        raise MissingExtra("RayEngine", "ray") from error

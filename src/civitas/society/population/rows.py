@@ -1,0 +1,408 @@
+"""Rows: what a block's `step_rows` is given, a part of a population in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError
+from civitas.society import draw
+from civitas.society.arrays import numpy
+from civitas.society.population.wants import Say, checked_fields
+from civitas.society.wants import Want
+
+if TYPE_CHECKING:
+    from civitas.society.network import Network
+    from civitas.society.population.population import Population
+    from civitas.society.population.step import Moment
+
+
+class Rows:
+    """Some of a population's citizens in one step; arrays have one entry for each of them.
+
+    `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
+    the block has declared. `rows.seen(name)` is a column of *all* citizens as the step before left
+    it. Nobody sees what another does in this step.
+
+    Attributes:
+        index: which rows of the population these are, rising; int64
+        ids: their ids as numbers; uint64
+        step: the number of the step
+        seconds: how long the step is, in simulated seconds
+        time: seconds since midnight when it begins
+        clock: when it begins
+        facts: the weather and other facts that hold everywhere
+        city: the places; None for none
+        network: who knows whom; None for none
+        citizens: how many citizens there are in all
+        params: the parameters of the block
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        moment: Moment,
+        first: int,
+        until: int,
+        wants: dict[type[Want], list[tuple[Any, Mapping[str, Any]]]],
+    ) -> None:
+        self.population = population
+        self.moment = moment
+        self.step, self.seconds, self.time = moment.step, moment.seconds, moment.time
+        self.clock, self.facts, self.city = moment.clock, moment.facts, moment.city
+        self.network: Network | None = population.network
+        self.citizens = len(population)
+        self.params: Any = None
+        self.first, self.until = first, until
+        self._wants = wants
+        self._chosen: Any = None
+        """Which rows between `first` and `until` these are; None for all."""
+        self._own: Mapping[str, Any] = {}
+        self._block = ""
+        self._gathered: dict[str, Any] = {}
+        self._ids: Any = None
+        self._index: Any = None
+
+    def __len__(self) -> int:
+        return self.until - self.first if self._chosen is None else len(self._chosen)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> Any:
+        """Which rows of the population these are."""
+        if self._index is None:
+            np = numpy()
+            rows = np.arange(self.first, self.until)
+            self._index = rows if self._chosen is None else rows[self._chosen]
+        return self._index
+
+    @property
+    def ids(self) -> Any:
+        """Their ids."""
+        if self._ids is None:
+            self._ids = self.part(self.population.ids)
+        return self._ids
+
+    def part(self, array: Any) -> Any:
+        """Return the entries of these rows in an array over the whole population; to be read."""
+        whole = array[self.first : self.until]
+        return whole if self._chosen is None else whole[self._chosen]
+
+    def inside(self, array: Any) -> Any:
+        """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
+        return array if self._chosen is None else array[self._chosen]
+
+    def column(self, name: str) -> Any:
+        """Return a column of these rows as it is now; to be read, and not written back."""
+        return self._of_column(self.population.arrays[name])
+
+    @property
+    def at(self) -> Any:
+        """Where these rows stand in `population.arrays`, of which a worker has a part."""
+        base = self.population.base
+        return self.index - base if base else self.index
+
+    def _of_column(self, column: Any) -> Any:
+        base = self.population.base
+        whole = column[self.first - base : self.until - base]
+        return whole if self._chosen is None else whole[self._chosen]
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._gathered.get(name)
+        if found is None:
+            columns = self.population.arrays
+            if name not in columns:
+                raise ConfigError(
+                    f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
+                )
+            found = self._of_column(columns[name])
+            if name not in self._own:
+                found = found.view()
+                found.flags.writeable = False
+            self._gathered[name] = found
+        return found
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        if name not in self._own:
+            raise ConfigError(
+                f"block {self._block} writes the column {name!r}, which it does not declare in "
+                "`columns`; money and places change by `rows.want` alone"
+            )
+        if values is self._gathered.get(name):
+            return  # `rows[name] += 1` has written it already
+        np = numpy()
+        column = self.population.arrays[name]
+        array = np.asarray(values)
+        shape = (len(self), *column.shape[1:])
+        if array.shape not in ((), shape):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} must have the shape {shape}, got "
+                f"{array.shape}"
+            )
+        if array.dtype.kind not in "biuf" or not np.can_cast(
+            array.dtype, column.dtype, "same_kind"
+        ):
+            raise ConfigError(
+                f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
+            )
+        self[name][...] = array
+
+    def write_back(self) -> None:
+        """Write what was gathered, and see that it is finite."""
+        np = numpy()
+        for name, values in self._gathered.items():
+            if name not in self._own:
+                continue
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                row = int(self.index[~np.isfinite(values).reshape(len(self), -1).all(axis=1)][0])
+                raise ConfigError(
+                    f"block {self._block} left a column {name!r} that is not finite, of citizen "
+                    f"{int(self.population.ids[row])} in step {self.step}"
+                )
+            if self._chosen is not None:
+                base = self.population.base
+                column = self.population.arrays[name]
+                column[self.first - base : self.until - base][self._chosen] = values
+        self._gathered = {}
+
+    def of(self, block: Any, chosen: Any = None) -> Rows:
+        """Return these rows as a block is given them, or the chosen of them."""
+        made = Rows(self.population, self.moment, self.first, self.until, self._wants)
+        made._chosen = chosen
+        made._own, made._block = getattr(block, "columns", {}), block.name
+        made.params = block.params
+        return made
+
+    def seen(self, name: str) -> Any:
+        """Return a column of the whole population as the step before left it; not to be written.
+
+        Money and places, which the commit stage alone writes, are seen by all.
+
+        Raises:
+            ConfigError: the column is not declared with `seen=True`
+        """
+        found = self.moment.seen.get(name)
+        if found is None:
+            raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
+        return found
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function of what all see gives; in a step it is called once for all rows.
+
+        Args:
+            name: what it is, with the block's name before it
+            function: without arguments
+        """
+        return self.moment.once(name, function)
+
+    # -- random numbers ----------------------------------------------------------------------------
+
+    def integer(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.integer` of each: 64 random bits, uint64."""
+        return draw.integers(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def uniform(self, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.uniform` of each: float64 in [0, 1)."""
+        return draw.uniforms(self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def below(self, n: Any, purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.below` of each: int64, 0 … n−1; `n` is a number, or one for each row."""
+        return draw.belows(n, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    def choice(self, weights: Sequence[float], purpose: str, draw_: int = 0) -> Any:
+        """Return `draws.choice` of each, all by the same weights: int64."""
+        return draw.choices(weights, self.population.seed, self.ids, self.step, purpose, draw_)
+
+    # -- others ------------------------------------------------------------------------------------
+
+    def neighbour(self, purpose: str, draw_: int = 0) -> Any:
+        """Return of each the row of one of its neighbours in the network, −1 without one; int64.
+
+        It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
+        """
+        np = numpy()
+        starts, others = self.links()
+        degree = self.part(starts[1:]) - self.part(starts[:-1])
+        lonely = degree == 0
+        at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
+        if not lonely.any():
+            return others[at].astype(np.int64)
+        found = np.full(len(self), -1, np.int64)
+        found[~lonely] = others[at[~lonely]]
+        return found
+
+    def neighbour_sum(self, values: Any) -> Any:
+        """Return of each the sum of a column of the whole population over its neighbours.
+
+        Args:
+            values: integers or booleans of all citizens, as `rows.seen` gives them
+
+        Returns:
+            int64
+        """
+        np = numpy()
+        if np.asarray(values).dtype.kind not in "biu":
+            raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
+        starts, others = self.links()
+        low, high = int(starts[self.first]), int(starts[self.until])
+        sums = np.zeros(high - low + 1, np.int64)
+        np.cumsum(np.asarray(values)[others[low:high]], out=sums[1:])
+        part = starts[self.first : self.until + 1] - low
+        found = sums[part[1:]] - sums[part[:-1]]
+        return found if self._chosen is None else found[self._chosen]
+
+    def links(self) -> tuple[Any, Any]:
+        """Return where the neighbours of each citizen begin, and they: compressed rows."""
+        if self.network is None:
+            raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
+        return self.network.links
+
+    # -- wants -------------------------------------------------------------------------------------
+
+    def want(self, kind: type[Want], /, where: Any = None, **fields: Any) -> None:
+        """Ask something of the world, for these rows or some of them.
+
+        Args:
+            kind: `Pay`, `Move`, `Work`, …
+            where: which of the rows: booleans, or positions in them; all if left out
+            fields: the want's, each one number for all or one for each of *these* rows: a citizen
+                as its row, a place as its number, a text as itself
+        """
+        np = numpy()
+        count = len(self)
+        made = checked_fields(kind, fields, count, self.population)
+        index = self.index
+        if where is not None:
+            where = np.asarray(where)
+            if where.dtype.kind == "b":
+                if where.shape != (count,):
+                    raise ConfigError(
+                        f"block {self._block}: where= must have {count} entries, got {where.shape}"
+                    )
+                where = np.flatnonzero(where)
+            elif len(where) and (where.min() < 0 or where.max() >= count):
+                raise ConfigError(f"block {self._block}: where= names rows of other people")
+            index = index[where]
+        if not len(index):
+            return
+        fields = {
+            name: values if where is None or not values.shape else values[where]
+            for name, values in made.items()
+        }
+        self._wants.setdefault(kind, []).append((index, fields))
+
+    def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None) -> None:
+        """Say something to a citizen, who hears it in the next step.
+
+        Args:
+            to: to whom, of each of these rows the row of a citizen
+            text: what is said: a text of `words`, or of each the number of one
+            topic: what it is about, likewise; `""` or its number for nothing
+            opinion: what is thought of it, −1000 … 1000
+            where: which of these rows say it, as of `want`
+        """
+        self.want(Say, where, to=to, text=text, topic=topic, opinion=opinion)
+
+    def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
+        """What these rows were told in the step before, in the order (receiver, sender, sequence).
+
+        Returns:
+            of each message the position of its receiver in these rows, the row of its sender, the
+            number of its topic in `words` (−1 where no opinion is said), the opinion, and the
+            number of its text (−1 for another text); None where nothing was said
+        """
+        messages = self.moment.messages
+        if messages is None or not len(messages):
+            return None
+        mine = messages.taken(messages.rows_of(self.first, self.until))
+        position = mine.receiver - self.first
+        if self._chosen is not None:
+            np = numpy()
+            places = np.full(self.until - self.first, -1)
+            places[self._chosen] = np.arange(len(self))
+            mine, position = mine.taken(places[position] >= 0), places[position]
+            position = position[position >= 0]
+        if not len(position):
+            return None
+        return position, mine.sender, mine.topic, mine.opinion, mine.text
+
+    def heard_count(self) -> Any:
+        """How much each was told in the step before; int64."""
+        heard = self.heard()
+        at = [] if heard is None else heard[0]
+        return numpy().bincount(numpy().asarray(at, numpy().int64), minlength=len(self))
+
+    def present(self) -> tuple[Any, Any, Any]:
+        """Who is at the place of each, as `perceived.present`.
+
+        Returns:
+            of each how many are there, itself too (0 on the way), and where it is among them; and
+            a function that gives the rows of those who are at these positions among them
+        """
+        np = numpy()
+        if "place" not in self.moment.seen:
+            none = np.zeros(len(self), np.int64)
+            return none, none, lambda position: none - 1
+        starts, order, rank = self.once("rows.present", lambda: _by_place(self.seen("place")))
+        place = self.part(self.seen("place"))
+        first, there = starts[place], place >= 0
+        count = np.where(there, starts[place + 1] - first, 0)
+        return count, self.part(rank), lambda position: order[first + position]
+
+    def answers(self, kind: type[Want]) -> tuple[Any, Any]:
+        """What became of the last want of a kind that each had in the step before.
+
+        Returns:
+            int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
+        """
+        np = numpy()
+        state = np.zeros(self.until - self.first, np.int8)
+        value = np.zeros(self.until - self.first, np.int64)
+        table = self.moment.answers.get(kind)
+        if table is not None:
+            part = table.rows_of(self.first, self.until)
+            at = table.sender[part] - self.first
+            state[at] = np.where(table.reason[part] == 0, 1, -1)
+            value[at] = table.value[part]
+        return self.inside(state), self.inside(value)
+
+    def refused(self, *kinds: type[Want]) -> Any:
+        """Of which rows a want of these kinds was refused in the step before.
+
+        Returns:
+            booleans; None where no row's was
+        """
+        np = numpy()
+        found = None
+        for kind in kinds:
+            table = self.moment.answers.get(kind)
+            if table is None:
+                continue
+            part = table.rows_of(self.first, self.until)
+            who = table.sender[part][table.reason[part] != 0]
+            if len(who):
+                found = np.zeros(self.until - self.first, bool) if found is None else found
+                found[who - self.first] = True
+        return None if found is None else self.inside(found)
+
+
+def _by_place(place: Any) -> tuple[Any, Any, Any]:
+    """Return where each place begins in the order by place, that order, and each row's rank."""
+    np = numpy()
+    there = np.flatnonzero(place >= 0)
+    at = place[there]
+    # By the low, then the high 16 bits: numpy sorts numbers of 16 bits in linear time.
+    order = np.argsort((at & 0xFFFF).astype(np.uint16), kind="stable")
+    if len(at) and int(at.max()) > 0xFFFF:
+        high = (at >> 16).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    counts = np.bincount(at, minlength=1)
+    starts = np.zeros(len(counts) + 2, np.int64)
+    np.cumsum(counts, out=starts[1:-1])
+    rank = np.zeros(len(place), np.int32)
+    rank[there[order]] = np.arange(len(at)) - starts[at[order]]
+    return starts, there[order], rank

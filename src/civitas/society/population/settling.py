@@ -1,0 +1,113 @@
+"""What services settle of the wants of a population: many at a time, or one by one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.society.arrays import numpy
+from civitas.society.commit import Service
+from civitas.society.population import wants
+from civitas.society.population.wants import FIELDS, Table
+from civitas.society.services.ledger import in_rows
+from civitas.society.wants import Answer, Want
+
+if TYPE_CHECKING:
+    from civitas.society.population.books import RowBooks
+
+logger = logging.getLogger("civitas.society")
+
+
+class Settlers:
+    """The services that settle a kind of want.
+
+    A service may have `settle_rows(books, table, entries)`, and a class of services the class
+    method `settle_together(books, table, entries, services, of)`, where entry k is for
+    `services[of[k]]`. A class that overrides `settle` alone is asked one by one.
+
+    Args:
+        books: whose services
+        kind: which want
+    """
+
+    def __init__(self, books: RowBooks, kind: type[Want]) -> None:
+        np = numpy()
+        population = books.population
+        self.services: list[Service] = []
+        self.of_place: Any = None
+        if "place" in FIELDS[kind]:
+            self.of_place = np.full(len(population.places) + 1, -1)
+            for (place, takes), service in books._by_place.items():
+                number = population._place.get(place)
+                if takes is kind and number is not None:
+                    self.of_place[number] = len(self.services)
+                    self.services.append(service)
+        elif kind in books._by_kind:
+            self.services.append(books._by_kind[kind])
+        groups: dict[Any, int] = {}
+        self.group = np.array(
+            [groups.setdefault(_together(each), len(groups)) for each in self.services], np.int64
+        )
+
+    def settle(self, books: RowBooks, table: Table) -> None:
+        """Have each service settle what is addressed to it."""
+        np = numpy()
+        table.settled(wants.NO_SERVICE)
+        if not self.services:
+            return
+        if self.of_place is None:
+            of = np.zeros(len(table), np.int64)
+        else:
+            place = table.fields["place"]
+            known = (place >= 0) & (place < len(self.of_place))
+            of = self.of_place[np.where(known, place, -1)]
+        at = np.flatnonzero(of >= 0)
+        of = of[at]
+        groups = np.unique(self.group[of])
+        sender = table.sender[at]
+        if len(groups) > 1 and (sender[1:] == sender[:-1]).any():
+            # One citizen wants something of several: it is settled in the order of its wants.
+            one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
+            return
+        for group in groups.tolist():
+            mine = np.flatnonzero(self.group[of] == group)
+            used, which = np.unique(of[mine], return_inverse=True)
+            services = [self.services[number] for number in used.tolist()]
+            first: Any = services[0]
+            if isinstance(_together(first), type):
+                first.settle_together(books, table, at[mine], services, which)
+            elif in_rows(type(first), "settle", "settle_rows"):
+                first.settle_rows(books, table, at[mine])
+            else:
+                one_by_one(books, first, table, at[mine])
+
+
+def _together(service: Service) -> Any:
+    """The class with which a service settles together with others, else itself."""
+    made = type(service)
+    if not in_rows(made, "settle", "settle_together"):
+        return service
+    return next(each for each in made.__mro__ if "settle_together" in vars(each))
+
+
+def one_by_one(
+    books: RowBooks, services: Service | Sequence[Service], table: Table, entries: Any
+) -> None:
+    """Have a service, or one for each entry, settle wants one after the other by `settle`."""
+    population = books.population
+    for number, at in enumerate(entries.tolist()):
+        service = services if isinstance(services, Service) else services[number]
+        fields = {
+            name: population.decoded(FIELDS[table.kind][name], int(values[at]))
+            for name, values in table.fields.items()
+        }
+        sender = population.id_of(int(table.sender[at]))
+        try:
+            answer = service.settle(books, sender, table.kind(**fields))
+        except Exception:  # it costs who asked this answer, and nobody else
+            logger.exception("service %r failed on agent %r", service.id, sender)
+            answer = Answer(table.kind(**fields), False)
+        table.reason[at] = 0 if answer.done else wants.BY_SERVICE
+        if answer.done and type(answer.value) is int:
+            table.value[at] = answer.value

@@ -1,0 +1,163 @@
+"""One step of rows: each block runs over chunks of citizens that fit the processor's cache."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.society.arrays import numpy
+from civitas.society.population.rows import Rows
+from civitas.society.population.wants import Table, joined
+from civitas.society.wants import Want
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+CHUNK: Final = 1 << 15
+"""So many citizens run at a time: their columns fit the processor's cache."""
+
+_FINDING: Final = threading.RLock()
+
+Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
+
+
+@dataclass
+class Moment:
+    """What all rows share in a step: the world as the step before left it.
+
+    Attributes:
+        step: the number of the step
+        seconds: how long it is
+        time: seconds since midnight when it begins
+        clock: when it begins
+        facts: what holds everywhere
+        city: the places
+        seen: copies of the columns that others may read, by name
+        answers: what became of the wants of the step before, by kind
+        messages: what was said in the step before, if blocks say anything
+        feed: the feed of the society's services, if it has one
+        found: what `once` has found
+    """
+
+    step: int = 0
+    seconds: int = 900
+    time: int = 0
+    clock: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    city: Any = None
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[type[Want], Table] = field(default_factory=dict)
+    messages: Any = None
+    feed: Any = None
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Return what a function gives, called once in a step for all parts of a population."""
+        with _FINDING:
+            if name not in self.found:
+                self.found[name] = function()
+            return self.found[name]
+
+
+def begin(population: Population, given: Iterable[str] = ()) -> None:
+    """Draw the citizens, and have the blocks fill their columns, by `begin_rows`.
+
+    Columns that a table has given remain as they are.
+    """
+    from civitas.society.population.people import draw
+
+    if population.city is not None and hasattr(population.city, "by_kind"):
+        draw(population, given)
+    kept = {name: population.arrays[name].copy() for name in given if name in population.arrays}
+    whole = Rows(population, Moment(city=population.city), 0, len(population), {})
+    for block in population.blocks:
+        if hasattr(block, "begin_rows"):
+            _call(whole, block, "begin_rows", None)
+    for name, values in kept.items():
+        population.arrays[name][...] = values
+
+
+def live(population: Population, moment: Moment, first: int, until: int) -> Wants:
+    """Have rows `first` … `until` − 1 live for a step; gives what they want.
+
+    Raises:
+        Exception: a block failed; a note says which
+    """
+    np = numpy()
+    wants: Wants = {}
+    rows = Rows(population, moment, first, until, wants)
+    full = population.full[first:until]
+    awake = np.flatnonzero(~full) if full.any() else None
+    if awake is not None and not len(awake):
+        return wants
+    blocks = population.blocks
+    for block in blocks:
+        if hasattr(block, "before_rows"):
+            _call(rows, block, "before_rows", awake)
+    for number, chosen in _chosen(rows, blocks, awake):
+        _call(rows, blocks[number], "step_rows", chosen)
+    for block in blocks:
+        if hasattr(block, "after_rows"):
+            _call(rows, block, "after_rows", awake)
+    return wants
+
+
+def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int, Any]]:
+    """Which rows each block runs for: the one that fits them best, of equals the first."""
+    np = numpy()
+    best: Any = 0.0
+    which: Any = -1
+    for number, block in enumerate(blocks):
+        score = block.fits_rows(rows.of(block, awake))
+        better = np.greater(score, best)
+        if better.ndim == 0 and np.ndim(which) == 0:
+            if better:
+                best, which = score, number
+            continue
+        best, which = np.where(better, score, best), np.where(better, number, which)
+    if np.ndim(which) == 0:
+        return [(int(which), awake)] if which >= 0 else []
+    found = []
+    for number in range(int(which.max()) + 1):
+        at = np.flatnonzero(which == number)
+        if len(at):
+            found.append((number, at if awake is None else awake[at]))
+    return found
+
+
+def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
+    part = rows.of(block, chosen)
+    try:
+        getattr(block, hook)(part)
+        part.write_back()
+    except Exception as error:
+        error.add_note(
+            f"in block {block.name!r} of the population: {hook}, rows {rows.first} to "
+            f"{rows.until}, step {rows.step}"
+        )
+        raise
+
+
+def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
+    """Return the wants of parts of a population, which follow one another, as one table a kind."""
+    by_kind: dict[type[Want], list[Any]] = {}
+    for part in parts:
+        for kind, several in part.items():
+            by_kind.setdefault(kind, []).extend(several)
+    return {kind: joined(kind, several) for kind, several in by_kind.items()}
+
+
+def in_threads(
+    population: Population, moment: Moment, pool: ThreadPoolExecutor | None
+) -> list[Wants]:
+    """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
+    first, until = population.base, population.until
+    ranges = [(at, min(at + CHUNK, until)) for at in range(first, until, CHUNK)]
+
+    def one(part: tuple[int, int]) -> Wants:
+        return live(population, moment, *part)
+
+    return [one(each) for each in ranges] if pool is None else list(pool.map(one, ranges))

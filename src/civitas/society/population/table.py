@@ -1,0 +1,109 @@
+"""Populations from tables and as tables: dicts of arrays, pyarrow Tables, Parquet files."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from civitas.errors import ConfigError, MissingExtra
+from civitas.society.arrays import numpy
+from civitas.society.population.column import PLACE, Column
+from civitas.text import excerpt
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+
+def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the ids and the columns of a table.
+
+    Raises:
+        ConfigError: it is no table, its columns differ in length, or its ids are wrong
+        MissingExtra: it is a Parquet file, and pyarrow is not installed
+    """
+    np = numpy()
+    if isinstance(given, str | PathLike):
+        path = Path(given)
+        if path.suffix.lower() != ".parquet":
+            raise ConfigError(f"{path.name}: a population's table must be .parquet")
+        try:
+            given = pyarrow("pyarrow.parquet").read_table(path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path.name} cannot be read: {error}") from None
+    if hasattr(given, "column_names") and hasattr(given, "column"):
+        given = {name: given.column(name).to_numpy() for name in given.column_names}
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigError(
+            "citizens must be how many there are, a dict of arrays, a pyarrow Table or the path of "
+            f"a Parquet file, got {excerpt(given)}"
+        )
+    table = {str(name): np.asarray(values) for name, values in given.items()}
+    lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}
+    count = next(iter(lengths.values()))
+    for name, length in lengths.items():
+        if length != count or count < 1:
+            raise ConfigError(f"column {name!r} has {length} entries, another {count}")
+    ids = table.pop("id", np.arange(1, count + 1))
+    if ids.dtype.kind not in "iu" or int(ids.min()) < 0:
+        raise ConfigError("column 'id' must be whole numbers from 0 up")
+    order = np.argsort(ids, kind="stable")
+    ids = ids[order].astype(np.uint64)
+    if (ids[1:] == ids[:-1]).any():
+        again = int(ids[1:][ids[1:] == ids[:-1]][0])
+        raise ConfigError(f"id {again} is there twice")
+    return ids, {name: values[order] for name, values in table.items()}
+
+
+def fill(population: Population, table: dict[str, Any]) -> None:
+    """Put the columns of a table into a population; those that no block declares are kept too."""
+    np = numpy()
+    for name, values in table.items():
+        column = population.declared.get(name)
+        if column is None:
+            if values.dtype.kind not in "biuf":
+                raise ConfigError(f"column {name!r} must be of numbers, got {values.dtype}")
+            population.declared[name] = Column(str(values.dtype))
+            population.arrays[name] = values.copy()
+            continue
+        if column.dtype == PLACE and values.dtype.kind in "OUT":
+            values = np.array([population.place_number(each) for each in values.tolist()], np.int32)
+        own = population.arrays[name]
+        if values.shape != own.shape:
+            raise ConfigError(
+                f"column {name!r} must have the shape {own.shape}, got {values.shape}"
+            )
+        if values.dtype.kind not in "biuf" or not np.can_cast(values.dtype, own.dtype, "same_kind"):
+            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ConfigError(f"column {name!r} must be finite numbers")
+        own[...] = values
+    if (population.arrays["money"] < 0).any():
+        raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
+
+
+def arrow_of(population: Population) -> Any:
+    """Return a population as a pyarrow Table."""
+    np, arrow = numpy(), pyarrow("pyarrow")
+    made = {"id": population.ids}
+    for name, values in population.columns.items():
+        if population.declared[name].dtype == PLACE and values.ndim == 1:
+            names = arrow.array([*population.places])
+            taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
+            made[name] = names.take(taken) if len(names) else taken
+        elif values.ndim == 2:
+            flat = arrow.array(values.reshape(-1))
+            made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        else:
+            made[name] = values
+    return arrow.table(made)
+
+
+def pyarrow(name: str) -> Any:
+    """Return a module of pyarrow. Raises MissingExtra without it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra("tables of a population", "tables") from error

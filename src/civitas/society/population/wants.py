@@ -1,0 +1,220 @@
+"""What rows want of the world, as arrays, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy
+from civitas.society.wants import (
+    Answer,
+    Buy,
+    Follow,
+    Like,
+    Move,
+    Pay,
+    Post,
+    Save,
+    Want,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+PLACE: Final = "place"
+WHO: Final = "who"
+STRANGER: Final = -(1 << 30)
+WORD: Final = "word"
+INT: Final = "int"
+
+
+@dataclass(frozen=True, slots=True)
+class Say(Want):
+    """What rows say to a citizen; it is settled by nobody, and heard in the next step.
+
+    Attributes:
+        to: the id of who hears it
+        text: what is said
+        topic: what it is about
+        opinion: what is thought of it, −1000 to 1000
+    """
+
+    to: str
+    text: str
+    topic: str = ""
+    opinion: int = 0
+
+
+FIELDS: Final[dict[type[Want], dict[str, str]]] = {
+    Move: {"to": PLACE, "mode": WORD},
+    Pay: {"to": WHO, "cents": INT, "what": WORD},
+    Work: {"place": PLACE, "seconds": INT},
+    Buy: {"place": PLACE, "kind": WORD, "cents": INT},
+    Save: {"cents": INT},
+    Post: {"text": WORD, "topic": WORD},
+    Follow: {"id": WHO},
+    Like: {"post": INT},
+    Say: {"to": WHO, "text": WORD, "topic": WORD, "opinion": INT},
+}
+"""The fields of each kind of want, and what a number in them is.
+
+`who` is the row of a citizen, −1, −2, … for the first, second, … service in id order, and from
+`STRANGER` down an agent that is neither;
+`place` the number of a place, −1 for none; `word` the number of a text of the population's `words`,
+−1 for None.
+"""
+LEFT_OUT: Final[dict[str, Any]] = {"mode": None, "what": "", "topic": "", "opinion": 0}
+"""The fields that may be left out, and what they then are."""
+
+REFUSED: Final = (
+    "",
+    "it has too little money",
+    "there is nobody of that id",
+    "the place is full",
+    "there is no way there",
+    "it is on the way",
+    "there is no such place",
+    "no service there takes it",
+    "the service refused it",
+    "there are none left",
+    "cents must be 1 or more",
+)
+"""Why something was refused, by the number that stands for it."""
+POOR, NOBODY, FULL, NO_WAY, ON_WAY, NO_PLACE, NO_SERVICE, BY_SERVICE, NONE_LEFT, NO_CENTS = range(
+    1, len(REFUSED)
+)
+
+
+@dataclass
+class Table:
+    """Wants of one kind, by sender, and their outcomes once they are settled.
+
+    Attributes:
+        kind: the kind of want
+        sender: the row of who wants it, rising; int64
+        fields: the fields by name, each int64
+        reason: 0 where it was done, else the number of `REFUSED`; int8
+        value: what came of it; int64
+    """
+
+    kind: type[Want]
+    sender: Any
+    fields: dict[str, Any]
+    reason: Any = None
+    value: Any = None
+
+    def __len__(self) -> int:
+        return len(self.sender)
+
+    def settled(self, reason: Any, value: Any = 0) -> None:
+        """Note the outcome of each."""
+        np = numpy()
+        self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
+        self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
+
+    def done(self, entries: Any, done: Any, value: Any) -> None:
+        """Note which entries a service has done, and what came of them."""
+        np = numpy()
+        self.reason[entries] = np.where(done, 0, BY_SERVICE)
+        self.value[entries] = np.where(done, value, 0)
+
+    def rows_of(self, first: int, until: int) -> slice:
+        """Which of its entries rows `first` … `until` − 1 have asked."""
+        low, high = numpy().searchsorted(self.sender, [first, until])
+        return slice(int(low), int(high))
+
+    def answers(self, row: int, population: Population) -> list[Answer]:
+        """What a citizen is told of its own, as answers."""
+        part = self.rows_of(row, row + 1)
+        made = []
+        for at in range(part.start, part.stop):
+            fields = {
+                name: population.decoded(FIELDS[self.kind][name], int(values[at]))
+                for name, values in self.fields.items()
+            }
+            why = int(self.reason[at])
+            value = None if why else int(self.value[at])
+            made.append(Answer(self.kind(**fields), not why, REFUSED[why], value))
+        return made
+
+
+def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
+    """Return one table of the wants of shards, by sender, each sender's in their order."""
+    np = numpy()
+    sender = np.concatenate([part[0] for part in parts])
+    fields = {}
+    for name in FIELDS[kind]:
+        values = [part[1][name] for part in parts]
+        if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
+            fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
+        else:
+            fields[name] = np.concatenate(
+                [
+                    np.broadcast_to(each, len(part[0]))
+                    for each, part in zip(values, parts, strict=True)
+                ]
+            )
+    if len(sender) > 1 and (sender[1:] < sender[:-1]).any():
+        order = np.argsort(sender, kind="stable")
+        sender = sender[order]
+        fields = {name: values[order] for name, values in fields.items()}
+    return Table(kind, sender, fields)
+
+
+def encoded(want: Want, population: Population) -> dict[str, int]:
+    """Return a full agent's want as the numbers of its fields.
+
+    Raises:
+        ConfigError: it names a place, an agent or a text that the population does not know
+    """
+    return {
+        name: population.encoded(what, getattr(want, name))
+        for name, what in FIELDS[type(want)].items()
+    }
+
+
+def number_of(population: Population, id: str) -> int:
+    """Return the number that stands for an agent in wants, whoever it is."""
+    row = population._row(id)
+    if row is not None:
+        return row
+    if id in population.services:
+        return -1 - population.services.index(id)
+    if id not in population.strangers:
+        population.strangers.append(id)
+    return STRANGER - population.strangers.index(id)
+
+
+def checked_fields(
+    kind: type[Want], given: Mapping[str, Any], count: int, population: Population
+) -> dict[str, Any]:
+    """Return the fields of wants of rows as int64 arrays.
+
+    Raises:
+        ConfigError: the kind is unknown, or a field is missing, strange or of another length
+    """
+    np = numpy()
+    if kind not in FIELDS:
+        known = ", ".join(each.__name__ for each in FIELDS)
+        raise ConfigError(f"rows can want {known}, got {kind!r:.80}")
+    strange = set(given) - set(FIELDS[kind])
+    if strange:
+        raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
+    made = {}
+    for name, what in FIELDS[kind].items():
+        value = given.get(name, LEFT_OUT.get(name, given))
+        if value is given:
+            raise ConfigError(f"{kind.__name__} needs {name}=")
+        if value is None or isinstance(value, str):
+            value = population.encoded(what, value)
+        array = np.asarray(value)
+        if array.dtype.kind not in "iub" or array.shape not in ((), (count,)):
+            raise ConfigError(
+                f"{name}= of {kind.__name__} must be whole numbers, one for each of {count} rows, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        made[name] = array.astype(np.int64, copy=False)
+    return made

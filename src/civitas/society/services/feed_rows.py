@@ -1,0 +1,347 @@
+"""The posts, likes and follows of a feed that a population uses, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.society.arrays import numpy
+from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
+from civitas.society.services.lists import Lists, turns
+from civitas.society.services.posts import AUTHORS, HOTTEST, OF_AN_AUTHOR, Posted, heat, shown_rank
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+_PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
+_MIDDLE: Final = 1 << 31
+
+
+class LikedBy(Mapping[str, None]):
+    """Who liked a post, by id."""
+
+    def __init__(self, feed: RowFeed, number: int) -> None:
+        self._feed, self._number = feed, number
+
+    def __getitem__(self, id: str) -> None:
+        number = number_of(self._feed.population, id)
+        if not self._feed.liked(numpy().array([self._number]), numpy().array([number]))[0]:
+            raise KeyError(id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._feed.likers(self._number))
+
+    def __len__(self) -> int:
+        return int(self._feed.likes[self._number - self._feed.first])
+
+
+class RowFeed:
+    """A feed's posts, each in one place of all arrays, the post `first` in place 0.
+
+    Args:
+        population: who uses it
+        most: how many posts it keeps
+
+    Attributes:
+        first: the number of the oldest post
+        author: who posted it, as wants name agents
+        text: the number of its text; of those that are none of the population's words below −1
+        topic: the number of its topic, likewise; −1 for None
+        posted: seconds since the start
+        likes: by how many it was liked
+        heat: how hot it is
+        follows: whom each citizen follows, as wants name agents
+    """
+
+    def __init__(self, population: Population, most: int) -> None:
+        np = numpy()
+        self.population = population
+        self.most = most
+        self.first = 1
+        self.author = self.text = self.topic = self.posted = self.likes = self.heat = np.zeros(
+            0, np.int64
+        )
+        self.follows = Lists(len(population) + 16)
+        self._last = np.zeros((len(population) + 16, OF_AN_AUTHOR), np.int32)
+        self._liked = np.zeros(0, np.int64)
+        self._texts: dict[int, str] = {}
+        self._lengths = np.array([len(word) for word in population.words])
+        self._hot: Any = None
+        self._of_hot = np.full(len(self._last), -1, np.int8)
+
+    @property
+    def next(self) -> int:
+        """The number of the post that comes next."""
+        return self.first + len(self.author)
+
+    # -- who and what ------------------------------------------------------------------------------
+
+    def _place(self, who: Any) -> Any:
+        """Where an agent stands in the arrays: a stranger after all citizens."""
+        np = numpy()
+        place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
+        most = int(place.max(initial=0)) + 1
+        if most > len(self._last):
+            more = most + 16 - len(self._last)
+            self._last = np.concatenate([self._last, np.zeros((more, OF_AN_AUTHOR), np.int32)])
+            self._of_hot = np.concatenate([self._of_hot, np.full(more, -1, np.int8)])
+            self.follows = self.follows.larger(more)
+        return place
+
+    def _text(self, number: int) -> str | None:
+        found = self._texts.get(number)
+        return self.population.decoded(WORD, number) if found is None else found
+
+    def _number(self, text: str | None) -> int:
+        """The number of a text; one that is not among the words is kept."""
+        if text is None:
+            return -1
+        found = self.population._word.get(text)
+        if found is not None:
+            return found
+        number = min(self._texts, default=-1) - 1
+        self._texts[number] = text
+        return number
+
+    def _id(self, number: int) -> str:
+        return str(self.population.decoded(WHO, number))
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    def publish(self, author: Any, text: Any, topic: Any, now: int) -> Any:
+        """Take in posts; gives their numbers."""
+        np = numpy()
+        count = len(author)
+        numbers = self.next + np.arange(count)
+        if not count:
+            return numbers
+        new = (author, text, topic, np.full(count, now), np.zeros(count, np.int64))
+        new = (*new, np.full(count, heat(0, now)))
+        for name, values in zip(_PARTS, new, strict=True):
+            setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
+        dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
+        self.first += dropped
+        if dropped:
+            self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
+            kept = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
+            self._texts = {number: t for number, t in self._texts.items() if number in kept}
+        place = self._place(author)
+        order = np.argsort(place, kind="stable")
+        for turn in turns(place[order]):
+            at = order[turn]
+            last = self._last[place[at]]
+            self._last[place[at]] = np.concatenate([last[:, 1:], numbers[at, None]], 1)
+        self._hot = None
+        return numbers
+
+    def publishable(self, text: Any, longest: int) -> Any:
+        """Whether texts, by their numbers among the words, can be posted."""
+        length = self._lengths[text]
+        return (text >= 0) & (length > 0) & (length <= longest)
+
+    def follow(self, who: Any, whom: Any) -> None:
+        """Note who follows whom, where it does not yet; in this order."""
+        np = numpy()
+        pairs = who * (1 << 32) + whom
+        first = np.sort(np.unique(pairs, return_index=True)[1])
+        place = self._place(who[first])
+        new = ~self.follows.contains(place, whom[first])
+        self.follows.append(place[new], whom[first][new])
+
+    def like(self, who: Any, numbers: Any) -> tuple[Any, Any]:
+        """Have posts liked; gives which likes were taken, and how many the post had then."""
+        np = numpy()
+        known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
+        at = numbers[known] - self.first
+        fine = (self.author[at] != who[known]) & ~self.liked(numbers[known], who[known])
+        known, at = known[fine], at[fine]
+        keys = (numbers[known] << 32) + who[known] + _MIDDLE
+        once = np.sort(np.unique(keys, return_index=True)[1])
+        known, at, keys = known[once], at[once], keys[once]
+        order = np.argsort(at, kind="stable")
+        done = np.zeros(len(who), bool)
+        done[known] = True
+        count = np.zeros(len(who), np.int64)
+        for turn in turns(at[order]):
+            mine = order[turn]
+            self.likes[at[mine]] += 1
+            count[known[mine]] = self.likes[at[mine]]
+        for post in np.unique(at).tolist():
+            self.heat[post] = heat(int(self.likes[post]), int(self.posted[post]))
+        self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
+        self._hot = None
+        return done, count
+
+    def liked(self, numbers: Any, who: Any) -> Any:
+        """Whether posts were liked by agents."""
+        np = numpy()
+        keys = (numbers << 32) + who + _MIDDLE
+        at = np.searchsorted(self._liked, keys)
+        return np.append(self._liked, -1)[at] == keys
+
+    def likers(self, number: int) -> list[str]:
+        """The ids of those who liked a post."""
+        low, high = numpy().searchsorted(self._liked, [number << 32, (number + 1) << 32])
+        part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
+        return [self._id(each) for each in part.tolist()]
+
+    def publish_one(self, sender: str, want: Any, now: int) -> int:
+        """Take in a post of an agent; gives its number."""
+        np = numpy()
+        text, topic = self._number(want.text), self._number(want.topic)
+        who = np.array([number_of(self.population, sender)])
+        return int(self.publish(who, np.array([text]), np.array([topic]), now)[0])
+
+    def follow_one(self, sender: str, whom: str) -> None:
+        """Note that an agent follows another."""
+        numbers = [numpy().array([number_of(self.population, id)]) for id in (sender, whom)]
+        self.follow(*numbers)
+
+    def like_one(self, sender: str, number: int) -> int:
+        """Note that an agent likes a post; gives how many do."""
+        np = numpy()
+        who = np.array([number_of(self.population, sender)])
+        return int(self.like(who, np.array([number]))[1][0])
+
+    # -- showing -----------------------------------------------------------------------------------
+
+    def hottest(self) -> Any:
+        """The places of the hottest posts."""
+        np = numpy()
+        if self._hot is None:
+            hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
+            self._of_hot[...] = -1
+            authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
+            self._of_hot[authors] = np.arange(len(authors))
+            self._hot = hot, which.reshape(-1)
+        return self._hot
+
+    def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> Any:
+        """Return the posts that rank highest for citizens, as `Feed.shown`.
+
+        Args:
+            who: the rows of the citizens
+            interest: how much topics interest each, (citizens, topics)
+            topics: which of these topics a post is about, by the number of its topic; the last of
+                it for those that are none
+
+        Returns:
+            int64, (citizens, limit): their numbers, the best first; 0 where there are no more
+        """
+        np = numpy()
+        hot, of_author = self.hottest()
+        shift = 1 << len(self.author).bit_length()
+        about = topics[np.where(self.topic < 0, -1, self.topic)]
+        follow = np.zeros(len(who), np.uint64)
+        pairs = [np.zeros((2, 0), np.int64)]
+        for which, numbers, position in self.follows.parts(who):
+            known = position < self.follows.count[who[which], None]
+            place = self._place(np.where(known, numbers, 0).astype(np.int64))
+            at = np.where(known, self._of_hot[place], -1)
+            bits = np.where(at >= 0, np.uint64(1) << np.maximum(at, 0).astype(np.uint64), 0)
+            follow[which] |= np.bitwise_or.reduce(bits.astype(np.uint64), 1)
+            recent = known & (position >= self.follows.count[who[which], None] - AUTHORS)
+            row, column = np.nonzero(recent & (self._last[place, -1] >= self.first))
+            pairs.append(np.stack([which[row], place[row, column]]))
+        followed = (follow[:, None] >> of_author.astype(np.uint64)) & np.uint64(1)
+        rank = shown_rank(self.heat[hot], interest[:, about[hot]], followed.astype(np.int64))
+        key = np.where(self.author[hot] == who[:, None], -1, rank * shift + hot)
+        if key.shape[1] > limit:
+            key = -np.partition(-key, limit - 1, axis=1)[:, :limit]
+        row = np.repeat(np.arange(len(who)), key.shape[1])
+        key = key.reshape(-1)
+        others, place = np.concatenate(pairs, 1)
+        if len(others):
+            post = self._last[place].astype(np.int64) - self.first
+            others = np.repeat(others, OF_AN_AUTHOR)
+            post = post.reshape(-1)
+            is_hot = np.zeros(len(self.author) + 1, bool)
+            is_hot[hot] = True
+            new = (post >= 0) & ~is_hot[np.maximum(post, -1)]
+            others, post = others[new], post[new]
+            rank = shown_rank(self.heat[post], interest[others, about[post]], 1)
+            row, key = np.concatenate([row, others]), np.concatenate([key, rank * shift + post])
+        order = np.lexsort((-key, row))
+        row, key = row[order], key[order]
+        starts = np.searchsorted(row, np.arange(len(who)))
+        slot = np.arange(len(row)) - starts[row]
+        best = (slot < limit) & (key >= 0)
+        found = np.zeros((len(who), limit), np.int64)
+        found[row[best], slot[best]] = key[best] % shift + self.first
+        return found
+
+    def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
+        """Return the posts that rank highest for one citizen, the best first."""
+        number = number_of(self.population, id)
+        follows = self.follows.of(int(self._place(numpy().array([number]))[0]))
+        found = set(self.hottest()[0].tolist())
+        for author in follows[-AUTHORS:]:
+            last = self._last[int(self._place(numpy().array([author]))[0])]
+            found |= {each - self.first for each in last.tolist() if each >= self.first}
+        of = set(follows)
+        ranked = sorted(
+            (
+                shown_rank(
+                    int(self.heat[at]),
+                    interests.get(self._text(int(self.topic[at])) or "", 0),
+                    int(self.author[at]) in of,
+                ),
+                at,
+            )
+            for at in found
+            if self.author[at] != number
+        )
+        return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
+
+    def post(self, number: int) -> Posted:
+        """Return a post that it keeps."""
+        at = number - self.first
+        return Posted(
+            number,
+            self._id(int(self.author[at])),
+            self._text(int(self.text[at])) or "",
+            self._text(int(self.topic[at])),  # type: ignore[arg-type]
+            int(self.posted[at]),
+            LikedBy(self, number),
+            int(self.heat[at]),
+        )
+
+    # -- its state ---------------------------------------------------------------------------------
+
+    def posts(self) -> dict[int, Posted]:
+        """All posts by number."""
+        return {number: self.post(number) for number in range(self.first, self.next)}
+
+    def followed(self) -> dict[str, list[str]]:
+        """Whom each follows, by id."""
+        some = numpy().flatnonzero(self.follows.count)
+        count = len(self.population)
+        return {
+            self._id(at if at < count else STRANGER - (at - count)): [
+                self._id(each) for each in self.follows.of(at)
+            ]
+            for at in some.tolist()
+        }
+
+    def load(self, given: Mapping[str, Any]) -> None:
+        """Be what `Feed.state_dict` says."""
+        np, population = numpy(), self.population
+        fresh = RowFeed(population, self.most)
+        vars(self).update(vars(fresh))
+        for number, author, text, topic, posted, liked in given["posts"]:
+            if not len(self.author):
+                self.first = number
+            who = np.array([number_of(population, author)])
+            self.publish(
+                who, np.array([self._number(text)]), np.array([self._number(topic)]), posted
+            )
+            likers = np.array([number_of(population, id) for id in liked], np.int64)
+            self.like(likers, np.full(len(likers), number))
+        self.first = given["next"] - len(self.author)
+        for id, whom in given["follows"].items():
+            numbers = np.array([number_of(population, each) for each in whom], np.int64)
+            self.follow(np.full(len(numbers), number_of(population, id)), numbers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker of an engine needs of it."""
+        return {**vars(self), "population": range(len(self.population))}

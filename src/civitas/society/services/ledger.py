@@ -1,0 +1,216 @@
+"""What services keep of a population, and their rules, as arrays: as many as settle one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.society.arrays import numpy
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+
+BRACKETS: Final = (
+    (0, 100),
+    (2_610, 120),
+    (10_603, 220),
+    (22_603, 240),
+    (43_151, 320),
+    (54_795, 350),
+    (136_986, 370),
+)
+"""Income tax: from so many cents of a day's income on, so many thousandths of what is above.
+
+The federal brackets of the United States of 2018, as in EconAgent: those of a year, by 365.
+"""
+LARGE: Final = 2.0**62
+"""Sums as large as this are not computed in columns, but one by one, in Python's integers."""
+
+
+class ByRow(MutableMapping[str, Any]):
+    """What a service keeps of each citizen, by id, in an array; who has nothing is not in it.
+
+    Args:
+        population: whose citizens
+        width: how many numbers there are of each; None for one
+
+    Attributes:
+        array: the numbers by row; int64
+    """
+
+    def __init__(self, population: Population, width: int | None = None) -> None:
+        self._population = population
+        count = len(population)
+        self.array = numpy().zeros(count if width is None else (count, width), numpy().int64)
+
+    def __getitem__(self, id: str) -> Any:
+        row = self._population._row(id)
+        if row is None or not self.array[row].any():
+            raise KeyError(id)
+        return self.array[row].tolist()
+
+    def __setitem__(self, id: str, value: Any) -> None:
+        self.array[self._population.row_of(id)] = value
+
+    def __delitem__(self, id: str) -> None:
+        self.array[self._population.row_of(id)] = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._population.ids[self._some].tolist())
+
+    def __len__(self) -> int:
+        return int(numpy().count_nonzero(self._some))
+
+    @property
+    def _some(self) -> Any:
+        return self.array != 0 if self.array.ndim == 1 else (self.array != 0).any(axis=1)
+
+    def clear(self) -> None:
+        """Keep nothing of anybody."""
+        self.array[...] = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as plain data."""
+        return dict(zip(self, self.array[self._some].tolist(), strict=True))
+
+
+def in_rows(made: type, rule: str, rows: str) -> bool:
+    """Whether a class has a rule in the form for rows too, and overrides neither alone."""
+    own = next((each for each in made.__mro__ if rule in vars(each)), None)
+    has = next((each for each in made.__mro__ if rows in vars(each)), None)
+    return own is not None and has is not None and issubclass(has, own)
+
+
+def small(*values: Any) -> bool:
+    """Whether sums of these numbers can be computed in 64 bits."""
+    np = numpy()
+    return all(float(np.abs(np.asarray(each, np.float64)).sum()) < LARGE for each in values)
+
+
+def int64s(values: Sequence[int]) -> Any:
+    """Return whole numbers as an array; None if one is too large."""
+    try:
+        return numpy().array(values, numpy().int64)
+    except OverflowError:
+        return None
+
+
+def sums(group: Any, values: Any, count: int) -> Any:
+    """Return the sums of values, of groups 0 … count − 1."""
+    np = numpy()
+    made = np.zeros(count, np.int64)
+    np.add.at(made, group, values)
+    return made
+
+
+def afforded(cents: Any, payer: Any, has: Any) -> Any:
+    """Return which payments are made, in their order, each in full, as the payer's money lasts.
+
+    Args:
+        cents: how much, 0 or more
+        payer: who pays, 0 … len(has) − 1
+        has: what each payer has
+    """
+    np = numpy()
+    due = np.bincount(payer, cents, len(has))
+    able = np.ones(len(cents), bool)
+    poor = due > has * (1 - 2.0**-40)  # sums of floats are exact to far less
+    poor &= due > 0
+    at = np.flatnonzero(poor[payer])
+    if len(at):
+        left = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
+        able[at] = [
+            _pays(left, one, cost)
+            for one, cost in zip(payer[at].tolist(), cents[at].tolist(), strict=True)
+        ]
+    return able
+
+
+def _pays(left: dict[int, int], payer: int, cents: int) -> bool:
+    if left[payer] < cents:
+        return False
+    left[payer] -= cents
+    return True
+
+
+def tax_on(income: int, brackets: Sequence[tuple[int, int]] = BRACKETS) -> int:
+    """Return the tax in cents on a day's income in cents, each bracket's part rounded down."""
+    tax = 0
+    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
+    for (start, rate), end in zip(brackets, ends, strict=True):
+        if income <= start:
+            break
+        tax += ((income if end is None else min(income, end)) - start) * rate // 1000
+    return tax
+
+
+def taxes_on(incomes: Any, brackets: Sequence[tuple[int, int]]) -> Any:
+    """Return `tax_on` of incomes, int64."""
+    np = numpy()
+    tax = np.zeros(len(incomes), np.int64)
+    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
+    for (start, rate), end in zip(brackets, ends, strict=True):
+        part = np.maximum(incomes - start, 0)
+        if end is not None:
+            np.minimum(part, end - start, out=part)
+        tax += part * rate // 1000
+    return tax
+
+
+def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
+    """Return the tax to withhold from wages, by the day's income before and its tax so far."""
+    np = numpy()
+    return np.minimum(gross, np.maximum(0, taxes_on(income + gross, brackets) - paid))
+
+
+def credited(kept: Any, interest: int, own: int) -> Any:
+    """Return a day's interest on deposits, in millionths, while it can be paid from `own` cents."""
+    np = numpy()
+    if float(kept.max()) * interest < LARGE:
+        earned = kept * interest // 1_000_000
+    else:
+        earned = np.array([each * interest // 1_000_000 for each in kept.tolist()])
+    return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
+
+
+def shares(total: int, weights: Sequence[int]) -> list[int]:
+    """Share out a whole number in proportion to weights, without a rest.
+
+    By largest remainders (Hamilton); of equal ones the first. All weights 0: nothing is shared out.
+    """
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    parts = [total * weight // whole for weight in weights]
+    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    for i in rests[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def spread(totals: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """Return the sums, by weight, of `shares(total, weights)` of several totals."""
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    few = len(totals) * len(weights) < 10_000
+    if few or max(totals) * max(weights) >= LARGE:
+        several = [shares(total, weights) for total in totals]
+        return [sum(parts) for parts in zip(*several, strict=True)] or [0] * len(weights)
+    np = numpy()
+    heavy = np.array(weights, np.int64)
+    sum_of = np.zeros(len(weights), np.int64)
+    for total in totals:
+        product = total * heavy
+        parts = product // whole
+        rest = total - int(parts.sum())
+        if rest:
+            # As `shares` sorts: the largest remainders first, of equal ones the first.
+            remainder = product - parts * whole
+            least = np.partition(remainder, len(remainder) - rest)[len(remainder) - rest]
+            more = remainder > least
+            parts[more] += 1
+            parts[np.flatnonzero(remainder == least)[: rest - int(more.sum())]] += 1
+        sum_of += parts
+    made: list[int] = sum_of.tolist()
+    return made

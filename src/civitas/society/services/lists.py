@@ -1,0 +1,100 @@
+"""Growing lists of numbers, one for each of many, in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from civitas.society.arrays import numpy
+
+_BLOCK: Final = 8
+"""So many numbers stand together; a list is a chain of these."""
+NOTHING: Final = -(1 << 31)
+
+
+class Lists:
+    """A list of int32 numbers for each of `count`, to which numbers are added, and none removed."""
+
+    def __init__(self, count: int) -> None:
+        np = numpy()
+        self.count = np.zeros(count, np.int32)
+        self._last = np.full(count, -1, np.int32)
+        self._blocks = np.full((16, _BLOCK), NOTHING, np.int32)
+        self._before = np.full(16, -1, np.int32)
+        self._used = 0
+
+    def larger(self, more: int) -> Lists:
+        """Have it be of so many more; gives itself."""
+        np = numpy()
+        self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
+        self._last = np.concatenate([self._last, np.full(more, -1, np.int32)])
+        return self
+
+    def append(self, at: Any, values: Any) -> None:
+        """Add numbers to lists; one after the other where a list is named more than once."""
+        np = numpy()
+        order = np.argsort(at, kind="stable")
+        for turn in turns(at[order]):
+            self._add(at[order[turn]], values[order[turn]])
+
+    def _add(self, at: Any, values: Any) -> None:
+        np = numpy()
+        slot = self.count[at] % _BLOCK
+        new = at[slot == 0]
+        end = self._used + len(new)
+        if end > len(self._blocks):
+            room = max(end, 2 * len(self._blocks)) - len(self._blocks)
+            more = np.full((room, _BLOCK), NOTHING, np.int32)
+            self._blocks = np.concatenate([self._blocks, more])
+            self._before = np.concatenate([self._before, np.full(room, -1, np.int32)])
+        self._before[self._used : end] = self._last[new]
+        self._last[new] = np.arange(self._used, end)
+        self._used = end
+        self._blocks[self._last[at], slot] = values
+        self.count[at] += 1
+
+    def parts(self, at: Any) -> Iterator[tuple[Any, Any, Any]]:
+        """Eight numbers of each list at a time, the last ones first.
+
+        Returns:
+            which of `at` have so many, their numbers (`NOTHING` for none), and where in their list
+            these stand
+        """
+        np = numpy()
+        block = self._last[at]
+        start = (self.count[at] - 1) // _BLOCK * _BLOCK
+        which = np.flatnonzero(block >= 0)
+        while len(which):
+            block, start = block[which], start[which]
+            yield which, self._blocks[block], start[:, None] + np.arange(_BLOCK)
+            nexts = np.full(len(at), -1, np.int32)
+            begins = np.zeros(len(at), start.dtype)
+            nexts[which], begins[which] = self._before[block], start - _BLOCK
+            block, start = nexts, begins
+            which = np.flatnonzero(block >= 0)
+
+    def contains(self, at: Any, values: Any) -> Any:
+        """Whether each list has a number."""
+        np = numpy()
+        found = np.zeros(len(at), bool)
+        for which, numbers, _ in self.parts(at):
+            found[which] |= (numbers == values[which, None]).any(1)
+        return found
+
+    def of(self, at: int) -> list[int]:
+        """The numbers of one list, in their order."""
+        parts = [numbers[0] for _, numbers, _ in self.parts(numpy().array([at]))]
+        return [each for part in reversed(parts) for each in part.tolist() if each != NOTHING]
+
+
+def turns(given: Any) -> list[Any]:
+    """Return positions in sorted numbers, so that each number is in each part at most once."""
+    np = numpy()
+    if not len(given):
+        return []
+    starts = np.flatnonzero(np.r_[True, given[1:] != given[:-1]])
+    if len(starts) == len(given):
+        return [np.arange(len(given))]
+    turn = np.arange(len(given)) - np.repeat(starts, np.diff(np.r_[starts, len(given)]))
+    order = np.argsort(turn, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(turn))[:-1]))

@@ -1,0 +1,119 @@
+"""Populations that live as rows, as full agents, and in part as each: all must be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from tests.society.blocks.living import town
+
+from civitas.society import Move, Society
+from civitas.society.blocks.columns import ACT, DOES, ITEM, code
+from civitas.society.engine import LocalEngine
+from civitas.society.population.block import RowBlock
+from civitas.society.population.population import Population
+
+CITY = town(shop_2=(9, 20))
+PLACES = CITY.ids()
+
+
+class Todo(RowBlock):
+    """A plan of one item, drawn anew in each step, and now and then a way to another place."""
+
+    columns = {**ACT, **ITEM}  # noqa: RUF012
+    words = ("walk",)
+    does: Any = ("social", "shop", "work", "eat", "leisure", "browse")
+
+    def fits(self, context: Any) -> float:
+        return 0.0
+
+    def fits_rows(self, rows: Any) -> Any:
+        return 0.0
+
+    async def before_forward(self) -> None:
+        do = self.does[self.draws.below(len(self.does), "todo")]
+        place = self.perceived.place or PLACES[0]
+        item = {"do": do, "where": place, "from": 0, "until": 86_400}
+        self.status.update(act="idle", plan=[item], now=0)
+        if self.draws.below(8, "todo.move") == 0:
+            self.want(Move(PLACES[self.draws.below(len(PLACES), "todo.to")], "walk"))
+
+    async def forward(self) -> None:
+        """Nothing."""
+
+    def before_rows(self, rows: Any) -> None:
+        codes = np.array([code(each) for each in self.does])
+        rows["item_do"] = codes[rows.below(len(codes), "todo")].astype(np.uint8)
+        rows["item_where"] = np.maximum(rows["place"], 0)
+        rows["item_until"][...] = 86_400
+        rows["act"][...] = code("idle")
+        to = rows.below(len(PLACES), "todo.to")
+        rows.want(Move, rows.below(8, "todo.move") == 0, to=to, mode="walk")
+
+    def step_rows(self, rows: Any) -> None:
+        """Nothing."""
+
+    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        arrays = population.arrays
+        do, where = int(arrays["item_do"][row]), int(arrays["item_where"][row])
+        if do:
+            item = {"do": DOES[do - 1], "where": PLACES[where], "from": 0, "until": 86_400}
+            status.update(plan=[item], now=0)
+
+    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        for item in status.get("plan") or ():
+            population.arrays["item_do"][row] = code(item["do"])
+            population.arrays["item_where"][row] = population.place_number(item["where"])
+            population.arrays["item_until"][row] = item["until"]
+
+
+Make = Callable[[], tuple[Population, Iterable[Any]]]
+
+
+async def lived(
+    make: Make, steps: int, *, rows: bool = True, promoted: Iterable[int] = (), threads: int = 1
+) -> list[dict[str, Any]]:
+    """All columns, the services' states and how many messages there were, after each step."""
+    population, services = make()
+    for row in promoted:
+        population.promote(population.id_of(row))
+    seen: list[dict[str, Any]] = []
+
+    def look(row: dict[str, Any]) -> None:
+        books = population.society.books
+        for at, agent in population.agents.items():
+            population.pull(at, agent.memory.status)
+        columns = {name: values.copy() for name, values in population.arrays.items()}
+        seen.append(columns | {"services": books.state_dict(), "messages": row["messages"]})
+
+    engine = LocalEngine(rows=rows, threads=threads)
+    async with Society(population, services=services, engine=engine) as society:
+        await society.run(steps=steps, progress=look)
+        assert not society.failures, list(society.failures)
+    return seen
+
+
+def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    """Fail where two lives differ, and say in which step, column and rows."""
+    assert len(one) == len(other)
+    for step, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+        assert set(mine) == set(theirs)
+        for name, values in mine.items():
+            if isinstance(values, np.ndarray):
+                assert values.dtype == theirs[name].dtype
+                differ = np.flatnonzero((values != theirs[name]).reshape(len(values), -1).any(1))
+                assert not len(differ), (
+                    f"step {step}, column {name}, rows {differ[:5]}: {values[differ[:3]]} and "
+                    f"{theirs[name][differ[:3]]}"
+                )
+            else:
+                assert values == theirs[name], f"step {step}: {name}"
+
+
+async def all_equal(make: Make, steps: int, promoted: Iterable[int] = (1, 4)) -> list[Any]:
+    """Live as rows, as full agents, and in part as each; fail where they differ."""
+    by_rows = await lived(make, steps)
+    same(by_rows, await lived(make, steps, rows=False))
+    same(by_rows, await lived(make, steps, promoted=promoted))
+    return by_rows

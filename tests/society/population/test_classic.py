@@ -1,0 +1,127 @@
+"""The classic models: rows do what full agents do, and known results come out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.society.population.lives import lived, same
+
+from civitas import Society
+from civitas.society import LocalEngine, Network, Population
+from civitas.society.classic import (
+    EpidemicBlock,
+    EpidemicParams,
+    OpinionBlock,
+    OpinionParams,
+    SchellingBlock,
+    SchellingParams,
+    WealthBlock,
+    WealthParams,
+    epidemic,
+    opinions,
+    schelling,
+    wealth,
+)
+from civitas.society.grid import Grid
+
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.integers(0, 5) | st.just(10**12), min_size=1, max_size=12), SEEDS, st.integers(1, 3)
+)
+def test_wealth_is_the_same_in_rows(money: list[int], seed: int, gift: int) -> None:
+    block = WealthBlock(block_params=WealthParams(gift=gift))
+    asyncio.run(same(lambda: Population({"money": np.array(money)}, None, [block], seed), 20))
+
+
+@settings(max_examples=8, deadline=None)
+@given(SEEDS, st.integers(0, 1000), st.sampled_from([4, 8]), st.integers(1, 15), st.booleans())
+def test_segregation_is_the_same_in_rows(
+    seed: int, alike: int, around: int, count: int, torus: bool
+) -> None:
+    block = SchellingBlock(block_params=SchellingParams(alike=alike))
+    grid = Grid(4, 4, torus=torus, around=around, cell_seconds=1)
+    table = {"place": np.arange(count, dtype=np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
+    asyncio.run(same(lambda: Population(table, grid, [block], seed), 15))
+
+
+@settings(max_examples=8, deadline=None)
+@given(SEEDS, st.floats(0, 1), st.floats(0, 1), st.integers(0, 4), st.integers(0, 30))
+def test_an_epidemic_is_the_same_in_rows(
+    seed: int, infects: float, recovers: float, meets: int, ill: int
+) -> None:
+    block = EpidemicBlock(
+        block_params=EpidemicParams(infects=infects, recovers=recovers, meets=meets)
+    )
+    network = Network.random(30, degree=2, seed=seed)
+    health = (np.arange(30) < ill).astype(np.int8)
+    asyncio.run(
+        same(lambda: Population({"health": health}, None, [block], seed, network=network), 15)
+    )
+
+
+@settings(max_examples=8, deadline=None)
+@given(SEEDS, st.floats(0, 1), st.floats(0, 0.5), st.booleans())
+def test_opinions_are_the_same_in_rows(
+    seed: int, bound: float, pull: float, all_meet: bool
+) -> None:
+    block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
+    network = None if all_meet else Network.random(25, degree=2, seed=seed)
+    asyncio.run(same(lambda: Population(25, None, [block], seed, network=network), 15))
+
+
+async def test_money_comes_to_the_law_of_all_giving_at_once() -> None:
+    """Each loses a cent if there is one, and gets a Poisson number of them, as a queue does."""
+    citizens, mean = 5_000, 4
+    after = await lived(wealth(citizens, mean=mean, seed=1), 300, LocalEngine())
+    assert {int(columns["money"].sum()) for columns in after} == {citizens * mean}
+    # The mean of such a queue is r + r² ÷ (2 (1 − r)), with r who can give (Pollaczek, Khinchine).
+    givers = mean + 1 - np.sqrt((mean + 1) ** 2 - 2 * mean)
+    arrivals = np.exp(-givers) * np.cumprod(np.r_[1.0, givers / np.arange(1, 30)])
+    law = np.eye(1, 120)[0]
+    for _ in range(2_000):
+        law = np.convolve(np.r_[law[0] + law[1], law[2:], 0.0], arrivals)[:120]
+    found = np.bincount(after[-1]["money"], minlength=120)[:12] / citizens
+    assert found == pytest.approx(law[:12], abs=4 * np.sqrt(0.25 / citizens))
+
+
+async def test_neighbours_become_alike() -> None:
+    population = schelling(40, alike=375, seed=1)
+    async with Society(population) as society:
+        rows = await society.run(steps=40)
+    assert rows[0]["alike"] == pytest.approx(500, abs=25)
+    assert rows[-1]["alike"] > 700
+    # Nobody moves any more who is content.
+    assert rows[-1]["moving"] < rows[0]["moving"] / 10
+
+
+async def test_an_epidemic_ends_at_its_final_size() -> None:
+    """Newman 2002, Physical Review E 66: the part ever infected solves S = 1 − exp(−z T S)."""
+    degree, infects, recovers = 8.0, 0.05, 0.25
+    network = Network.random(40_000, degree=degree, seed=2)
+    population = epidemic(
+        40_000, infected=200, infects=infects, recovers=recovers, network=network, seed=2
+    )
+    async with Society(population) as society:
+        rows = await society.run(steps=160)
+    transmits = 1 - recovers * (1 - infects) / (1 - (1 - recovers) * (1 - infects))
+    size = 0.5
+    for _ in range(200):
+        size = 1 - np.exp(-degree * transmits * size)
+    assert rows[-1]["infected"] == 0
+    assert rows[-1]["recovered"] == pytest.approx(size, abs=0.02)
+
+
+@pytest.mark.parametrize(("bound", "groups"), ((0.5, 1), (0.2, 2), (0.1, 5)))
+async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
+    """About 1 ÷ (2 · bound) of them, as Deffuant and others found in 2000."""
+    population = opinions(4_000, bound=bound, seed=3)
+    last = np.sort((await lived(population, 120, LocalEngine()))[-1]["opinion"])
+    parts = np.split(last, np.flatnonzero(np.diff(last) > bound / 4) + 1)
+    assert sum(len(part) > 100 for part in parts) == pytest.approx(groups, abs=groups // 5)

@@ -1,0 +1,203 @@
+"""Wages, purchases, savings and the end of a day in columns: the same as citizen by citizen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.society.blocks.living import town
+
+from civitas.clock import Clock
+from civitas.society.commit import Books, Wanted
+from civitas.society.population.block import RowBlock
+from civitas.society.population.books import RowBooks
+from civitas.society.population.column import Column
+from civitas.society.population.population import Population
+from civitas.society.services.economy import Bank, Government
+from civitas.society.services.firm import Firm
+from civitas.society.services.ledger import shares, spread, tax_on, taxes_on
+from civitas.society.wants import Buy, Pay, Save, Work, id_order
+
+CITIZENS = 10
+PLACES = ("work-1", "shop-1", "shop-2", "restaurant-1", "home-1")
+CITY = town(shop_2=(9, 20))
+
+
+class Jobs(RowBlock):
+    """What firms look at in a citizen."""
+
+    columns = {  # noqa: RUF012
+        "work": Column("place", None),
+        "skill": Column("int16", 1000, key=("profile", "skill")),
+    }
+    words = ("food",)
+
+    async def forward(self) -> None:
+        """Nothing."""
+
+
+class Overtime(Firm):
+    """A firm that has a rule of its own, so that it is asked one by one."""
+
+    def settle(self, books: Books, sender: str, want: Any) -> Any:
+        return super().settle(books, sender, want)
+
+
+class Mild(Government):
+    """A government with a rule of its own for the tax."""
+
+    def due(self, id: str, gross: int) -> int:
+        return super().due(id, gross) // 2
+
+
+def services(given: dict[str, Any]) -> list[Any]:
+    """A bank, a government, and a firm at each place, as drawn."""
+    firms = [
+        (Overtime if place == given["strange"] else Firm)(
+            f"firm-{number}",
+            place,
+            given["firms"][number][0],
+            wage=given["firms"][number][1],
+            price=1 + given["firms"][number][2] % 300,
+            stock=given["firms"][number][2],
+            sells=place.startswith(("shop", "rest")),
+            public=given["public"] == place,
+        )
+        for number, place in enumerate(PLACES[:4])
+    ]
+    state = Mild if given["strange"] == "home-1" else Government
+    made = [Bank(money=given["capital"], interest=given["interest"]), *firms]
+    if not given["stateless"]:
+        made.append(state(money=given["treasury"], reserve=given["capital"], month=2, seed=3))
+    return made
+
+
+cents = st.one_of(st.sampled_from([0, 1, 99, 100, 10**9, 2**61]), st.integers(-2_000, 60_000))
+worlds = st.fixed_dictionaries(
+    {
+        "firms": st.lists(
+            st.tuples(
+                st.sampled_from([0, 500, 20_000, 10**8]),
+                st.sampled_from([0, 1, 2500, 10**13]),
+                st.sampled_from([0, 1, 7, 1000, 10**6]),
+            ),
+            min_size=4,
+            max_size=4,
+        ),
+        "strange": st.sampled_from(["", "", "shop-1", "work-1", "home-1"]),
+        "public": st.sampled_from(["", "work-1", "shop-1"]),
+        "stateless": st.sampled_from([False, False, False, True]),
+        "capital": st.sampled_from([0, 40, 10**6]),
+        "interest": st.sampled_from([0, 27, 1_000_000]),
+        "treasury": st.sampled_from([0, 3000, 10**7]),
+        "people": st.lists(
+            st.tuples(
+                st.sampled_from([0, 50, 100, 5000, 10**6]),
+                st.sampled_from(PLACES),
+                st.sampled_from([None, *PLACES[:4]]),
+                st.sampled_from([-1, 0, 592, 1000, 1550]),
+            ),
+            min_size=CITIZENS,
+            max_size=CITIZENS,
+        ),
+        "steps": st.lists(
+            st.lists(
+                st.tuples(
+                    st.integers(0, CITIZENS - 1),
+                    st.sampled_from([Work, Work, Buy, Buy, Save, Pay]),
+                    st.sampled_from([None, None, None, *PLACES]),
+                    cents,
+                ),
+                max_size=24,
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+    }
+)
+
+
+def want(kind: Any, place: str, number: int) -> Any:
+    if kind is Work:
+        return Work(place, number if number < 2000 else 900)
+    if kind is Buy:
+        return Buy(place, "food", number)
+    return Save(number) if kind is Save else Pay("bank", number)
+
+
+def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
+    """Money, states and answers after each step, by columns or citizen by citizen."""
+    city, them = CITY, services(given)
+    by_id = {each.id: each for each in sorted(them, key=lambda each: id_order(each.id))}
+    people = given["people"]
+    population = Population(
+        {
+            "money": np.array([each[0] for each in people]),
+            "home": np.array([each[1] for each in people]),
+            "work": np.array([-1 if p[2] is None else city.ids().index(p[2]) for p in people]),
+            "skill": np.array([each[3] for each in people], np.int16),
+        },
+        city,
+        [Jobs()],
+    )
+    books: Books
+    if in_rows:
+        population.services = list(by_id)
+        books = RowBooks(city, by_id, population)
+    else:
+        books = Books(city, by_id)
+        for row in range(CITIZENS):
+            books.enter(str(row + 1), population.status_of(row))
+    seen = []
+    for step, wants in enumerate(given["steps"]):
+        books.step = 48 if step % 3 < 2 else 95  # the last of the day closes it
+        books.clock = Clock(step="15min").at(books.step)
+        wanted = [
+            Wanted((0, row + 1, ""), str(row + 1), want(kind, place or people[row][1], number), at)
+            for at, (row, kind, place, number) in enumerate(wants)
+        ]
+        answers = dict(books.settle(sorted(wanted, key=lambda each: each.rank)))
+        books.end_step()
+        total = books.total
+        books.check(total)
+        state = json.loads(json.dumps(books.state_dict()))
+        kept = state["bank"]["state"]["deposits"]
+        state["bank"]["state"]["deposits"] = {id: n for id, n in kept.items() if n}
+        if "government" in state:
+            taxed = state["government"]["state"]["taxed"]
+            state["government"]["state"]["taxed"] = {id: n for id, n in taxed.items() if any(n)}
+        money = [books.balances[str(row + 1)] for row in range(CITIZENS)]
+        outcomes = [(answers[n].done, answers[n].value or 0) for n in range(len(wants))]
+        seen.append((money, state, outcomes))
+    return seen
+
+
+@given(worlds)
+@settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
+    for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
+        for found, expected in zip(rows, one_by_one, strict=True):
+            assert found == expected
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 999, 10**6, 10**15]), max_size=40),
+    st.lists(st.sampled_from([0, 1, 2, 3, 777, 10**6]), min_size=1, max_size=400),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_several_share_out_is_the_sum_of_what_each_does(
+    totals: list[int], weights: list[int]
+) -> None:
+    totals = totals * (1 if len(totals) < 5 else 20)
+    each = [shares(total, weights) for total in totals]
+    assert spread(totals, weights) == [sum(parts) for parts in zip(*each, strict=True)] or not each
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=20))
+def test_taxes_of_many_are_those_of_each(incomes: list[int]) -> None:
+    brackets = ((0, 100), (2_610, 120), (10_603, 1000))
+    found = taxes_on(np.array(incomes, np.int64), brackets)
+    assert found.tolist() == [tax_on(each, brackets) for each in incomes]

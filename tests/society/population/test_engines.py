@@ -1,0 +1,113 @@
+"""Every engine comes to the same bytes, also where a worker is killed or the process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.society.population.lives import differing, lived
+
+from civitas import Journal, Society
+from civitas.errors import ConfigError
+from civitas.society import Engine, LocalEngine, Network, Population, RayEngine
+from civitas.society.classic import EpidemicBlock, WealthBlock, opinions, wealth
+
+ENGINES = {
+    "two threads": lambda: LocalEngine(threads=2),
+    "full agents": lambda: LocalEngine(rows=False),
+}
+
+
+def town(count: int = 400) -> Population:
+    """A population whose blocks see each other, pay and draw."""
+    table = {"money": np.full(count, 3), "health": (np.arange(count) < 20).astype(np.int8)}
+    network = Network.small_world(count, seed=1)
+    return Population(table, None, [EpidemicBlock()], 5, network=network)
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+async def test_engines_come_to_the_same_columns(engine: Callable[[], Engine]) -> None:
+    expected = await lived(town(), 12, LocalEngine())
+    assert differing(expected, await lived(town(), 12, engine())) == []
+
+
+async def test_many_chunks_come_to_the_same_as_few() -> None:
+    one = await lived(wealth(100_000, mean=2, seed=3), 3, LocalEngine())
+    two = await lived(wealth(100_000, mean=2, seed=3), 3, LocalEngine(threads=2))
+    assert differing(one, two) == []
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_worker_of_ray_is_replaced() -> None:
+    expected = (await lived(town(), 14, LocalEngine()))[-1]
+    population, engine = town(), RayEngine(workers=2)
+    async with Society(population, engine=engine) as society:
+        await society.run(steps=11)
+        os.kill(engine.pids()[1], signal.SIGKILL)
+        await society.run(steps=2)
+        # A full agent lives here, and its row there.
+        population.promote(7)
+        await society.run(steps=1)
+        assert differing([expected], [dict(population.columns)]) == []
+    assert differing([expected], [dict(population.columns)]) == []
+
+
+@pytest.mark.timeout(60)
+async def test_no_ray_at_an_address_is_said() -> None:
+    engine = RayEngine(workers=1, address="127.0.0.1:1")
+    async with Society(wealth(10), engine=engine) as society:
+        with pytest.raises(ConfigError, match=r"there is no Ray at '127\.0\.0\.1:1'"):
+            await society.step()
+
+
+@pytest.mark.parametrize("wrong", ({"threads": 0}, {"threads": 1.5}, {"rows": 1}))
+def test_an_engine_checks_its_arguments(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
+        LocalEngine(**wrong)  # type: ignore[arg-type]
+
+
+async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    expected = (await lived(wealth(3_000, mean=2, seed=9), 12, LocalEngine()))[-1]
+
+    def stop(row: dict[str, object]) -> None:
+        if row["step"] == 8:
+            raise KeyboardInterrupt
+
+    with Journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(KeyboardInterrupt):
+            async with Society(wealth(3_000, mean=2, seed=9), journal=journal) as society:
+                await society.run(steps=12, run_id="w", save_every=3, progress=stop)
+        population = wealth(3_000, mean=2, seed=9)
+        async with Society(population, journal=journal) as society:
+            rows = await society.run(steps=12, run_id="w", save_every=3)
+    assert [row["step"] for row in rows] == list(range(12))
+    assert differing([expected], [dict(population.columns)]) == []
+
+
+async def test_a_state_branches() -> None:
+    first = opinions(200, seed=1, network=Network.small_world(200, seed=1))
+    async with Society(first) as society:
+        await society.run(steps=5)
+        state = society.state_dict()
+        await society.run(steps=5)
+    second = opinions(200, seed=1, network=Network.small_world(200, seed=1))
+    async with Society(second) as society:
+        society.load_state_dict(state)
+        assert society.number == 5
+        await society.run(steps=5)
+    assert np.array_equal(first.columns["opinion"], second.columns["opinion"])
+
+
+async def test_rows_want_blocks_that_can() -> None:
+    class Half(WealthBlock):
+        async def forward(self) -> None:
+            """Another rule than the rows'."""
+
+    with pytest.raises(ConfigError, match="has no `step_rows`"):
+        Society(Population(10, None, [Half()]))
+    async with Society(Population(10, None, [Half()]), engine=LocalEngine(rows=False)) as society:
+        assert (await society.step())["step"] == 0

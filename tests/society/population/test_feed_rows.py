@@ -1,0 +1,169 @@
+"""A feed that a population uses: posts, likes, follows and what is shown, the same as one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.society.population.pairs import CITY, Todo, all_equal
+from tests.society.population.test_social_rows import people
+
+from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
+from civitas.society.blocks.social import SocialBlock, SocialBlockParams
+from civitas.society.blocks.ties import TOPICS
+from civitas.society.commit import Books, Wanted
+from civitas.society.population.books import RowBooks
+from civitas.society.population.population import Population
+from civitas.society.services.feed import Feed
+from civitas.society.services.lists import Lists
+from civitas.society.wants import Follow, Like, Post, id_order
+
+CITIZENS = 8
+QUICK = settings(deadline=None, phases=[Phase.explicit, Phase.generate])
+WORDS = FeedBlock().words
+wants = st.one_of(
+    st.builds(
+        Post,
+        st.sampled_from([*WORDS[8:12], "free", "", "x" * 281]),
+        st.sampled_from([*TOPICS[:2], "", "chess"]),
+    ),
+    st.builds(Follow, st.sampled_from(["1", "2", "3", "8", "9", "mayor", "bank"])),
+    st.builds(Like, st.integers(-1, 30)),
+)
+steps = st.lists(
+    st.lists(st.tuples(st.sampled_from([*"12345678", "mayor", "0"]), wants), max_size=20),
+    max_size=12,
+)
+
+
+def fed(given: list[Any], most: int, in_rows: bool) -> list[Any]:
+    """What was answered and is kept after each step, and what each is shown."""
+    feed = Feed(most=most)
+    population = Population(CITIZENS, None, [FeedBlock()])
+    books: Books
+    if in_rows:
+        population.services = ["feed"]
+        books = RowBooks(None, {"feed": feed}, population)
+    else:
+        books = Books(None, {"feed": feed})
+        for row in range(CITIZENS):
+            books.enter(str(row + 1), {})
+    seen = []
+    for step, wanted in enumerate(given):
+        books.step = 40 * step
+        # What rows cannot want is settled after what they do: it is asked for apart.
+        parts = [[each for each in enumerate(wanted) if _of_rows(each[1])]]
+        parts += [[each] for each in enumerate(wanted) if not _of_rows(each[1])]
+        answers = {}
+        for part in parts:
+            made = [Wanted(id_order(id), id, want, number) for number, (id, want) in part]
+            made.sort(key=lambda each: each.rank)
+            answers.update({n: (a.done, a.value or 0) for n, a in books.settle(made)})
+        state = json.loads(json.dumps(feed.state_dict()))
+        for post in state["posts"]:
+            post[5].sort(key=id_order)
+        state["follows"] = {id: whom for id, whom in state["follows"].items() if whom}
+        interests: dict[str, int] = {"art": 1000, "food": 333}
+        shown = {
+            id: [str(post) for post in feed.shown(id, interests, limit)]
+            for id in ("1", "3", "mayor")
+            for limit in (1, 5, 100)
+        }
+        seen.append((sorted(answers.items()), state, shown))
+        if in_rows:
+            again = Feed(most=most)
+            again.of_population(population)
+            again.load_state_dict(json.loads(json.dumps(feed.state_dict())))
+            assert again.state_dict() == feed.state_dict()
+            assert again.rows is not None
+            interest = np.zeros((CITIZENS, 3), np.int64)
+            interest[:, :2] = 1000, 333
+            about = np.array([("art", "food", w).index(w) for w in [*population.words, ""]])
+            about[about == 2] = -1
+            for limit in (1, 5, 100):
+                found = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
+                for row in (0, 2):
+                    numbers = [p.number for p in feed.shown(str(row + 1), interests, limit)]
+                    assert [each for each in found[row].tolist() if each] == numbers
+    return seen
+
+
+def _of_rows(wanted: tuple[str, Any]) -> bool:
+    id, want = wanted
+    known = not isinstance(want, Post) or {want.text, want.topic} <= {*WORDS, ""}
+    return known and id in "12345678"
+
+
+@given(steps, st.sampled_from([1, 3, 100]))
+@settings(QUICK, max_examples=60)
+def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int) -> None:
+    for rows, one_by_one in zip(fed(given, most, True), fed(given, most, False), strict=True):
+        for found, expected in zip(rows, one_by_one, strict=True):
+            assert found == expected
+
+
+feeds = st.builds(
+    FeedBlockParams,
+    shown=st.sampled_from([1, 5, 60]),
+    posts=st.sampled_from([0, 300, 1000]),
+    likes=st.sampled_from([0, 500, 1000]),
+    follows=st.sampled_from([0, 200, 1000]),
+)
+
+
+class Browsing(Todo):
+    """Most of the time it reads the feed."""
+
+    does = ("browse", "browse", "social")
+
+
+class Chronological(Feed):
+    """Shows the last posts of all."""
+
+    def shown(self, id: str, interests: Any = None, limit: int = 10) -> list[Any]:
+        return [post for _, post in sorted(self.posts.items(), reverse=True)][:limit]
+
+
+def feed(people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any) -> Any:
+    def make() -> tuple[Population, list[Any]]:
+        home = np.array([each["place"] for each in people], np.int32)
+        social = SocialBlock(block_params=SocialBlockParams(friends=4))
+        made = Population(
+            {"money": np.zeros(len(people), np.int64), "home": home},
+            CITY,
+            [Browsing(), social, FeedBlock(block_params=params)],
+            seed=5,
+        )
+        for row, each in enumerate(people):
+            known = {id: s for id, s in each["relations"].items() if int(id) <= len(people)}
+            made.pull(row, {**each, "relations": known})
+        return made, [] if make_feed is None else [make_feed(most=25)]
+
+    return make
+
+
+@given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
+@settings(QUICK, max_examples=6)
+def test_reading_liking_following_and_posting_are_the_same(
+    people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
+) -> None:
+    asyncio.run(all_equal(feed(people, params, make_feed), 20))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=80))
+@settings(QUICK, max_examples=20)
+def test_lists_grow_in_their_order(given: list[tuple[int, int]]) -> None:
+    made, expected = Lists(3), [[], [], []]
+    for start in range(0, len(given), 7):
+        part = given[start : start + 7]
+        made.append(np.array([at for at, _ in part]), np.array([n for _, n in part]))
+        for at, number in part:
+            expected[at].append(number)
+    assert [made.of(at) for at in range(3)] == expected
+    assert made.contains(np.arange(3), np.array([7, 8, 9])).tolist() == [
+        number in expected[at] for at, number in enumerate((7, 8, 9))
+    ]

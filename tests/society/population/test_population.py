@@ -1,0 +1,266 @@
+"""A population: what it is made of, full agents in it, and what a block may not do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.society.population.lives import differing, lived, same
+
+from civitas import City, Society
+from civitas.errors import ConfigError, DefinitionError
+from civitas.society import (
+    Column,
+    Intervention,
+    LocalEngine,
+    Move,
+    Network,
+    Pay,
+    Population,
+    Question,
+    RowBlock,
+    Rows,
+    Survey,
+)
+from civitas.society.classic import WealthBlock, opinions
+
+
+class Thrift(RowBlock):
+    """Counts what it has given, and says whom it last saw with more."""
+
+    columns: ClassVar = {
+        "given": Column("int32"),
+        "hope": Column("float64", 0.5, key=("mind", "hope")),
+        "richer": Column("int64", -1, seen=True),
+    }
+
+    async def forward(self) -> None:
+        """Give one cent to the next citizen, and look at the one after."""
+        done = [answer for answer in self.perceived.answers if isinstance(answer.want, Pay)]
+        self.status["given"] += sum(answer.done for answer in done)
+        row = int(self.agent.id) - 1
+        other = (row + 2) % self.perceived.citizens
+        money = self.perceived.seen("money", self.perceived.citizen(other))
+        self.status["richer"] = other if money > self.status["money"] else -1
+        self.status["mind"]["hope"] = self.draws.uniform("thrift.hope")
+        if self.draws.below(3, "thrift.gives"):
+            self.want(Pay(self.perceived.citizen((row + 1) % self.perceived.citizens), 2))
+
+    def step_rows(self, rows: Rows) -> None:
+        """The same for rows."""
+        state, _ = rows.answers(Pay)
+        rows["given"] += state == 1
+        other = (rows.index + 2) % rows.citizens
+        rows["richer"] = np.where(rows.seen("money")[other] > rows["money"], other, -1)
+        rows["hope"] = rows.uniform("thrift.hope")
+        gives = rows.below(3, "thrift.gives") > 0
+        rows.want(Pay, gives, to=(rows.index + 1) % rows.citizens, cents=2)
+
+
+def thrifty(count: int = 30) -> Population:
+    return Population({"money": np.arange(count) % 3}, None, [Thrift()], 11)
+
+
+def test_a_block_of_ones_own_is_the_same_in_rows() -> None:
+    """Some have too little when it is their turn, and some only then enough."""
+    asyncio.run(same(thrifty, 40))
+
+
+async def test_full_agents_live_among_the_rows() -> None:
+    expected = (await lived(thrifty(), 20, LocalEngine()))[-1]
+    population = thrifty()
+    population.promote(3)
+    async with Society(population) as society:
+        await society.run(steps=6)
+        agent = population.promote("9")
+        assert agent.status["mind"]["hope"] == population.columns["hope"][8]
+        await society.run(steps=7)
+        population.demote(3)
+        await society.run(steps=7)
+        assert society.ids() == ["9"]
+        assert agent.status["given"] == population.columns["given"][8]
+    assert differing([expected], [dict(population.columns)]) == []
+
+
+async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
+    population = thrifty()
+    population.promote(1)
+    for wrong in (lambda: population.promote(1), lambda: population.promote(99)):
+        with pytest.raises(ConfigError):
+            wrong()
+    with pytest.raises(ConfigError, match="no full agent"):
+        population.demote(2)
+    async with Society(population):
+        with pytest.raises(DefinitionError, match="lives in a society already"):
+            Society(population)
+
+
+@pytest.mark.parametrize("form", ("dict", "arrow", "parquet"))
+def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
+    table: Any = {"id": np.array([7, 3]), "money": np.array([70, 30]), "age": np.array([40, 20])}
+    if form != "dict":
+        table = pa.table(table)
+    if form == "parquet":
+        pq.write_table(table, tmp_path / "people.parquet")
+        table = tmp_path / "people.parquet"
+    population = Population(table, None, [WealthBlock()])
+    assert population.ids.tolist() == [3, 7]
+    assert population.columns["money"].tolist() == [30, 70]
+    assert population.status_of(population.row_of(7))["age"] == 40
+    assert population.to_arrow().to_pydict()["id"] == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    (
+        ({"id": np.array([1, 1]), "money": np.zeros(2, int)}, "id 1 is there twice"),
+        ({"money": np.array([1.5])}, "column 'money' must be int64"),
+        ({"money": np.array([-1])}, "0 or more"),
+        ({"a": np.zeros(2), "b": np.zeros(3)}, "has 3 entries, another 2"),
+        ({"id": np.array([-1])}, "whole numbers from 0 up"),
+        ({"name": np.array(["Ada"])}, "must be of numbers"),
+        ({"hope": np.array([np.nan]), "money": np.array([1])}, "must be finite"),
+        (0, "1 to"),
+        ("people.csv", "must be .parquet"),
+        ([1, 2], "citizens must be how many"),
+    ),
+)
+def test_a_wrong_table_is_refused(table: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Population(table, None, [Thrift()])
+
+
+def test_a_network_has_as_many_nodes_as_citizens() -> None:
+    with pytest.raises(ConfigError, match="4 nodes, and there are 5 citizens"):
+        Population(5, network=Network.small_world(4, neighbours=2, seed=0))
+
+
+class Wrong(RowBlock):
+    """Does what its test has it do."""
+
+    columns: ClassVar = {"mine": Column("float64"), "seen": Column("int64", seen=True)}
+    what: Callable[[Any], object]
+
+    async def forward(self) -> None:
+        """Nothing."""
+
+    def step_rows(self, rows: Rows) -> None:
+        """Whatever the test says."""
+        type(self).what(rows)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    (
+        (lambda rows: rows.__setitem__("mine", np.zeros(3)), r"must have the shape \(8,\), got"),
+        (lambda rows: rows.__setitem__("mine", np.full(8, np.nan)), "not finite, of citizen 1"),
+        (lambda rows: rows.__setitem__("seen", np.full(8, 0.5)), "column 'seen' is int64"),
+        (lambda rows: rows.__setitem__("money", np.ones(8, int)), "does not declare"),
+        (lambda rows: rows["nothing"], "there is no column 'nothing'"),
+        (lambda rows: rows["money"].__setitem__(0, 1), "read-only"),
+        (lambda rows: rows.seen("mine"), "seen=True"),
+        (lambda rows: rows.want(Pay, np.array([8]), to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want(Pay, to=np.zeros(3, int), cents=1), "one for each of 8 rows"),
+        (lambda rows: rows.want(Pay, to=0, cent=1), "Pay has no field 'cent'"),
+        (lambda rows: rows.want(Move, to="nowhere"), 'no place "nowhere"'),
+        (lambda rows: rows.neighbour("p"), "needs a network"),
+        (lambda rows: rows.neighbour_sum(np.zeros(8)), "sums integers"),
+    ),
+)
+async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], why: str) -> None:
+    Wrong.what = staticmethod(what)
+    async with Society(Population(8, None, [Wrong()])) as society:
+        with pytest.raises((ConfigError, ValueError), match=why) as caught:
+            await society.step()
+    assert "in block 'Wrong' of the population: step_rows" in caught.value.__notes__[0]
+
+
+def test_one_column_is_declared_in_one_way() -> None:
+    class Other(RowBlock):
+        columns: ClassVar = {"mine": Column("int32")}
+
+    with pytest.raises(ConfigError, match="declares the column 'mine' otherwise"):
+        Population(3, None, [Wrong(), Other()])
+
+
+async def test_interventions_and_surveys_reach_rows() -> None:
+    population = opinions(50, seed=2)
+    async with Society(population) as society:
+        society.intervene(Intervention(1, status={"opinion": 0.25}, citizens=["4", "99"]))
+        society.intervene(Intervention(1, pay=[("1", "2", 1)]))
+        await society.run(steps=2)
+        assert [failure[2] for failure in society.failures] == [
+            "status: there is no citizen '99'",
+            "pay: 1 has 0 cents, not 1",
+        ]
+        mean = Question(
+            "hope", "How hopeful are you?", "number", by=lambda one: one.status["opinion"]
+        )
+        answers = await society.survey(Survey("hope", [mean]), ["4", 30])
+        assert [(answer.citizen, answer.source) for answer in answers] == [
+            ("4", "rule"),
+            ("30", "rule"),
+        ]
+        assert society.respondent(4).status["opinion"] == population.columns["opinion"][3]
+
+
+async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
+    city = City.generate(seed=1, citizens=40)
+    park = city.by_kind("park")[0]
+    goal = city.ids().index(park)
+
+    class Commute(RowBlock):
+        """Goes to a park, and home again."""
+
+        async def forward(self) -> None:
+            """Set out."""
+            at = self.perceived.place
+            if at is not None:
+                home = self.status["home"]
+                self.want(Move(home if at != home else park, "walk"))
+
+        columns: ClassVar = {"home": Column("place", None)}
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            at, home = rows["place"], rows["home"]
+            rows.want(Move, at >= 0, to=np.where(at != home, home, goal), mode="walk")
+
+    homes = [city.ids().index(home) for home in city.by_kind("home")]
+    homes = np.repeat(homes, [city.capacity(home) or 1 for home in city.by_kind("home")])
+
+    def town() -> Population:
+        return Population({"home": homes[:40].astype(np.int32)}, city, [Commute()], 3)
+
+    assert (
+        differing(
+            await lived(town(), 30, LocalEngine()), await lived(town(), 30, LocalEngine(rows=False))
+        )
+        == []
+    )
+    async with Society(town()) as society:
+        rows = await society.run(steps=3)
+        assert rows[0]["moving"] == 40
+        here = society.positions()
+        assert here is not None
+        assert len(here.ids) == 40
+        assert None not in here.x
+
+
+async def test_metrics_are_functions_of_the_columns() -> None:
+    population = Population(
+        {"money": np.array([1, 5])},
+        None,
+        [WealthBlock()],
+        metrics={"most": lambda c: c["money"].max()},
+    )
+    async with Society(population) as society:
+        row = await society.step()
+    assert row["money"] == 6
+    assert row["most"] in range(3, 7)

@@ -1,0 +1,72 @@
+"""Meetings, messages, relations and opinions in columns: the same as citizen by citizen."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.society.population.pairs import CITY, Todo, all_equal
+
+from civitas.society.blocks.social import (
+    SocialBlock,
+    SocialBlockParams,
+)
+from civitas.society.blocks.ties import TOPICS
+from civitas.society.population.population import Population
+
+QUICK = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
+levels = st.sampled_from([0, 1, 300, 300, 999, 1000])
+people = st.lists(
+    st.fixed_dictionaries(
+        {
+            "relations": st.dictionaries(st.integers(1, 14).map(str), levels, max_size=3),
+            "opinions": st.dictionaries(
+                st.sampled_from(TOPICS), st.sampled_from([-1000, -300, -1, 0, 2, 300, 1000])
+            ),
+            "profile": st.fixed_dictionaries(
+                {"interests": st.dictionaries(st.sampled_from(TOPICS), levels)}
+            ),
+            "place": st.integers(0, 2),
+        }
+    ),
+    min_size=6,
+    max_size=14,
+)
+params = st.builds(
+    SocialBlockParams,
+    here=st.sampled_from([0, 600, 1000]),
+    contact=st.sampled_from([1, 40, 1000]),
+    fading=st.sampled_from([0, 5, 1000]),
+    friends=st.integers(3, 5),
+    bound=st.sampled_from([0, 500, 2000]),
+    pull=st.sampled_from([0, 300, 1000]),
+)
+
+
+def social(people: list[dict[str, Any]], params: SocialBlockParams, seed: int = 3) -> Any:
+    def make() -> tuple[Population, list[Any]]:
+        count = len(people)
+        home = np.array([each["place"] for each in people])
+        made = Population(
+            {"money": np.zeros(count, np.int64), "home": home.astype(np.int32)},
+            CITY,
+            [Todo(), SocialBlock(block_params=params)],
+            seed=seed,
+        )
+        for row, each in enumerate(people):
+            known = {id: s for id, s in each["relations"].items() if int(id) <= count}
+            made.pull(row, {**each, "relations": known})
+        return made, []
+
+    return make
+
+
+@given(people, params, st.integers(0, 5))
+@QUICK
+def test_meeting_hearing_and_fading_are_the_same(
+    people: list[dict[str, Any]], params: SocialBlockParams, seed: int
+) -> None:
+    asyncio.run(all_equal(social(people, params, seed), 30))

@@ -1,0 +1,81 @@
+"""A wrong name in a constructor: the error says which one is near."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import civitas
+from civitas import (
+    Agent,
+    Budget,
+    Conversation,
+    DefinitionError,
+    DualActConfig,
+    NativeSpace,
+    OpenAIModel,
+    ReActAgent,
+    Researcher,
+    ScriptedModel,
+    Society,
+)
+
+
+def agent(**options: Any) -> Any:
+    return ReActAgent("a", ScriptedModel(["x"]), **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    (
+        (lambda: agent(tools=[]), "ReActAgent has no argument tools=: tools= is actions= here"),
+        (lambda: agent(instructions="x"), "instructions= is system_prompt= here"),
+        (lambda: agent(aprover=None), "aprover= (did you mean 'approver'?)"),
+        (lambda: agent(concurency=2), "did you mean 'concurrency'?"),
+        (lambda: agent(xyzzy=2), "ReActAgent has no argument xyzzy="),
+        (lambda: Conversation([agent()], max_turn=3), "did you mean 'max_turns'?"),
+        (lambda: DualActConfig(humn=agent(), reactive=agent()), "did you mean 'human'?"),  # type: ignore[call-arg]
+        (lambda: Researcher("r", None, tool=[]), "did you mean 'tools'?"),
+        (lambda: Agent("a", tols=None), "Agent has no argument tols="),  # type: ignore[call-arg]
+        (lambda: Budget(token=5), "Budget has no argument token= (did you mean 'tokens'?)"),  # type: ignore[call-arg]
+        (lambda: Budget(dollars=5), "dollars= is usd= here"),  # type: ignore[call-arg]
+        (lambda: Budget().child(second=5), "Budget.child has no argument second="),  # type: ignore[call-arg]
+        (lambda: NativeSpace(aprover=None), "did you mean 'approver'?"),  # type: ignore[call-arg]
+        (lambda: Society(3, sed=1), "did you mean 'seed'?"),  # type: ignore[call-arg]
+        (lambda: OpenAIModel("x", temprature=1), "did you mean 'temperature'?"),  # type: ignore[call-arg]
+        (lambda: agent().register_hook("pre_act", "x", print), "did you mean 'pre_acting'?"),
+    ),
+)
+def test_a_wrong_name_is_told_with_the_one_that_is_near(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        make()
+    assert told in str(raised.value)
+
+
+def test_what_a_constructor_raises_of_itself_stays_as_it_is() -> None:
+    class Own(Agent):
+        def __init__(self, id: str, colour: str) -> None:
+            super().__init__(id)
+            raise TypeError(f"no {colour}")
+
+    with pytest.raises(TypeError, match="no red"):
+        Own("a", colour="red")
+    with pytest.raises(TypeError, match="missing 1 required"):
+        Agent()  # type: ignore[call-arg]
+
+
+def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'ReActAgent'"):
+        civitas.ReactAgent  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "name",
+    ("ChattyAI", "Conversation", "DualActAgent", "OpenAIFunctionAgent", "ReActAgent", "Researcher"),
+)
+def test_what_every_agent_takes_is_in_the_signature(name: str) -> None:
+    parameters = inspect.signature(getattr(civitas, name)).parameters
+    assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= parameters.keys()

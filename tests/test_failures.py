@@ -1,0 +1,183 @@
+"""One rule for failures: one line in the log, the reason in the reply, the traceback at DEBUG."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from civitas import (
+    ACCESS_REQUESTED,
+    Action,
+    ActionError,
+    ActionNotFound,
+    Agent,
+    CallbackApprover,
+    ChattyAI,
+    Conversation,
+    DualActAgent,
+    ModelError,
+    NativeSpace,
+    NotPermitted,
+    OpenAIModel,
+    ReActAgent,
+    Refused,
+    Rule,
+    RuleApprover,
+    ScriptedModel,
+    action,
+)
+
+
+@pytest.fixture
+def down() -> Iterator[OpenAIModel]:
+    """A model whose server is not there."""
+    with socket.socket() as taken:  # bound and not listening: whoever calls is refused
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        yield OpenAIModel("x", url, max_retries=0)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno > logging.INFO]
+
+
+@pytest.mark.parametrize("kind", ("loop", "conversation", "dual act"))
+def test_a_server_that_is_down_is_one_line_and_the_reason_of_the_reply(
+    kind: str, down: OpenAIModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    agents: dict[str, Any] = {
+        "loop": ReActAgent("a", down),
+        "conversation": Conversation([ReActAgent("a", down), ReActAgent("b", down)]),
+        "dual act": DualActAgent(human=ReActAgent("a", down), reactive=ReActAgent("b", down)),
+    }
+    reply = agents[kind].reply_sync("Hello")
+    assert reply.stop_reason == "error"
+    assert "no answer from http://127.0.0.1" in reply.detail
+    (line,) = told(caplog)
+    assert line.startswith("the model of agent 'a' failed: ModelError: ")
+    assert "\n" not in line
+    with pytest.raises(ModelError, match="no answer from"):
+        reply.raise_for_error()
+
+
+def test_what_a_chat_agent_was_sent_and_fails_at_is_told_to_the_sender_alone(
+    down: OpenAIModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sender(Agent):
+        def __init__(self, id: str) -> None:
+            super().__init__(id)
+            self.told = threading.Event()
+
+        @action
+        async def error(self, error: str, original_message_id: str | None = None) -> None:
+            await super().error(error, original_message_id)
+            self.told.set()
+
+    with NativeSpace() as space:
+        space.add(ChattyAI("Chatty", down))
+        sender = space.add(Sender("sender"))
+        asker = space.add(Agent("asker"))
+        sender.send({"to": "Chatty", "action": {"name": "say", "args": {"content": "Hello"}}})
+        assert sender.told.wait(20)
+        with pytest.raises(ActionError, match=r"ModelError: .*no answer from"):
+            asker.ask("Chatty", "say", content="Hello").result(20)
+    (line,) = told(caplog)
+    assert line.startswith("agent 'sender' was told by 'Chatty' of an error: ModelError: ")
+
+
+# -- a refusal with its reason ---------------------------------------------------------------------
+
+
+def pay(sum: int) -> str:
+    """Pay."""
+    return f"paid {sum}"
+
+
+async def later(request: Any) -> Refused:
+    return Refused("at most 100 a day")
+
+
+@pytest.mark.parametrize(
+    "approver",
+    (
+        CallbackApprover(lambda request: Refused("at most 100 a day")),
+        CallbackApprover(later),
+        RuleApprover([Rule(action="pay", permit=Refused("at most 100 a day"))]),
+        RuleApprover([], CallbackApprover(lambda request: Refused("at most 100 a day"))),
+    ),
+)
+def test_the_reason_of_a_refusal_is_told_to_the_model_and_to_who_asks(approver: Any) -> None:
+    costly = Action("pay", pay, access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([{"name": "pay", "args": {"sum": 500}}, "I may not."])
+    agent = ReActAgent("a", model, actions=[costly], approver=approver)
+    assert agent.reply_sync("Pay 500").steps[0].error == '"pay" not permitted: at most 100 a day'
+    assert "at most 100 a day" in model.received[1][-1]["content"]
+
+    class Bank(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def pay(self, sum: int) -> str:
+            return f"paid {sum}"
+
+    with NativeSpace(approver=approver) as space:
+        space.add(Bank("bank"))
+        with pytest.raises(NotPermitted, match=r'"bank.pay" not permitted: at most 100 a day'):
+            space.add(Agent("me")).ask("bank", "pay", sum=500).result(20)
+
+
+def test_an_agents_own_permission_may_refuse_with_a_reason() -> None:
+    class Bank(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def pay(self, sum: int) -> str:
+            return f"paid {sum}"
+
+        def request_permission(self, proposed_message: dict[str, Any]) -> Any:
+            return Refused("closed on Sundays")
+
+    with NativeSpace() as space:
+        space.add(Bank("bank"))
+        with pytest.raises(NotPermitted, match="closed on Sundays"):
+            space.add(Agent("me")).ask("bank", "pay", sum=5).result(20)
+
+
+def test_a_refusal_is_false() -> None:
+    assert not Refused("no")
+
+
+def test_an_approver_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    costly = Action("pay", pay, access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([{"name": "pay", "args": {"sum": 5}}, "I may not."])
+    approver = CallbackApprover(lambda request: 1 / 0)  # type: ignore[arg-type, return-value]
+    ReActAgent("a", model, actions=[costly], approver=approver).reply_sync("Pay")
+    (line,) = told(caplog)
+    assert line.endswith(
+        "failed on /a.pay sum:5, so it is refused: ZeroDivisionError: division by zero"
+    )
+
+
+# -- what is not there -----------------------------------------------------------------------------
+
+
+def test_a_method_without_the_mark_of_an_action_is_told_of() -> None:
+    class Calculator(Agent):
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+        def _secret(self) -> None: ...
+
+    with NativeSpace() as space:
+        space.add(Calculator("A"))
+        me = space.add(Agent("me"))
+        with pytest.raises(
+            ActionNotFound, match=r'^"add" not found on "A": its method add lacks @action'
+        ):
+            me.ask("A", "add", a=1, b=2).result(20)
+        for name in ("subtract", "_secret", "send", "__init__"):
+            with pytest.raises(ActionNotFound, match=f'^"{name}" not found on "A"$'):
+                me.ask("A", name).result(20)
+        with pytest.raises(TypeError, match="arguments by name"):
+            me.ask("A", "add", 1, 2)  # type: ignore[arg-type]

@@ -1,0 +1,83 @@
+"""The site of the documentation: built strictly, asks no other host, has each public name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import civitas
+
+ROOT = Path(__file__).resolve().parent.parent
+# What a browser fetches by itself when it shows a page, as against what a reader may click on.
+FETCHED = {"audio", "embed", "iframe", "img", "link", "object", "script", "source", "video"}
+
+
+class Fetched(HTMLParser):
+    """The addresses that a page fetches, and the ids of its parts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.add(value)
+            if tag in FETCHED and name in {"src", "href", "data", "srcset"} and value:
+                self.addresses.append(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("site")]
+
+
+def test_no_page_asks_another_host(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        away = [a for a in Fetched(page.read_text()).addresses if re.match(r"(\w+:)?//", a)]
+        assert away == [], page
+    for style in site.rglob("*.css"):
+        text = style.read_text()
+        assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:\w+:)?//[^)]*", text) == [], style
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    ids = set().union(*(Fetched(p.read_text()).ids for p in (site / "reference").glob("*.html")))
+    missing = []
+    for name in set(civitas.__all__) - {"__version__"}:
+        thing = getattr(civitas, name)
+        full = name.lower()  # a value has a heading
+        if inspect.isclass(thing) or inspect.isroutine(thing):
+            full = f"{thing.__module__}.{thing.__qualname__}"
+        missing += [name] if full not in ids else []
+    assert missing == []
+
+
+def test_the_search_knows_the_pages(site: Path) -> None:
+    index = (site / "search" / "search_index.json").read_text()
+    for words in ("In doubt", "ReActAgent", "Come from another framework"):
+        assert words in index
