@@ -15,6 +15,7 @@ from civitas.society import (
     City,
     EconomyBlock,
     Feed,
+    Pay,
     Respondent,
     Service,
     Society,
@@ -38,7 +39,11 @@ class Spends(EconomyBlock):
         status = self.status
         for answer in self.perceived.answers:
             if isinstance(answer.want, Buy) and answer.done:
-                status["spent"] = status.get("spent", 0) + answer.value
+                status["spent"] += answer.value
+            if isinstance(answer.want, Pay) and answer.done:
+                status["paid"] = 0
+        if status["paid"] and not status["keeps"]:
+            self.want(Pay("fund", status["paid"]))
         await super().before_forward()
         # A day's shopping after work: free time alone has few.
         day, time = self.now // 86_400, self.perceived.time
@@ -51,10 +56,10 @@ class Spends(EconomyBlock):
     def budget(self) -> int:
         status, params = self.status, self.params
         wealth, income = wealth_of(status), max(status.get("income", 0), status.get("earned", 0))
-        if status["heeds"]:
+        if status["keeps"]:
             income += status["support"]
         else:
-            wealth = min(wealth, status["first_wealth"])
+            wealth -= status["paid"]
         return budget_of(income, wealth, params.of_income, params.of_wealth)
 
 
@@ -66,7 +71,7 @@ def society(
     seed: int,
     *,
     citizens: int = 60,
-    heeds: bool = True,
+    keeps: bool = True,
     llm: str | None = None,
     answers: str | None = None,
     folder: Path = Path(),
@@ -74,14 +79,13 @@ def society(
     """A town with a fund that can pay a basic income.
 
     Args:
-        heeds: whether what citizens spend and feel depends on what they get; the mechanism is
-            ablated without
+        keeps: whether citizens keep what they get; the mechanism is ablated without: it goes
+            back to the fund at once
     """
     city = City.generate(seed=seed, citizens=citizens)
     people = make_people(city, citizens, seed=seed)
     for person in people:
-        person["first_wealth"] = person["money"]
-        person |= {"heeds": heeds, "support": 0, "spent": 0}
+        person |= {"keeps": keeps, "support": 0, "paid": 0, "spent": 0}
 
     def blocks() -> list[object]:
         return [Spends() if isinstance(each, EconomyBlock) else each for each in all_blocks()]
@@ -108,11 +112,8 @@ def spent(society: Society) -> float | None:
 def depression(respondent: Respondent) -> int:
     """The answer by rule: 0 to 60; 16 or more counts as at risk."""
     status = respondent.status
-    wealth = wealth_of(status) if status["heeds"] else status["first_wealth"]
-    lasts = wealth // A_DAY
+    lasts = wealth_of(status) // A_DAY
     strain = sum(lasts < days for days in (3, 14, 60))
     poor = sum(status.get("purse", 0) < cents for cents in (500, 1000, 2000))
-    if not status["heeds"]:
-        poor = 0
     unmet = sum(min(3, (1000 - need) // 250) for need in status["needs"].values())
     return 6 * strain + 4 * poor + 10 * unmet // 4

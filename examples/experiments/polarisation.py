@@ -34,7 +34,9 @@ class ArgueBlock(CitizenBlock):
         if not heard:
             return
         # Whose message it takes in: h is the exponent of likeness, 0 … 1; below 0 of unlikeness.
-        apart = [abs(status["shown"] - each["shown"]) / 2000 for each in heard]
+        apart = [abs(status["opinion"] - each["opinion"]) / 2000 for each in heard]
+        if not status["real"]:
+            apart = [draws.uniform("argue.apart", number) for number in range(len(heard))]
         weights = [(1 - each if h >= 0 else each) ** abs(h) + 1e-6 for each in apart]
         taken = heard[draws.choice(weights, "argue.whom")]
         if taken["argument"] not in status["arguments"]:
@@ -49,7 +51,6 @@ class ArgueBlock(CitizenBlock):
         )
         if answer is not None:
             status["opinion"] = answer["support"] * 200 - 1000
-        status["shown"] = status["opinion"] if status["real"] else sham(draws)
 
     def fits(self, context: object) -> float:
         return 1.0
@@ -57,19 +58,14 @@ class ArgueBlock(CitizenBlock):
     async def forward(self) -> None:
         status = self.status
         argument = status["arguments"][self.draws.below(len(status["arguments"]), "argue.which")]
-        args = {"argument": argument, "shown": status["shown"]}
+        args = {"argument": argument, "opinion": status["opinion"]}
         for friend in status["friends"]:
             self.agent.send({"to": friend, "action": {"name": "argue", "args": args}})
 
 
-def sham(draws: Draws) -> int:
-    """What has nothing to do with an opinion."""
-    return draws.below(2001, "argue.sham") - 1000
-
-
 class Debater(CitizenAgent):
     @action(idempotent=True)
-    async def argue(self, argument: int, shown: int) -> None:
+    async def argue(self, argument: int, opinion: int) -> None:
         """Hear an argument, and what its sender thinks."""
 
 
@@ -90,8 +86,8 @@ def society(
     Args:
         homophily: the exponent of likeness by which one chooses whose message to take in; below
             0, of unlikeness; 0 chooses evenly
-        real: whether likeness is that of opinions; else it is that of numbers drawn for each
-            message, which ablates the mechanism: one is as choosy, and nothing else differs
+        real: whether likeness is that of opinions; else it is drawn for each message, which
+            ablates the mechanism: one is as choosy, and nothing else differs
         memory: how many arguments one remembers
         friends: how many friends one has, about
     """
@@ -111,7 +107,6 @@ def society(
                 "arguments": arguments,
                 "opinion": opinion,
                 "first": opinion,
-                "shown": opinion if real else sham(draws),
                 "real": real,
                 "homophily": homophily,
                 "friends": [each.id for each in network.near(str(number), limit=friends)],

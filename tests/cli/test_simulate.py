@@ -349,8 +349,12 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
             "9,999 cells live 99,990,000 agent-steps; no terminal to ask at: give --yes",
         ),
         (
-            ("e.yaml", "--seeds", "99", "--sweep", "llm=openai:m"),
+            ("e.yaml", "--seeds", "99", "--sweep", "llm=local"),
             "990 agent-steps, and ask the model about 1,188 times; no terminal",
+        ),
+        (
+            ("e.yaml", "--sweep", "llm=openai:m"),
+            "10 agent-steps, and ask the model about 12 times; no terminal",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),

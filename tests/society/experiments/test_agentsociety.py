@@ -31,6 +31,7 @@ class Claim(NamedTuple):
     ablated: str
     effects: tuple[Effect, ...]
     small: dict[str, Any]
+    small_steps: int = 0
 
 
 POLARISATION = Claim(
@@ -42,7 +43,8 @@ POLARISATION = Claim(
         Effect("polarised", "homophilic", "control"),
         Effect("extremity", "control", "heterophilic"),
     ),
-    {"citizens": [60], "workflow": [{"run": {"steps": 12}}]},
+    {"citizens": [40], "friends": [4], "memory": [7]},
+    10,
 )
 INFLAMMATORY = Claim(
     "inflammatory",
@@ -54,11 +56,12 @@ INFLAMMATORY = Claim(
         Effect("feeling", "edge", "node"),
         Effect("feeling", "inflammatory", "edge"),
     ),
-    {"citizens": [60], "workflow": [{"run": {"steps": 24}}]},
+    {"citizens": [60]},
+    24,
 )
 INCOME = Claim(
     "basic_income",
-    "heeds",
+    "keeps",
     (Effect("spent", "income", "control"), Effect("depression.score", "control", "income")),
     {},
 )
@@ -76,8 +79,8 @@ def lived(claim: Claim, seeds: int, *, small: bool, jobs: int) -> Results:
     swept: dict[str, Any] = {claim.ablated: [True, False]}
     workflow = {}
     if small:
-        swept["citizens"] = claim.small["citizens"]
-        workflow = {"workflow": claim.small["workflow"]}
+        swept |= claim.small
+        workflow = {"workflow": [{"step": claim.small_steps}]}
     experiment = Experiment.from_yaml(path, seeds=seeds, parameters=swept, **workflow)
     return asyncio.run(experiment.run(jobs=jobs))
 

@@ -159,7 +159,9 @@ def command(
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
-        return _experiment(context, experiment, sweep, seeds, jobs, given["out"], yes, as_json)
+        from civitas.cli.run.simulate_experiment import run_experiment
+
+        return run_experiment(context, experiment, sweep, seeds, jobs, given["out"], yes, as_json)
     if sweep or seeds is not None or jobs is not None:
         raise click.UsageError("--sweep, --seeds and --jobs are for an EXPERIMENT: name its file")
     order = SimulateOrder(**given)
@@ -169,35 +171,6 @@ def command(
     if order.is_remote and not _agreed(order, yes):
         return 1
     return carried_out(simulated, order, journal, run_id, as_json)
-
-
-def _experiment(
-    context: click.Context,
-    path: str,
-    sweep: tuple[str, ...],
-    seeds: int | None,
-    jobs: int | None,
-    out: str | None,
-    yes: bool,
-    as_json: bool,
-) -> int:
-    """Run an experiment; what its file says, no option may say."""
-    from civitas.cli.run.simulate_experiment import run_experiment
-
-    of_towns = [
-        each
-        for each in context.params
-        if each not in ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
-        and context.get_parameter_source(each) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if of_towns:
-        name = of_towns[0].replace("_", "-")
-        raise click.UsageError(
-            f"--{name} is of a town without an experiment: write it in {path}, or --sweep it"
-        )
-    return run_experiment(
-        path, sweep=sweep, seeds=seeds, jobs=jobs or 1, out=out, yes=yes, as_json=as_json
-    )
 
 
 def _agreed(order: SimulateOrder, yes: bool) -> bool:

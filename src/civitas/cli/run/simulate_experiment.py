@@ -14,8 +14,9 @@ import click
 from civitas.cli.options import usage
 from civitas.cli.run.json_lines import print_line
 from civitas.cli.run.permission import keyboard, says_yes
-from civitas.errors import ConfigError, FileError, StateError
+from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
+from civitas.orders.simulate import SimulateOrder
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -27,16 +28,17 @@ MANY_STEPS: Final = 20_000_000
 """Of more agent-steps than this it is asked whether they are meant: half an hour on one core."""
 MANY_CALLS: Final = 1_000
 """And of more calls of a model."""
+_OWN: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0
 
 
 def run_experiment(
+    context: click.Context,
     path: str,
-    *,
     sweep: tuple[str, ...],
     seeds: int | None,
-    jobs: int,
+    jobs: int | None,
     out: str | None,
     yes: bool,
     as_json: bool,
@@ -44,7 +46,16 @@ def run_experiment(
     """Run the experiment of a file, show how far it is, and what came of it; give the exit code."""
     from civitas.society.experiments.study import Experiment
 
+    said = click.core.ParameterSource.COMMANDLINE
+    for name in context.params:
+        if name not in _OWN and context.get_parameter_source(name) is said:
+            option = name.replace("_", "-")
+            raise click.UsageError(
+                f"--{option} is of a town without an experiment: write it in {path}, or --sweep it"
+            )
     instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    folder = Path(out or f"{Path(path).stem}-results")
+    shown = _Shown(as_json)
     with usage():
         experiment = Experiment.from_yaml(path, **instead)
         if sweep:
@@ -52,19 +63,18 @@ def run_experiment(
             experiment = Experiment.from_yaml(path, **instead, parameters=swept)
         if not _agreed(experiment, yes):
             return 1
-    folder = Path(out or f"{Path(path).stem}-results")
-    shown = _Shown(as_json)
-    try:
-        with usage():
-            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=shown.far))
-    except (FileError, StateError) as error:
-        raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        shown.end()
-        click.echo("interrupted; the same command goes on from the cells that have ended", err=True)
-        return 130
-    finally:
-        shown.end()
+        try:
+            running = experiment.run(jobs=jobs or 1, out=folder, progress=shown.far)
+            results = asyncio.run(running)
+        except (FileError, StateError) as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            shown.end()
+            text = "interrupted; the same command goes on from the cells that have ended"
+            click.echo(text, err=True)
+            return 130
+        finally:
+            shown.end()
     if as_json:
         print_line("done", {"results": str(results.path), "report": str(folder / "report.html")})
     else:
@@ -88,9 +98,13 @@ def _value(text: str) -> Any:
 
 
 def _agreed(experiment: Experiment, yes: bool) -> bool:
-    """Say how large a large experiment is, and ask whether that is meant."""
+    """Say how large it is, if it is large or asks a remote model, and ask whether that is meant."""
     size = experiment.size()
     large = size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS
+    for cell in experiment.cells():
+        given = cell.parameters
+        if not (given.get("max_usd") or given.get("max_calls")):
+            large = large or SimulateOrder(model=given.get("llm")).is_remote
     if not large or yes:
         return True
     text = f"{size['cells']:,} cells live {size['agent_steps']:,} agent-steps"
@@ -139,15 +153,13 @@ class _Shown:
 
 
 def _print(experiment: Experiment, results: Results, folder: Path) -> None:
-    """The table of what was measured last: a line for each metric and condition."""
+    """Print what was measured last: a line for each metric, condition and combination."""
     click.echo(escaped(f"{experiment.name}: {len(experiment.all_seeds)} seeds"))
     for metric in results.metrics:
-        for values in results.grid:
-            for condition in results.conditions:
-                try:
+        for condition in results.conditions:
+            for values in results.grid:
+                if results.has(metric, condition, values):
                     found = results.interval(metric, condition, None, values)
-                except ConfigError:
-                    continue
-                swept = "" if values == "{}" else f" {values}"
-                click.echo(escaped(f"  {metric:<24}  {condition + swept:<32}  {found}"))
+                    where = condition if values == "{}" else f"{condition} {values}"
+                    click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

@@ -19,28 +19,15 @@ from pydantic import TypeAdapter
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError
 from civitas.society.experiments.functions import Source, function_of
-from civitas.society.experiments.table import write_part
-from civitas.society.experiments.whole import file_name
+from civitas.society.experiments.pictures import draw_map
+from civitas.society.experiments.table import file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Life, steps_of
 from civitas.text import error_text
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one process lives.
-
-    Attributes:
-        condition: the name of the condition
-        seed: the seed
-        values: the values of the parameters that are swept
-        source: the function that gives the society, or where it is
-        step: how long a step is
-        parameters: the society's parameters
-        workflow: what is done
-        metrics: the name of each, and its function or where it is
-        every: after how many steps something is measured
-        has_map: whether it leaves a map of its end
-    """
+    """What one process lives; `values` are those that are swept, `parameters` all together."""
 
     condition: str
     seed: int
@@ -80,29 +67,27 @@ class Cell:
         return cls(**{**given, "workflow": workflow})
 
     async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
-        """Live it, and write the part that it leaves.
-
-        Raises:
-            ConfigError: the society, an item of the workflow or a metric cannot be used
-            FileError: the part cannot be written
-        """
+        """Live it, and write the part that it leaves."""
         function = function_of(self.source, folder)
         parameters = dict(self.parameters)
         if "folder" in inspect.signature(function).parameters:
             parameters["folder"] = folder
         make = functools.partial(function, self.seed, **parameters)
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
-        map_to = picture if self.has_map else None
-        life = Life(make, self.metrics, self.every, self.step, folder, lived, map_to)
+
+        def draw(society: Any) -> None:
+            write_whole(picture, functools.partial(draw_map, society))
+
+        at_end = draw if self.has_map else None
+        life = Life(make, self.metrics, self.every, self.step, folder, lived, at_end)
         await life.live(self.workflow, self.condition)
         write_part(part, name, self.seed, self.values, life.rows, life.totals)
 
 
 def main() -> None:
-    """Live the cell of the job on standard input: a line of JSON.
+    """Live the cell of the job on standard input, a line of JSON.
 
-    What follows it is waited for beside: where the process that gave the job is gone, its end of
-    the pipe is closed, and this process ends.
+    Where who gave the job is gone, its end of the pipe is closed, and this process ends.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints is no word of ours

@@ -32,13 +32,7 @@ def series(design: Design, results: Results, metric: str) -> list[tuple[str, str
 
 
 def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
-    """Write a picture (PNG) of a metric: a curve with its 95 % interval for each condition.
-
-    A metric that was measured once, such as by a survey, has a mean with its interval for each.
-
-    Raises:
-        MissingExtra: matplotlib is not installed
-    """
+    """Write a PNG of a metric: for each condition a curve, or a mean where it has none."""
     about = next((each for each in design.metrics if each.name == metric), Metric(name=metric))
     label = about.label or metric
     axis = f"{label}\n({about.unit})" if about.unit else label

@@ -34,14 +34,7 @@ _TAGS: Final = frozenset(("int", "str", "float", "list[int]", "callable"))
 
 
 class SocietyDesign(BaseModel):
-    """What is lived in; the fields that are not named here are parameters of the function.
-
-    Attributes:
-        model: the name of a function of `civitas.society.experiments.models.MODELS`
-        make: instead of it, one's own: `file.py:function` beside the YAML, or a function; it is
-            called with the seed and the parameters, and gives a `Society`
-        step: how long a step is
-    """
+    """What is lived in: a name of `MODELS` or one's own function, a step, and its parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -74,14 +67,7 @@ class SocietyDesign(BaseModel):
 
 
 class Metric(Part):
-    """What is measured.
-
-    Attributes:
-        name: of a column of a society's metrics, or, with `by`, one of your own
-        by: a function of a society that gives a number: `file.py:function`, or the function
-        label: what the axis says; the name if left out
-        unit: the unit of the values, for the axis
-    """
+    """What is measured: a column of a society's metrics, or by a function; what its axis says."""
 
     name: str = Field(min_length=1, max_length=100)
     by: Source | None = None

@@ -22,15 +22,7 @@ _LOADED: dict[tuple[Path, int], ModuleType] = {}
 
 
 def function_of(source: Source, folder: Path) -> Callable[..., Any]:
-    """Return a function; the file that has it is run once, as an import does.
-
-    Args:
-        source: the function, or where it is: a file below `folder`, a colon, and its name
-        folder: where the experiment's file is
-
-    Raises:
-        ConfigError: there is no such function
-    """
+    """Return a function; the file below `folder` that has it is run once, as an import does."""
     if not isinstance(source, str):
         return source
     if source in MODELS:

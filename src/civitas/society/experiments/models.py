@@ -27,6 +27,8 @@ def town(
     feed: bool = True,
     llm: str | None = None,
     answers: str | None = None,
+    max_usd: float | None = None,
+    max_calls: int | None = None,
     folder: Path = Path(),
 ) -> Society:
     """A town drawn by its seed, as `civitas simulate` makes it.
@@ -43,12 +45,15 @@ def town(
         feed: whether there is a feed
         llm: the name of the model that citizens ask; None for rules alone
         answers: a file that keeps the model's answers, so that the next run has the same
+        max_usd: what the model may cost in one cell
+        max_calls: how often it may be asked in one cell
         folder: where files are
 
     Raises:
         ConfigError: an argument is wrong
         ModelError: the model is missing or cannot be used
     """
+    from civitas.budget import Budget
     from civitas.society import blocks as known
     from civitas.society.citizen import CitizenAgentParams
     from civitas.society.city.city import City
@@ -79,6 +84,8 @@ def town(
             type(each)(block_params=made.get(type(each).__name__)) for each in known.all_blocks()
         ]
 
+    limits = {"usd": max_usd, "model_calls": max_calls}
+    given_limits: dict[str, Any] = {key: each for key, each in limits.items() if each is not None}
     services = make_economy(place, seed=seed) if economy else []
     return Society(
         agents_of(people, all_blocks, agent_params=own),
@@ -86,6 +93,7 @@ def town(
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers),
         services=[*services, *([Feed()] if feed else [])],
+        budget=Budget(**given_limits, name="an experiment's cell") if given_limits else None,
         start=start,
         facts=facts,
     )

@@ -15,7 +15,7 @@ from civitas.errors import ConfigError
 from civitas.society.experiments.curves import draw_metric, series
 from civitas.society.experiments.design import Design, Published
 from civitas.society.experiments.results import Interval, Results
-from civitas.society.experiments.whole import file_name, write_whole
+from civitas.society.experiments.table import file_name, write_whole
 
 _STYLE: Final = (
     "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
@@ -29,14 +29,7 @@ _TEXTS: Final = 12
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
-    """Write `report.html` and a PNG for each metric; gives the page.
-
-    The page asks nothing of other places: pictures are in it, and there is no script.
-
-    Raises:
-        FileError: it cannot be written
-        MissingExtra: matplotlib is not installed
-    """
+    """Write a PNG for each metric, and `report.html`, which asks nothing of other places."""
     pictures = {}
     for metric in results.metrics:
         path = folder / file_name(metric, ".png")
@@ -68,32 +61,22 @@ def _page(
         ("seeds", f"{len(seeds)}: {seeds[0]} … {seeds[-1]}" if len(seeds) > 3 else f"{seeds}"),
         ("lived", f"{days:g} simulated days in steps of {design.society.step}"),
         ("decided by", by),
-        (
-            "failures",
-            f"{totals['failures']:,}" + "".join(f"; {e}" for e in totals["first_failures"][:3]),
-        ),
+        ("failures", "; ".join([f"{totals['failures']:,}", *totals["first_failures"]])),
         ("versions", ", ".join(f"{name} {each}" for name, each in manifest["versions"].items())),
         ("after", design.source),
         ("notes", design.notes),
     ]
-    parts = [
-        f"<h1>{_safe(design.name)}</h1>",
-        f"<p>{_safe(design.question)}</p>",
-        "<h2>Set-up</h2>",
-    ]
-    parts.append(_table((), [each for each in setup if each[1]]))
-    parts.append("<h2>Results</h2>")
+    parts = [f"<h1>{_safe(design.name)}</h1><p>{_safe(design.question)}</p><h2>Set-up</h2>"]
+    parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
+    head = ("", "at the end", "above the first, seed by seed")
     for metric, path in pictures.items():
         parts.append(_figure(path, f"{metric}: mean and 95 % interval over seeds (Student's t)."))
-        parts.append(
-            _table(
-                ("", "at the end", "above the first, seed by seed"), _last(design, results, metric)
-            )
-        )
+        parts.append(_table(head, _last(design, results, metric)))
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
-            parts.append(_figure(path, f"{name}: the map at the end, of seed {seeds[0]}."))
+            if path.exists():  # not where the cell was lived before maps were wanted
+                parts.append(_figure(path, f"{name}: the map at the end, of the first seed."))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
@@ -133,8 +116,6 @@ def _last(design: Design, results: Results, metric: str) -> list[tuple[str, str,
 
 def _ours(results: Results, published: Published) -> str:
     """Our figure beside a published one."""
-    if not published.metric:
-        return "not measured"
     try:
         values = results.values(
             published.metric, published.condition, published.step, results.grid[0]

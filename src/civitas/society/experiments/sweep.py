@@ -15,7 +15,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +25,7 @@ from civitas.errors import ConfigError, FileError, StateError
 from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.functions import code_of, in_words
-from civitas.society.experiments.table import arrow, join
-from civitas.society.experiments.whole import write_whole
+from civitas.society.experiments.table import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}
@@ -64,20 +63,7 @@ async def sweep(
     jobs: int,
     progress: Callable[[Progress], Any] | None = None,
 ) -> Path:
-    """Live all cells that have not ended, and join their parts; gives the file of the results.
-
-    Args:
-        design: the experiment
-        folder: where parts and results are written
-        jobs: how many processes live cells at a time; 0: this process, one cell after the other
-        progress: told how far it is
-
-    Raises:
-        ConfigError: the folder has the results of another experiment or version, or a cell cannot
-            be lived
-        FileError: something cannot be written
-        StateError: the process of a cell was killed, twice
-    """
+    """Live all cells that have not ended, and join their parts; gives the file of the results."""
     if type(jobs) is not int or jobs < 0:
         raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
     arrow()
@@ -109,7 +95,9 @@ async def sweep(
                 else:
                     await cell.live(part, design.name, design.folder, lived)
             except (ConfigError, FileError, StateError) as error:
-                raise type(error)(f"{cell}: {error}") from error
+                kinds = (ConfigError, FileError, StateError)
+                kind = next(each for each in kinds if isinstance(error, each))
+                raise kind(f"{cell}: {error}") from error
             lived(0, ended=1)
 
     try:
@@ -126,13 +114,14 @@ async def sweep(
 
 def _fingerprint(design: Design) -> str:
     """The hash of what all cells share: the society, its code, workflow and metrics."""
-    said = design.as_json()
-    for name in ("seeds", "parameters", "published", "source", "notes", "question"):
-        said.pop(name, None)
-    codes = [design.society.source]
-    codes += [each.by for each in design.metrics if each.by is not None]
-    hashes = [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in codes]
-    return hashlib.sha256(json.dumps([said, hashes], sort_keys=True).encode()).hexdigest()
+    sources = [design.society.source, *(each.by for each in design.metrics if each.by is not None)]
+    said = [
+        *(design.name, design.every, design.workflow, design.society.model_dump()),
+        [[each.name, each.by] for each in design.metrics],
+        [[name, each.parameters, each.workflow] for name, each in design.conditions.items()],
+        [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
+    ]
+    return hashlib.sha256(json.dumps(in_words(said), sort_keys=True).encode()).hexdigest()
 
 
 def _key(fingerprint: str, cell: Cell) -> str:
@@ -197,14 +186,15 @@ async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[i
     code = 0
     for _ in range(2):
         steps = 0
-        async for said in _said(_job(design, cell, part)):
-            if "lived" in said:
-                steps += said["lived"]
-                lived(said["lived"])
-            elif "error" in said:
-                raise _KINDS.get(said["kind"], StateError)(said["error"])
-            else:
-                code = said["code"]
+        async with contextlib.aclosing(_said(_job(design, cell, part))) as all_said:
+            async for said in all_said:
+                if "lived" in said:
+                    steps += said["lived"]
+                    lived(said["lived"])
+                elif "error" in said:
+                    raise _KINDS.get(said["kind"], StateError)(said["error"])
+                else:
+                    code = said["code"]
         if code == 0:
             return
         lived(-steps)
@@ -221,7 +211,7 @@ def _job(design: Design, cell: Cell, part: Path) -> bytes:
     return json.dumps({**said, **paths}).encode() + b"\n"
 
 
-async def _said(job: bytes) -> AsyncIterator[dict[str, Any]]:
+async def _said(job: bytes) -> AsyncGenerator[dict[str, Any], None]:
     """What the process of a cell says, and last its exit status."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "civitas.society.experiments.cell"),

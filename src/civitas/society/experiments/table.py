@@ -1,15 +1,17 @@
-"""The Parquet of an experiment's results: a part for each cell, joined at the end."""
+"""An experiment's files: a Parquet part for each cell, joined at the end; whole or not there."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
-from civitas.society.experiments.whole import write_whole
+from civitas.errors import ConfigError, FileError, MissingExtra
 from civitas.society.experiments.workflow import Row
 
 _COLUMNS: Final = (
@@ -59,12 +61,7 @@ def write_part(
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
-    """Write one table of all parts, in their order; gives the sums of their totals.
-
-    Raises:
-        FileError: it cannot be written
-        ConfigError: a part is damaged
-    """
+    """Write one table of all parts, in their order; gives the sums of their totals."""
     _, parquet = arrow()
     sums: dict[str, Any] = {}
 
@@ -80,6 +77,27 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
                 writer.write_table(table)
                 for name, value in totals.items():
                     sums[name] = sums[name] + value if name in sums else value
+                sums["first_failures"] = sums["first_failures"][:3]
 
     write_whole(path, write)
     return sums
+
+
+def file_name(text: str, suffix: str) -> str:
+    """A text as the name of a file."""
+    return re.sub("[^a-zA-Z0-9_.-]", "-", text) + suffix
+
+
+def write_whole(path: Path, write: Callable[[str], Any]) -> None:
+    """Have a file be written beside its place, and put there when it is whole and on the disk."""
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        write(str(beside))
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)

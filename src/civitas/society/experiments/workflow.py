@@ -12,9 +12,7 @@ from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
 from civitas.society.experiments.functions import Source, function_of
 from civitas.society.experiments.intervention import Intervention
-from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Question, Respondent, Survey
-from civitas.society.experiments.whole import write_whole
 from civitas.society.wants import id_order
 
 Where = tuple[str | int, ...]
@@ -24,11 +22,7 @@ _SHOWN: Final = 5
 
 
 class FieldError(ConfigError):
-    """Fields of an experiment are wrong.
-
-    Attributes:
-        faults: the path of each field, and what is wrong with it
-    """
+    """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
 
     def __init__(self, *faults: tuple[Where, str]) -> None:
         self.faults = faults[:_SHOWN]
@@ -83,10 +77,7 @@ class Run(Part):
 
 
 class Asked(Part):
-    """A question of a survey, with the fields of `Question`.
-
-    `by` is the rule: `status.NAME.NAME` of the citizen, `file.py:function`, or a function.
-    """
+    """A question of a survey; its rule is `status.NAME.NAME`, `file.py:function` or a function."""
 
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
@@ -132,10 +123,7 @@ class Payment(Part):
 
 
 class Changes(Part):
-    """What an intervention changes at the start of the step that comes next, as `Intervention`.
-
-    `close` and `open` take kinds of places too, and a payment is `{from:, to:, cents:}`.
-    """
+    """What an intervention changes at the next step; `close` and `open` take kinds of places."""
 
     facts: dict[str, Any] = Field(default_factory=dict)
     close: list[str] = Field(default_factory=list)
@@ -199,17 +187,7 @@ class Item(Part):
 def steps_of(
     workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
 ) -> int:
-    """How many steps a workflow lives, those of its branches too.
-
-    Args:
-        workflow: the items
-        step_s: seconds of a step
-        where: the path of the workflow, for errors
-        before: the names of the states that were saved before it
-
-    Raises:
-        FieldError: an item cannot be done after those before it, or nothing is lived
-    """
+    """How many steps it lives, branches too; FieldError where an item cannot be done there."""
     steps, saved = 0, set(before)
     for index, item in enumerate(workflow):
         at = (*where, index)
@@ -234,21 +212,7 @@ def steps_of(
 
 
 class Life:
-    """A society that lives a workflow, and what is measured of it.
-
-    Args:
-        make: gives the society, the same each time
-        metrics: the name of each, and its function or where it is
-        every: after how many steps something is measured
-        step: how long a step is
-        folder: where functions are
-        lived: told how many steps were lived
-        map_to: the picture of the map at the end; None for none
-
-    Attributes:
-        rows: what was measured
-        totals: failures, fallbacks and calls of models, and the first failures in words
-    """
+    """A society that lives a workflow: the rows that are measured, and totals of failures."""
 
     def __init__(
         self,
@@ -258,9 +222,9 @@ class Life:
         step: str | int,
         folder: Path,
         lived: Callable[[int], None],
-        map_to: Path | None = None,
+        at_end: Callable[[Any], None] | None = None,
     ) -> None:
-        self._map_to = map_to
+        self._at_end = at_end
         self._make, self._every, self._step = make, every, step
         self._metrics = [(n, None if by is None else function_of(by, folder)) for n, by in metrics]
         self._folder, self._lived = folder, lived
@@ -293,16 +257,17 @@ class Life:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    everyone = sorted(society.books.where, key=id_order)
-                    made = item.intervene.intervention(society.number, society.city, everyone)
+                    everyone = society.books.where if item.intervene.pay else ()
+                    ids = sorted(everyone, key=id_order)
+                    made = item.intervene.intervention(society.number, society.city, ids)
                     society.intervene(made)
                 elif item.save is not None:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.live(item.branch.workflow, name, saved, item.branch.of)
-            if self._map_to is not None and not start:
-                write_whole(self._map_to, lambda to: draw_map(society, to))
+            if self._at_end is not None and not start:
+                self._at_end(society)
             told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 

@@ -23,10 +23,6 @@ def read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
 
     Dates become texts. Duplicate keys, keys that are no texts, merge keys and tags of classes are
     refused, and so is a file that is too large or whose aliases make it so.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no such YAML; the text names the line
-        MissingExtra: PyYAML is not installed
     """
     try:
         yaml = importlib.import_module("yaml")
