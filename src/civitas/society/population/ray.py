@@ -133,7 +133,9 @@ class RayEngine:
 
     def _given(self, population: Population, moment: Moment) -> Any:
         """What all workers are sent for a step."""
-        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+        settled: dict[str, Any] = {
+            name: population.arrays[name] for name in SETTLED if name in population.arrays
+        }
         arrays: dict[str, Any] = {"full": population.full, **settled}
         blocks = None if moment.city is population.city else moment.city
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
