@@ -204,7 +204,7 @@ class RowFeed:
         if self._hot is None:
             hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
             hot.sort()
-            self._of_hot[...] = -1
+            self._of_hot = np.full(len(self._last), -1, np.int8)
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
             liked = np.zeros(len(self._last), np.uint64)
