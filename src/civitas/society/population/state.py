@@ -26,7 +26,10 @@ Written = list[list[Any]]
 
 def arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
     """Return all that a population is between two steps, by name."""
-    made = {f"column.{name}": values for name, values in population.columns.items()}
+    made = {
+        f"column.{name}": _used(values) if population.declared[name].slots else values
+        for name, values in population.columns.items()
+    }
     for kind, table in books.answers.items():
         at = f"answer.{kind.__name__}"
         made |= {f"{at}.{name}": values for name, values in table.fields.items()}
@@ -35,6 +38,14 @@ def arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
         made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
     strangers = json.dumps(population.strangers).encode()
     return made | {"strangers": numpy().frombuffer(strangers, "uint8")}
+
+
+def _used(values: Any) -> Any:
+    """A column of slots without the last ones, which nobody uses."""
+    last = values.shape[1]
+    while last > 1 and not values[:, last - 1].any():
+        last -= 1
+    return values[:, :last]
 
 
 def put(population: Population, arrays: dict[str, Any]) -> None:
@@ -56,8 +67,13 @@ def put(population: Population, arrays: dict[str, Any]) -> None:
                 f"population's {own.dtype} of shape {own.shape}"
             )
     for name, given in saved.items():
-        if given.shape == population.arrays[name].shape:
-            population.arrays[name][...] = given
+        own = population.arrays[name]
+        if given.shape == own.shape:
+            own[...] = given
+        elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
+            own[:, : given.shape[1]] = given
+            if own[:, given.shape[1] :].any():  # written only then: it may take no memory
+                own[:, given.shape[1] :] = 0
         else:
             population.arrays[name] = given.copy()  # a column of several values has grown
 
