@@ -78,11 +78,6 @@ class Service:
         self.place = place
         self.money = checked_cents(money, f"the money of service {id!r}")
 
-    @property
-    def owed(self) -> int:
-        """The sum of all deposits, in cents."""
-        return sum(self.deposits.values())
-
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Do what is wanted, or say why not.
 
@@ -122,9 +117,6 @@ class Books:
         moving: of each citizen on its way: where to, in which step it arrives, from where, and when
         travelled: how many were on their way in the last step
     """
-
-    messages: Any = None
-    """What rows of a population hear in the step that comes next."""
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
         self.city = city

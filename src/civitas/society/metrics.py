@@ -19,7 +19,7 @@ def row_of(society: Steps, delivered: int, failures: int) -> dict[str, Any]:
         failures: how many agents and interventions have failed
     """
     home = work = 0
-    owned = sum(each.owed for each in society.services.values() if each.deposits)
+    owned = sum(_owed(each) for each in society.services.values() if each.deposits)
     own: dict[str, Any] = {}
     if society.population is not None:
         home, work, cents, own = measured(society.population)
@@ -47,3 +47,8 @@ def row_of(society: Steps, delivered: int, failures: int) -> dict[str, Any]:
         "model_calls": society._asking.calls,
         **own,
     }
+
+
+def _owed(service: Any) -> int:
+    """The sum of a service's deposits, in cents."""
+    return service.owed if hasattr(service, "owed") else sum(service.deposits.values())

@@ -22,7 +22,7 @@ from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
 from civitas.society.population.life import answers_of, live_rows
-from civitas.society.population.messages import as_sent, delivered, sent_by_rows
+from civitas.society.population.messages import hear, said_by_rows, told_to
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
@@ -152,7 +152,7 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = office.collect(self._interceptors)  # what was sent since the last step
-            heard = office.deliver(early) + self._to_rows(early, self.books.messages)
+            heard = office.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
             with only_new_garbage():
                 view = self._view_now()
@@ -255,7 +255,7 @@ class Steps(Space):
             text = f"it changed its own {what}, which is the commit stage's alone: undone"
             self._failed.append((seat, text))
             logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
-        said = self._said(tables)
+        said = said_by_rows(self, tables.pop(Say, None))
         sent = office.collect(self._interceptors)
         services = self.services
         to_services += [each for each in sent if each.envelope.to in services]
@@ -265,7 +265,7 @@ class Steps(Space):
         if to_services:  # the services' answers come in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *office.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += office.deliver(sent) + self._to_rows(sent, None, said)
+        heard += office.deliver(sent) + hear(self, sent, False, said)
         # In id order, whatever the order of turns was.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
@@ -276,24 +276,6 @@ class Steps(Space):
         self.number += 1
         self.clock = self.clock.after()
         return row
-
-    def _said(self, tables: dict[Any, Any]) -> Any:
-        """What rows say to rows; what somebody else hears or sees is sent as full agents send."""
-        said = tables.pop(Say, None)
-        if said is None or self.population is None:
-            return None
-        everything = bool(self._interceptors or self.office.observers)
-        sent, said = sent_by_rows(self.population, said, everything)
-        self.office.sent += sent
-        return said
-
-    def _to_rows(self, sent: list[Sent], before: Any, said: Any = None) -> int:
-        """Have rows hear what was sent and said; gives how many messages were delivered."""
-        if self.population is None:
-            return 0
-        messages = delivered(self.population, self.office, before, sent, said)
-        self.books.messages = messages
-        return len(messages) - (0 if before is None else len(before))
 
     def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
         """Settle what citizens want, those of rows in tables, and what was asked of services."""
@@ -414,15 +396,12 @@ class Steps(Space):
         self._add(agent, self.office)
         seat: Any = agent._seat
         seat.answers = answers_of(self.books, row)
-        if self.population is not None and self.books.messages is not None:
-            messages: Any = self.books.messages
-            seat.mail = as_sent(self.population, messages.taken(messages.receiver == row))
-            self.books.messages = messages.taken(messages.receiver != row)
+        seat.mail = told_to(self, row)
 
     def _unseat_row(self, agent: Agent, row: int) -> None:
         """Have a full agent leave that is a row again, and hears what it was told."""
         seat: Any = agent._seat
         assert self.population is not None
         self.population.full[row] = False
-        self._to_rows(list(seat.mail), self.books.messages)
+        hear(self, list(seat.mail), True)
         self._vacate(seat)

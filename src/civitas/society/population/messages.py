@@ -60,21 +60,48 @@ def no_messages() -> Messages:
     return Messages(*(numpy().zeros(0, numpy().int64) for _ in PARTS))
 
 
-def sent_by_rows(population: Population, said: Table, everything: bool) -> tuple[list[Sent], Table]:
-    """Return what rows said as real messages, and the rest as a table.
+def said_by_rows(society: Any, said: Table | None) -> Table | None:
+    """Return what rows said to rows; the rest is sent as full agents send.
 
-    Args:
-        population: whose rows
-        said: all that they said
-        everything: whether all are to be real messages; otherwise those to full agents
+    Where somebody intercepts or observes messages, all of it is.
     """
+    population, office = society.population, society.office
+    if said is None or population is None:
+        return None
     to = said.fields["to"]
     real = (to < 0) | population.full[numpy().maximum(to, 0)]
-    real |= everything
-    rest = Table(
-        Say, said.sender[~real], {name: values[~real] for name, values in said.fields.items()}
-    )
-    return [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()], rest
+    real |= bool(society._interceptors or office.observers)
+    office.sent += [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()]
+    fields = {name: values[~real] for name, values in said.fields.items()}
+    return Table(Say, said.sender[~real], fields)
+
+
+def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
+    """Have rows hear in the next step what was sent and said; gives how many messages.
+
+    Args:
+        society: whose rows
+        sent: real messages, of which those to rows are taken, in the order (sender, sequence)
+        more: whether they also hear what they were to hear before
+        said: what rows said to rows
+    """
+    books: Any = society.books
+    if society.population is None:
+        return 0
+    before = books.messages if more else None
+    books.messages = _delivered(society.population, society.office, before, sent, said)
+    return len(books.messages) - (0 if before is None else len(before))
+
+
+def told_to(society: Any, row: int) -> list[Sent]:
+    """Take what a row was to hear; gives it as real messages."""
+    books: Any = society.books
+    if society.population is None or books.messages is None:
+        return []
+    mine = books.messages.receiver == row
+    told = _as_sent(society.population, books.messages.taken(mine))
+    books.messages = books.messages.taken(~mine)
+    return told
 
 
 def _sent(population: Population, said: Table, at: int) -> Sent:
@@ -89,7 +116,7 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
     return Sent(id_order(sender), Envelope(sender, fields["to"], "say", args))
 
 
-def as_sent(population: Population, messages: Messages) -> list[Sent]:
+def _as_sent(population: Population, messages: Messages) -> list[Sent]:
     """Return what rows were to hear as real messages, in its order."""
     fields = {"to": "receiver", "text": "text", "topic": "topic", "opinion": "opinion"}
     table = Table(
@@ -107,7 +134,7 @@ def _of_citizens(table: Table) -> Table:
     return Table(Say, numpy().maximum(table.sender, 0), table.fields)
 
 
-def delivered(
+def _delivered(
     population: Population,
     office: VirtualOffice,
     before: Messages | None,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society import draw
 from civitas.society.arrays import numpy
-from civitas.society.population.wants import Say, checked_fields
+from civitas.society.population.company import Company
+from civitas.society.population.wants import checked_fields
 from civitas.society.wants import Want
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from civitas.society.population.step import Moment
 
 
-class Rows:
+class Rows(Company):
     """Some of a population's citizens in one step; arrays have one entry for each of them.
 
     `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
@@ -307,66 +308,6 @@ class Rows:
             made = checked_fields(kind, fields, len(at), self.population)
             self._wants.setdefault(kind, []).append((self.index[at], made))
 
-    def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None) -> None:
-        """Say something to a citizen, who hears it in the next step.
-
-        Args:
-            to: to whom, of each of these rows the row of a citizen
-            text: what is said: a text of `words`, or of each the number of one
-            topic: what it is about, likewise; `""` or its number for nothing
-            opinion: what is thought of it, −1000 … 1000
-            where: which of these rows say it, as of `want`
-        """
-        if numpy().max(to, initial=0) >= self.citizens:
-            raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
-        self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
-
-    def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
-        """What these rows were told in the step before, in the order (receiver, sender, sequence).
-
-        Returns:
-            of each message the position of its receiver in these rows, the row of its sender, the
-            number of its topic in `words` (−1 where no opinion is said), the opinion, and the
-            number of its text (−1 for another text); None where nothing was said
-        """
-        messages = self.moment.messages
-        if messages is None or not len(messages):
-            return None
-        mine = messages.taken(messages.rows_of(self.first, self.until))
-        position = mine.receiver - self.first
-        if self._chosen is not None:
-            np = numpy()
-            places = np.full(self.until - self.first, -1)
-            places[self._chosen] = np.arange(len(self))
-            mine, position = mine.taken(places[position] >= 0), places[position]
-            position = position[position >= 0]
-        if not len(position):
-            return None
-        return position, mine.sender, mine.topic, mine.opinion, mine.text
-
-    def heard_count(self) -> Any:
-        """How much each was told in the step before; int64."""
-        heard = self.heard()
-        at = [] if heard is None else heard[0]
-        return numpy().bincount(numpy().asarray(at, numpy().int64), minlength=len(self))
-
-    def present(self) -> tuple[Any, Any, Any]:
-        """Who is at the place of each, as `perceived.present`.
-
-        Returns:
-            of each how many are there, itself too (0 on the way), and where it is among them; and
-            a function that gives the rows of those who are at these positions among them
-        """
-        np = numpy()
-        if "place" not in self.moment.seen:
-            none = np.zeros(len(self), np.int64)
-            return none, none, lambda position: none - 1
-        starts, order, rank = self.once("rows.present", lambda: _by_place(self.seen("place")))
-        place = self.part(self.seen("place"))
-        first, there = starts[place], place >= 0
-        count = np.where(there, starts[place + 1] - first, 0)
-        return count, self.part(rank), lambda position: order[first + position]
-
     def answers(self, kind: type[Want]) -> tuple[Any, Any]:
         """What became of the last want of a kind that each had in the step before.
 
@@ -402,21 +343,3 @@ class Rows:
                 found = np.zeros(self.until - self.first, bool) if found is None else found
                 found[who - self.first] = True
         return None if found is None else self.inside(found)
-
-
-def _by_place(place: Any) -> tuple[Any, Any, Any]:
-    """Return where each place begins in the order by place, that order, and each row's rank."""
-    np = numpy()
-    there = np.flatnonzero(place >= 0)
-    at = place[there]
-    # By the low, then the high 16 bits: numpy sorts numbers of 16 bits in linear time.
-    order = np.argsort((at & 0xFFFF).astype(np.uint16), kind="stable")
-    if len(at) and int(at.max()) > 0xFFFF:
-        high = (at >> 16).astype(np.uint16)
-        order = order[np.argsort(high[order], kind="stable")]
-    counts = np.bincount(at, minlength=1)
-    starts = np.zeros(len(counts) + 2, np.int64)
-    np.cumsum(counts, out=starts[1:-1])
-    rank = np.zeros(len(place), np.int32)
-    rank[there[order]] = np.arange(len(at)) - starts[at[order]]
-    return starts, there[order], rank

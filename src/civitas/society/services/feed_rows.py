@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
 from civitas.society.services.lists import Lists, turns
-from civitas.society.services.posts import AUTHORS, HOTTEST, OF_AN_AUTHOR, Posted, heat, shown_rank
+from civitas.society.services.posts import (
+    AUTHORS,
+    HOTTEST,
+    OF_AN_AUTHOR,
+    LikedBy,
+    Posted,
+    heat,
+    shown_rank,
+)
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 _PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
 _MIDDLE: Final = 1 << 31
-
-
-class LikedBy(Mapping[str, None]):
-    """Who liked a post, by id."""
-
-    def __init__(self, feed: RowFeed, number: int) -> None:
-        self._feed, self._number = feed, number
-
-    def __getitem__(self, id: str) -> None:
-        number = number_of(self._feed.population, id)
-        if not self._feed.liked(numpy().array([self._number]), numpy().array([number]))[0]:
-            raise KeyError(id)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._feed.likers(self._number))
-
-    def __len__(self) -> int:
-        return int(self._feed.likes[self._number - self._feed.first])
 
 
 class RowFeed:
@@ -214,7 +204,7 @@ class RowFeed:
         if self._hot is None:
             hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
             hot.sort()
-            self._of_hot[...] = -1
+            self._of_hot = np.full(len(self._last), -1, np.int8)
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
             liked = np.zeros(len(self._last), np.uint64)

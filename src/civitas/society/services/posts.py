@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.society import math
+from civitas.society.arrays import numpy
+from civitas.society.population.wants import number_of
 
 DECADE_S: Final = 45_000
 """Ten times the likes are worth so many seconds of recency."""
@@ -57,3 +59,21 @@ class Posted:
     def __str__(self) -> str:
         about = f" about {self.topic}" if self.topic else ""
         return f"post {self.number} of {self.author}{about} ({len(self.liked)} likes): {self.text}"
+
+
+class LikedBy(Mapping[str, None]):
+    """Who liked a post of a `RowFeed`, by id."""
+
+    def __init__(self, feed: Any, number: int) -> None:
+        self._feed, self._number = feed, number
+
+    def __getitem__(self, id: str) -> None:
+        number = number_of(self._feed.population, id)
+        if not self._feed.liked(numpy().array([self._number]), numpy().array([number]))[0]:
+            raise KeyError(id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._feed.likers(self._number))
+
+    def __len__(self) -> int:
+        return int(self._feed.likes[self._number - self._feed.first])
