@@ -11,7 +11,13 @@ from typing import Any, Final
 from pika.exceptions import AMQPError
 
 from civitas.agent import CURRENT
-from civitas.errors import ActionError, InboxError, MailboxFull, RequestError
+from civitas.errors import (
+    ActionError,
+    InboxError,
+    MailboxFull,
+    RequestCancelled,
+    RequestError,
+)
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
@@ -243,6 +249,8 @@ class AMQPRouter(PostOffice):
         sent = delivery.kind == REQUEST and delivery.in_flight is None
         if sent:
             self.requests.end(delivery)
+            if self.closed and isinstance(error, RequestCancelled):
+                error = self.gone()  # `shut_down` had its receiver cancel it
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and not sent:
             self.recorder.reply(delivery, value, error)
@@ -302,11 +310,10 @@ class AMQPRouter(PostOffice):
     # -- the end -----------------------------------------------------------------------------------
 
     async def shut_down(self) -> None:
-        """End the open requests, wait until all that was sent is confirmed, and disconnect."""
+        """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
         broker = self.broker
         self.presence.close()
         for delivery in self.requests.deliveries():
-            self.refuse(delivery, self.gone())
             self._cancel(delivery)
         if broker.link.is_up:
             await self.local_agents.all_removed(_LAST_S)
@@ -324,6 +331,8 @@ class AMQPRouter(PostOffice):
                 "everything: %d messages are lost",
                 lost,
             )
+        for delivery in self.requests.deliveries():
+            self.refuse(delivery, self.gone())
         await broker.link.close()
         try:
             self.inbox.close()
