@@ -31,7 +31,6 @@ from civitas.society.wants import (
 )
 
 logger = logging.getLogger("civitas.society")
-
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
 """The order in which the kinds of wants are settled: wages are paid before anything is bought."""
 
@@ -229,14 +228,12 @@ class Books:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(
-        self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Any] = MappingProxyType({})
-    ) -> list[tuple[Any, Answer]]:
+    def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step.
 
         Args:
             wanted: by sender in id order
-            tables: the wants of a population's rows, by kind
+            tables: the wants of a population's rows, which these books have not
 
         Returns:
             (token, answer) in the order in which they were settled

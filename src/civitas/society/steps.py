@@ -21,8 +21,8 @@ from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import answers_of, live_rows
-from civitas.society.population.messages import hear, said_by_rows, told_to
+from civitas.society.population.life import leave_seat, live_rows, take_seat
+from civitas.society.population.messages import hear, said_by_rows
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
@@ -392,16 +392,8 @@ class Steps(Space):
         return RowBooks(self.city, self.services, self.population)
 
     def _seat_of_row(self, agent: Agent, row: int) -> None:
-        """Have a promoted citizen come, with what its row was answered and told."""
         self._add(agent, self.office)
-        seat: Any = agent._seat
-        seat.answers = answers_of(self.books, row)
-        seat.mail = told_to(self, row)
+        take_seat(self, agent, row)
 
     def _unseat_row(self, agent: Agent, row: int) -> None:
-        """Have a full agent leave that is a row again, and hears what it was told."""
-        seat: Any = agent._seat
-        assert self.population is not None
-        self.population.full[row] = False
-        hear(self, list(seat.mail), True)
-        self._vacate(seat)
+        self._vacate(leave_seat(self, agent, row))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.block import lacking
+from civitas.society.population.messages import hear, told_to
 from civitas.society.population.population import SETTLED, Population
 from civitas.society.population.step import Moment, merged
 
@@ -146,3 +147,16 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
         value = function(columns)
         own[name] = value.item() if hasattr(value, "item") else value
     return home, work, int(columns["money"].sum()), own
+
+
+def take_seat(society: Any, agent: Any, row: int) -> None:
+    """Give a promoted citizen what its row was answered and told."""
+    agent._seat.answers = answers_of(society.books, row)
+    agent._seat.mail = told_to(society, row)
+
+
+def leave_seat(society: Any, agent: Any, row: int) -> Any:
+    """Have the row of a full agent hear what that was told; gives the agent's seat."""
+    society.population.full[row] = False
+    hear(society, list(agent._seat.mail), True)
+    return agent._seat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import PLACE, Column
+from civitas.society.population.views import Columns
 from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
@@ -33,27 +34,6 @@ _PLACES: Final = {
 }
 SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
 """The columns that the commit stage alone writes."""
-
-
-class Columns(Mapping[str, Any]):
-    """The columns of a population, each brought when it is asked for."""
-
-    def __init__(self, population: Population) -> None:
-        self._population = population
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._population.arrays:
-            raise KeyError(name)
-        return self._population.fresh(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._population.arrays)
-
-    def __len__(self) -> int:
-        return len(self._population.arrays)
-
-    def __repr__(self) -> str:
-        return f"<columns {', '.join(self)}>"
 
 
 class Population:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from civitas.society.arrays import numpy
 from civitas.society.wants import id_order
@@ -94,3 +94,24 @@ class Where(Mapping[str, str | None]):
 
     def __len__(self) -> int:
         return len(self._population)
+
+
+class Columns(Mapping[str, Any]):
+    """The columns of a population, each brought when it is asked for."""
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._population.arrays:
+            raise KeyError(name)
+        return self._population.fresh(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._population.arrays)
+
+    def __len__(self) -> int:
+        return len(self._population.arrays)
+
+    def __repr__(self) -> str:
+        return f"<columns {', '.join(self)}>"
