@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
@@ -132,7 +131,7 @@ class Ties:
         at: their positions in the rows; all if left out
 
     Attributes:
-        codes: with whom, in so many columns as somebody has friends; int32
+        codes: with whom, by slot and row, as many slots as somebody has friends; int32
         close: how close; int64
     """
 
@@ -147,59 +146,60 @@ class Ties:
             if not column.any():
                 break
             codes.append(column)
-        self.codes = np.stack(codes, 1) if codes else np.zeros((len(self._index), 0), np.int32)
-        self.close = self._friendship[self._index, : len(codes)].astype(np.int64)
-
-    def taken(self, at: Any) -> Ties:
-        """The relations of some of them, to be read."""
-        made = copy.copy(self)
-        made.codes, made.close = self.codes[at], self.close[at]
-        return made
+        count = len(codes)
+        self.codes = np.stack(codes) if codes else np.zeros((0, len(self._index)), np.int32)
+        self.close = np.empty((count, len(self._index)), np.int64)
+        for slot in range(count):
+            self.close[slot] = self._friendship[self._index, slot]
 
     def of(self, codes: Any) -> Any:
         """The slot of each one's relation with somebody, −1 for none."""
-        if not self.codes.shape[1]:
-            return numpy().full(len(codes), -1)
-        same = self.codes == codes[:, None]
-        return numpy().where(same.any(1), same.argmax(1), -1)
+        slots = numpy().full(len(codes), -1)
+        for slot, column in enumerate(self.codes):
+            slots[column == codes] = slot
+        return slots
 
-    def strength(self, codes: Any) -> Any:
-        """How close each is to somebody; 0 without a relation."""
-        np, slot = numpy(), self.of(codes)
-        if not self.codes.shape[1]:
-            return np.zeros(len(slot), np.int64)
-        return np.where(slot >= 0, self.close[np.arange(len(slot)), slot], 0)
+    def strength(self, at: Any, codes: Any) -> Any:
+        """How close the ones at these positions are to somebody; 0 without a relation."""
+        np = numpy()
+        found = np.zeros(len(codes), np.int64)
+        for column, close in zip(self.codes, self.close, strict=True):
+            same = np.flatnonzero(column[at] == codes)
+            found[same] = close[at[same]]
+        return found
 
-    def set(self, codes: Any, strength: Any) -> None:
-        """Write the relation of each with somebody; where it has no room, the weakest other goes.
+    def closer(self, codes: Any, change: Callable[[Any], Any]) -> None:
+        """Change the relation of each with somebody; where it has no room, the weakest other goes.
 
         The weakest that is first in the order goes, and those after it move up.
         """
         np = numpy()
-        slot = self.of(codes)
-        count = (self.codes != 0).sum(1)
+        slot, every = self.of(codes), np.arange(len(codes))
+        known = slot >= 0
+        relation = np.zeros(len(codes), np.int64)
+        relation[known] = self.close[slot[known], every[known]]
+        count = (self.codes != 0).sum(0)
         most = self._friends.shape[1]
-        full = np.flatnonzero((slot < 0) & (count == most))
-        slot = np.where(slot < 0, np.minimum(count, most - 1), slot)
+        full = np.flatnonzero(~known & (count == most))
+        slot = np.where(known, slot, np.minimum(count, most - 1))
         if len(full):
-            index = self._index[full]
-            weakest = self.close[full].argmin(1)
-            kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
-            at = np.arange(len(full))[:, None]
-            self._friends[index, : most - 1] = self.codes[full][at, kept]
-            self._friendship[index, : most - 1] = self.close[full][at, kept]
+            index, weakest = self._index[full], self.close[:, full].argmin(0)
+            for each in range(most - 1):
+                kept = each + (each >= weakest)
+                self._friends[index, each] = self.codes[kept, full]
+                self._friendship[index, each] = self.close[kept, full]
         self._friends[self._index, slot] = codes
-        self._friendship[self._index, slot] = strength
+        self._friendship[self._index, slot] = change(relation)
 
     def keep(self, slot: Any) -> None:
         """Write how close each was in a slot, if that is one, once more."""
         at = numpy().flatnonzero(slot >= 0)
-        self._friendship[self._index[at], slot[at]] = self.close[at, slot[at]]
+        self._friendship[self._index[at], slot[at]] = self.close[slot[at], at]
 
-    def fade(self, fade: Any) -> None:
-        """Change how close all are by a function of arrays."""
-        for slot in range(self.codes.shape[1]):
-            self._friendship[self._index, slot] = fade(self.close[:, slot])
+    def fade(self, fade: Callable[[Any], Any]) -> None:
+        """Change how close all are."""
+        for slot, close in enumerate(self.close):
+            self._friendship[self._index, slot] = fade(close)
 
 
 def code_of(number: Any) -> Any:
