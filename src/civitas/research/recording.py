@@ -13,8 +13,7 @@ from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import loaded, usage_json
-from civitas.research.findings import Citation, Objective, Passage
-from civitas.research.progress import Progress
+from civitas.research.findings import Citation, Objective, Passage, Progress
 from civitas.research.report import Report
 
 if TYPE_CHECKING:

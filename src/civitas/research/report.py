@@ -27,7 +27,7 @@ ENDED: Final[dict[str, str]] = {
     "error": "it failed",
 }
 """Why research ended, in words."""
-_QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 _ESCAPED = re.compile(r"([\\\[\]<>`*_])")
 
 
@@ -68,7 +68,7 @@ class Report:
             InDoubt: a call had begun when the process ended that had recorded it
             ModelError: the model failed, or its answers could not be used
         """
-        if self.stop_reason in _QUIET:
+        if self.stop_reason in QUIET:
             return
         text = f"the research has no end ({self.stop_reason}): {self.detail}"
         kinds: dict[str, type[CivitasError]] = {"deadline": DeadlineExceeded, "in_doubt": InDoubt}

@@ -23,23 +23,19 @@ from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
-from civitas.research.findings import Objective, objectives_of, positive
+from civitas.research.findings import Objective, Progress, objectives_of, positive
 from civitas.research.iteration import Iterating, Steering
-from civitas.research.progress import Progress
-from civitas.research.report import Report, made
+from civitas.research.report import QUIET, Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
     from civitas.reasoning.thread import Thread
 
 logger = logging.getLogger("civitas.research")
-
-_QUIET = frozenset(("done", "max_iterations", "no_progress"))
 
 
 class Researcher(Journaled, Iterating):
@@ -98,22 +94,9 @@ class Researcher(Journaled, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
@@ -327,7 +310,7 @@ class Researcher(Journaled, Iterating):
 
     def _has_ended(self, record: Record[Progress]) -> bool:
         """Whether a run is over, and nothing more is wanted of it."""
-        if record.over is None or record.over["reason"] not in _QUIET:
+        if record.over is None or record.over["reason"] not in QUIET:
             return False
         before = {each["topic"] for each in record.over["report"]["objectives"]}
         more = any(each.topic not in before for each in self.objectives)

@@ -9,8 +9,7 @@ from civitas.journal.run import ReadPart
 from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.state import loaded
-from civitas.research.findings import Objective, Resource
-from civitas.research.progress import Progress
+from civitas.research.findings import Objective, Progress, Resource
 from civitas.research.recording import report_of_json, take_step
 from civitas.research.report import Report, made
 from civitas.research.researcher import Researcher

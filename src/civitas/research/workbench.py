@@ -27,13 +27,12 @@ from civitas.research.findings import (
     Narrative,
     Objective,
     Passage,
+    Progress,
     ResearchResult,
     ResearchTask,
     Resource,
 )
-from civitas.research.passages import passages_of
-from civitas.research.pool import ResourcePool
-from civitas.research.progress import Progress
+from civitas.research.pool import ResourcePool, passages_of
 from civitas.research.relevance import RELEVANT, Index
 from civitas.text import log_failure, shorten
 
@@ -164,8 +163,7 @@ class Workbench(ConversationalAgent):
     def fresh_passages(self) -> list[Passage]:
         """The passages of what this iteration has read."""
         read = [each for result in self.results for each in result.resources if each.visited]
-        passages = [passage for each in read for passage in passages_of(each)]
-        return list({(each.url, each.sha256): each for each in passages}.values())
+        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
 
     def number_of(self, passage: Passage) -> int:
         """The number by which a passage is cited."""
