@@ -199,7 +199,6 @@ class Citation:
 class Progress:
     """The state of research: enough to go on with it in another process."""
 
-    task: str = ""
     objectives: list[Objective] = field(default_factory=list)  # the given ones
     generated: list[Objective] = field(default_factory=list)  # those that Evaluate made of them
     iteration: int = 0  # so many are over

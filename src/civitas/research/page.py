@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import MissingExtra
+from civitas.research.reading.html import CONTROL
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -42,10 +43,6 @@ _ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 _NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
-# What no HTML may hold, or what shows a text in another order than it has.
-_NEVER: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
 
 
 def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
@@ -92,7 +89,7 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
 
 def legible(text: str) -> str:
     """A text without the characters that no page may hold, and that a terminal might obey."""
-    return _NEVER.sub("\ufffd", text)
+    return CONTROL.sub("\ufffd", text)
 
 
 def _markdown(uses: dict[int, int]) -> MarkdownIt:

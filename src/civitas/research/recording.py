@@ -54,6 +54,7 @@ def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Have a progress be where a step left it that was recorded."""
+    progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
     for name in data:
         if name == "passages":

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
@@ -24,7 +25,7 @@ from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive
-from civitas.research.iteration import Iterating, Steering
+from civitas.research.iteration import Iterating
 from civitas.research.report import QUIET, Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
@@ -238,7 +239,7 @@ class Researcher(Journaled, Iterating):
         if asked.thread is not None or self._record is not None or asked.content != self.task:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
             text = json_text(asked.content)
-            worker._begin_anew(Progress(text, [Objective(text)]))
+            worker._begin_anew(Progress([Objective(text)]))
         return await worker._research(asked)
 
     async def _research(self, asked: Asked) -> Reply:
@@ -246,7 +247,8 @@ class Researcher(Journaled, Iterating):
             self._attach(asked, record)
             own = asked.state.underway
             if own is None:
-                asked.state.underway = Steering(self)
+                loop = asyncio.get_running_loop()
+                asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
             try:
                 if record is NULL_RECORD:
                     return await self._to_the_end(None)
@@ -302,7 +304,6 @@ class Researcher(Journaled, Iterating):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             self._begin_anew(Progress(objectives=[*own.values()]))
-        self.progress.task = self.task
         self._asked, self._record, self.run_id = asked, record, asked.run_id
         heard = [each["content"] for each in record.heard]
         self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *heard]
