@@ -49,15 +49,8 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
     """A `Report` as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
-    image, no link but to http and https, and of a source to a file. A link shows where it goes.
-
-    Args:
-        report: the report
-        files: whether a source that is a file is a link: a page that is served cannot open it
-        scheme: `light` or `dark`; as the reader's system is, if left out
-
-    Raises:
-        MissingExtra: markdown-it-py is not installed
+    image, no link but to http and https, and of a source to a file, unless `files` is false, as a
+    page that is served cannot open it. `scheme` is `light`, `dark` or as the reader's system is.
     """
     passages = {each.number: each.passage for each in report.citations}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")

@@ -90,13 +90,7 @@ class Report:
 def made(
     researcher: Researcher, *, extractive: bool | None = None, under_way: bool = False
 ) -> Report:
-    """The report of what a researcher knows now.
-
-    Args:
-        researcher: who knows it
-        extractive: whether no model wrote it; by whether it has one, if left out
-        under_way: whether more is to come, which the foot says
-    """
+    """The report of what a researcher knows now; if it is `under_way`, its foot says so."""
     from civitas.research.citations import renumbered
 
     progress, passages = researcher.progress, researcher.numbered

@@ -18,15 +18,9 @@ if TYPE_CHECKING:
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
-    """The report of a run, or what is known until now as one.
+    """The report of a run, or what is known until now as one, by all that was recorded of it.
 
-    Args:
-        run_id: the id of the run
-        entries: what was recorded of it, from the first entry on
-        under_way: whether somebody works on it, which the report then says
-
-    Raises:
-        StateError: another version of civitas recorded it, or it is no run of a researcher
+    What another version of civitas recorded, or something else than a researcher, is a StateError.
     """
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
