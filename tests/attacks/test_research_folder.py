@@ -16,7 +16,7 @@ import pytest
 from civitas.errors import FileError, FolderIndexError
 from civitas.research import search_folder
 from civitas.research.findings import Resource
-from civitas.research.passages import pieces
+from civitas.research.pool import pieces
 
 SECRET = "moonstone"
 

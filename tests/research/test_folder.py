@@ -14,8 +14,7 @@ from civitas import ReActAgent, ScriptedModel
 from civitas.errors import DefinitionError, FileError, FolderIndexError
 from civitas.research import search_folder
 from civitas.research.findings import Resource
-from civitas.research.passages import passages_of
-from civitas.research.pool import ResourcePool
+from civitas.research.pool import ResourcePool, passages_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from civitas import Call, ModelReply, ReActAgent, ScriptedModel
 from civitas.research import Passage, Resource, ResourcePool, Section
-from civitas.research.passages import LONGEST, passages_of
+from civitas.research.pool import LONGEST, passages_of
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from typing import Any
 _NAMES = {
     "findings": "Citation Findings Narrative Objective Passage ResearchResult ResearchTask "
     "Resource Section",
-    "folder.search": "search_folder",
+    "folder.index": "search_folder",
     "pool": "ResourcePool",
     "report": "Report",
     "researcher": "Researcher",
     "steps": "Evaluate Narrate Plan Research Update",
-    "web.pages": "read_pdf visit_page",
-    "web.search": "search_web",
+    "web.tools": "read_pdf search_web visit_page",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 

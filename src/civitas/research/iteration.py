@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Any
 
-from civitas.models.protocol import Usage
 from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.record import NULL_RECORD, Step
 from civitas.reasoning.state import usage_json
@@ -53,19 +51,21 @@ class Iterating(Workbench):
 
     def _failure(self) -> str | None:
         """Why nothing was read so far, where it is searching or reading that fails."""
-        faults = [each.error for each in self.results if each.error is not None]
-        if not faults or any(each.visited for each in self.resources.get_all()):
+        if any(each.visited for each in self.resources.get_all()):
             return None
-        if len(faults) == len(self.results):
-            return f"nothing could be searched or read: {faults[0]}"
+        find = self.resources.find
         reading = [
             each.error
             for each in self.results
-            if any(isinstance(x, str) and self.resources.find(x) for x in each.args.values())
+            if any(isinstance(x, str) and find(x) for x in each.args.values())
         ]
-        if not reading or None in reading:
-            return None
-        return f"nothing of what was found could be read: {reading[0]}"
+        for what, faults in (
+            ("nothing could be searched or read", [each.error for each in self.results]),
+            ("nothing of what was found could be read", reading),
+        ):
+            if faults and None not in faults:
+                return f"{what}: {faults[0]}"
+        return None
 
     def _all_understood(self) -> bool:
         return all(each.expertise >= self.target for each in self.objectives)
@@ -101,6 +101,12 @@ class Iterating(Workbench):
             data = self._told_of(name)
         emit(BlockEnded(*of, data, *run))
 
+    def _hear(self, text: str) -> None:
+        """Know what is said to it while it works, for the next step that asks."""
+        self.progress.told.append(text)
+        if self._record is not None:
+            self._record.hear({"content": text})
+
     def _take(self, name: str, given: Any) -> None:
         """Take what a step gives; one that gives None has set it itself."""
         if name == "plan":
@@ -125,12 +131,9 @@ class Iterating(Workbench):
 
     def _replay(self, data: dict[str, Any]) -> None:
         """Be where a step left this that was recorded."""
-        self.progress.usage = self.progress.usage + Usage(*data.pop("spent"))
-        if "tasks" in data:
-            self.tasks = [ResearchTask(**each) for each in data["tasks"]]
-        else:
-            recording.take_step(self.progress, data)
-            self._numbers = {(p.url, p.sha256): n for n, p in enumerate(self.progress.passages, 1)}
+        self.tasks = [ResearchTask(**each) for each in data.pop("tasks", ())] or self.tasks
+        recording.take_step(self.progress, data)
+        self._numbers = {(p.url, p.sha256): n for n, p in enumerate(self.progress.passages, 1)}
 
     def _told_of(self, name: str) -> dict[str, Any]:
         """What Research or Update came to, in short."""
@@ -143,17 +146,3 @@ class Iterating(Workbench):
             for each in result.resources
         ]
         return {"resources": found}
-
-
-class Steering:
-    """What is said to a researcher while it works: the next step that asks hears it."""
-
-    def __init__(self, researcher: Iterating) -> None:
-        self._researcher = researcher
-        self.loop = asyncio.get_running_loop()
-
-    def interrupt(self, text: str) -> None:
-        """Tell it."""
-        self._researcher.progress.told.append(text)
-        if self._researcher._record is not None:
-            self._researcher._record.hear({"content": text})

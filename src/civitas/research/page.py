@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import MissingExtra
+from civitas.research.reading.html import CONTROL
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from civitas.research.findings import Passage
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1d1d1f; --paper: #fff; --soft: #5c5c66; --line: #d8d8de;
-  --link: #0b57a4; --mark: #fff3c4 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6ea; --paper: #17181b; --soft: #a2a2ad;
-  --line: #3a3b42; --link: #8ab8f5; --mark: #453a12 } }
+:root { color-scheme: light dark; --ink: light-dark(#1d1d1f, #e6e6ea);
+  --paper: light-dark(#fff, #17181b); --soft: light-dark(#5c5c66, #a2a2ad);
+  --line: light-dark(#d8d8de, #3a3b42); --link: light-dark(#0b57a4, #8ab8f5);
+  --mark: light-dark(#fff3c4, #453a12) }
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 44rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: anywhere }
 h1, h2, h3 { line-height: 1.25; margin: 2rem 0 .6rem }
@@ -38,31 +39,18 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
-_DARK: Final = "@media (prefers-color-scheme: dark) {"
-_SCHEMES: Final = {"light": "not all", "dark": "all"}
 _ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 _NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
-# What no HTML may hold, or what shows a text in another order than it has.
-_NEVER: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
 
 
 def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
     """A `Report` as one HTML page: each footnote opens the stored passage further down.
 
     What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
-    image, no link but to http and https, and of a source to a file. A link shows where it goes.
-
-    Args:
-        report: the report
-        files: whether a source that is a file is a link: a page that is served cannot open it
-        scheme: `light` or `dark`; as the reader's system is, if left out
-
-    Raises:
-        MissingExtra: markdown-it-py is not installed
+    image, no link but to http and https, and of a source to a file, unless `files` is false, as a
+    page that is served cannot open it. `scheme` is `light`, `dark` or as the reader's system is.
     """
     passages = {each.number: each.passage for each in report.citations}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
@@ -77,9 +65,7 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
     if sources:
         sources = f'<h2>Sources</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title = re.sub(r"\\(.)", r"\1", body.strip().partition("\n")[0].lstrip("# "))
-    css = _STYLE if scheme is None else _STYLE.replace(_DARK, f"@media {_SCHEMES[scheme]} {{")
-    if scheme is not None:
-        css = css.replace("color-scheme: light dark", f"color-scheme: {scheme}")
+    css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     made = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -96,7 +82,7 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
 
 def legible(text: str) -> str:
     """A text without the characters that no page may hold, and that a terminal might obey."""
-    return _NEVER.sub("\ufffd", text)
+    return CONTROL.sub("\ufffd", text)
 
 
 def _markdown(uses: dict[int, int]) -> MarkdownIt:

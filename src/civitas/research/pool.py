@@ -1,16 +1,22 @@
-"""The pool of resources: what is known of, and what of it was read."""
+"""The pool of resources: what is known of, what of it was read, and the passages of that."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Self
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-from civitas.research.findings import Resource, Section
+from civitas.research.findings import Passage, Resource, Section
 
+LONGEST = 1000  # no passage has more characters, unless a single word has
+_ENOUGH = 400
+"""A passage with more characters takes in no further paragraph that would make it too long."""
+
+_PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
+_BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _PORTS = {"http": "80", "https": "443"}
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -156,3 +162,51 @@ def _add_content(kept: Resource, given: Resource) -> None:
             kept.sections = kept.sections or [Section(0)]
             kept.sections.append(replace(section, start=len(kept.content) + 2))
             kept.content += f"\n\n{text}"
+
+
+def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
+    """The passages of a text, word for word, each with the section that it is of."""
+    starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
+    ends = [each.start for each in starts[1:]] + [len(content)]
+    for section, end in zip(starts, ends, strict=True):
+        for begin, stop in _packed(content, section.start, end):
+            text = content[begin:stop].strip()
+            if text:
+                yield text, section
+
+
+def passages_of(resource: Resource) -> list[Passage]:
+    """The passages of a resource that was read."""
+    title = resource.description or ""
+    made = []
+    for text, section in pieces(resource.content or "", resource.sections):
+        url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
+        named = " – ".join(each for each in (title, section.title) if each)
+        made.append(Passage.of(url, text, resource.fetched_at or "", named))
+    return made
+
+
+def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Paragraphs, short ones together, long ones cut between two sentences."""
+    begin = stop = start
+    for found in _PARAGRAPH.finditer(content, start, end):
+        for first, last in _cut(content, found.start(), found.end()):
+            if stop > begin and (last - begin > LONGEST or stop - begin > _ENOUGH):
+                yield begin, stop
+                begin = first
+            elif stop == begin:
+                begin = first
+            stop = last
+    if stop > begin:
+        yield begin, stop
+
+
+def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while end - start > LONGEST:
+        breaks = [found.end() for found in _BREAK.finditer(content, start, start + LONGEST)]
+        space = content.rfind(" ", start, start + LONGEST)
+        at = breaks[-1] if breaks else space + 1 if space > start else start + LONGEST
+        yield start, at
+        start = at
+    if end > start:
+        yield start, end

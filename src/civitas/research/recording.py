@@ -13,8 +13,7 @@ from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import loaded, usage_json
-from civitas.research.findings import Citation, Objective, Passage
-from civitas.research.progress import Progress
+from civitas.research.findings import Citation, Objective, Passage, Progress
 from civitas.research.report import Report
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Have a progress be where a step left it that was recorded."""
+    progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
     for name in data:
         if name == "passages":

@@ -49,21 +49,24 @@ class Index:
         without = len(self.passages) + _BEYOND - count
         return math.log(1 + (without + 0.5) / (count + 0.5))
 
+    def weights(self, text: str) -> dict[str, float]:
+        """The words of a text, each with how much it says."""
+        return {term: self.weight(term) for term in terms(text)}
+
     def search(self, query: str, limit: int | None = None) -> list[Found]:
         """The passages that have any of a text's words, the best first."""
-        wanted = dict.fromkeys(terms(query))
         # A word that no passage has is as rare as a word can be, and missing everywhere.
-        weights = {term: self.weight(term) for term in wanted}
+        weights = self.weights(query)
         whole = sum(weights.values()) or 1.0
         found = []
         for place, counts in enumerate(self._counts):
-            there = [term for term in wanted if term in counts]
+            there = [term for term in weights if term in counts]
             if not there:
                 continue
             length = _K1 * (1 - _B + _B * counts.total() / self._mean)
             score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
             share = sum(weights[t] for t in there) / whole
-            if len(there) == 1 < len(wanted):
+            if len(there) == 1 < len(weights):
                 share = 0.0
             # Of two with the same score, the one with more of the words answers more of it.
             found.append((score * (0.5 + share / 2), -place, share))
@@ -75,8 +78,8 @@ class Index:
         known: set[str] = set()
         for each in among:
             known.update(_counted(each.title, each.text))
-        left = [term for term in dict.fromkeys(terms(query)) if term not in known]
-        return sorted(left, key=lambda term: -self.weight(term))
+        left = {term: says for term, says in self.weights(query).items() if term not in known}
+        return sorted(left, key=lambda term: -left[term])
 
 
 @lru_cache(maxsize=20_000)

@@ -27,7 +27,7 @@ ENDED: Final[dict[str, str]] = {
     "error": "it failed",
 }
 """Why research ended, in words."""
-_QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
+QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 _ESCAPED = re.compile(r"([\\\[\]<>`*_])")
 
 
@@ -68,7 +68,7 @@ class Report:
             InDoubt: a call had begun when the process ended that had recorded it
             ModelError: the model failed, or its answers could not be used
         """
-        if self.stop_reason in _QUIET:
+        if self.stop_reason in QUIET:
             return
         text = f"the research has no end ({self.stop_reason}): {self.detail}"
         kinds: dict[str, type[CivitasError]] = {"deadline": DeadlineExceeded, "in_doubt": InDoubt}
@@ -90,13 +90,7 @@ class Report:
 def made(
     researcher: Researcher, *, extractive: bool | None = None, under_way: bool = False
 ) -> Report:
-    """The report of what a researcher knows now.
-
-    Args:
-        researcher: who knows it
-        extractive: whether no model wrote it; by whether it has one, if left out
-        under_way: whether more is to come, which the foot says
-    """
+    """The report of what a researcher knows now; if it is `under_way`, its foot says so."""
     from civitas.research.citations import renumbered
 
     progress, passages = researcher.progress, researcher.numbered

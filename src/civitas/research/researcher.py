@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
@@ -23,23 +24,19 @@ from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
 from civitas.research.calling import tools_of
-from civitas.research.findings import Objective, objectives_of, positive
-from civitas.research.iteration import Iterating, Steering
-from civitas.research.progress import Progress
-from civitas.research.report import Report, made
+from civitas.research.findings import Objective, Progress, objectives_of, positive
+from civitas.research.iteration import Iterating
+from civitas.research.report import QUIET, Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
     from civitas.reasoning.thread import Thread
 
 logger = logging.getLogger("civitas.research")
-
-_QUIET = frozenset(("done", "max_iterations", "no_progress"))
 
 
 class Researcher(Journaled, Iterating):
@@ -98,22 +95,9 @@ class Researcher(Journaled, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
@@ -255,7 +239,7 @@ class Researcher(Journaled, Iterating):
         if asked.thread is not None or self._record is not None or asked.content != self.task:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
             text = json_text(asked.content)
-            worker._begin_anew(Progress(text, [Objective(text)]))
+            worker._begin_anew(Progress([Objective(text)]))
         return await worker._research(asked)
 
     async def _research(self, asked: Asked) -> Reply:
@@ -263,7 +247,8 @@ class Researcher(Journaled, Iterating):
             self._attach(asked, record)
             own = asked.state.underway
             if own is None:
-                asked.state.underway = Steering(self)
+                loop = asyncio.get_running_loop()
+                asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
             try:
                 if record is NULL_RECORD:
                     return await self._to_the_end(None)
@@ -319,7 +304,6 @@ class Researcher(Journaled, Iterating):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             self._begin_anew(Progress(objectives=[*own.values()]))
-        self.progress.task = self.task
         self._asked, self._record, self.run_id = asked, record, asked.run_id
         heard = [each["content"] for each in record.heard]
         self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *heard]
@@ -327,7 +311,7 @@ class Researcher(Journaled, Iterating):
 
     def _has_ended(self, record: Record[Progress]) -> bool:
         """Whether a run is over, and nothing more is wanted of it."""
-        if record.over is None or record.over["reason"] not in _QUIET:
+        if record.over is None or record.over["reason"] not in QUIET:
             return False
         before = {each["topic"] for each in record.over["report"]["objectives"]}
         more = any(each.topic not in before for each in self.objectives)

@@ -152,7 +152,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     """
     text = passage.text
     spans = sentences(text)
-    wanted = {term: index.weight(term) for term in terms(topic)}
+    wanted = index.weights(topic)
 
     def rank(place: int) -> tuple[bool, float, int]:
         said = text[slice(*spans[place])]
@@ -200,7 +200,7 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     """From 0 to 1: most of it the best passage's share, the rest the number of resources."""
     if not found:
         return 0.0
-    wanted = {term: index.weight(term) for term in terms(topic)}
+    wanted = index.weights(topic)
     there = {term for f in found for term in (*terms(f.passage.text), *terms(f.passage.title))}
     together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
     sources = len({each.passage.url.partition("#")[0] for each in found})

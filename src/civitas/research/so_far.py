@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from civitas.journal.run import ReadPart
-from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.state import loaded
-from civitas.research.findings import Objective, Resource
-from civitas.research.progress import Progress
+from civitas.research.findings import Objective, Progress, Resource
 from civitas.research.recording import report_of_json, take_step
 from civitas.research.report import Report, made
 from civitas.research.researcher import Researcher
@@ -20,28 +18,29 @@ if TYPE_CHECKING:
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
-    """The report of a run, or what is known until now as one.
+    """The report of a run, or what is known until now as one, by all that was recorded of it.
 
-    Args:
-        run_id: the id of the run
-        entries: what was recorded of it, from the first entry on
-        under_way: whether somebody works on it, which the report then says
-
-    Raises:
-        StateError: another version of civitas recorded it, or it is no run of a researcher
+    What another version of civitas recorded, or something else than a researcher, is a StateError.
     """
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
         return report_of_json(record.over["report"], run_id)
     begun = record.begun or {}
-    progress = record.state or Progress(begun.get("task", ""))
+    progress = record.state or Progress()
     if not progress.objectives:
         topics = str(begun.get("task", "")).splitlines()
         progress.objectives = [Objective(each) for each in topics if each.strip()]
     before = progress.iteration + 1
     for past in record.past(f"{before}."):
         if past.state == "ended" and isinstance(past.result, dict):
-            _take(progress, past.key.partition(".")[2], dict(past.result))
+            step = past.key.partition(".")[2]
+            if step.isdecimal():  # a task
+                outcome = past.result.get("result")
+                found = outcome.get("result") if isinstance(outcome, dict) else None
+                resources = found.get("resources", ()) if isinstance(found, dict) else ()
+                progress.changes += [loaded(Resource, each, "a resource") for each in resources]
+            elif step in ("plan", "narrate", "evaluate"):
+                take_step(progress, {k: v for k, v in past.result.items() if k != "tasks"})
     researcher = Researcher(str(begun.get("agent", "researcher")), None, progress.objectives)
     researcher._begin_anew(progress)
     researcher.run_id = run_id
@@ -49,15 +48,3 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
         progress.stop = "cancelled"
     asked = any("model" in entry.data.get("about", ()) for entry in entries)
     return made(researcher, extractive=not asked, under_way=under_way)
-
-
-def _take(progress: Progress, step: str, result: dict[str, Any]) -> None:
-    """Have a progress know what a step came to that ended after its last state."""
-    progress.usage = progress.usage + Usage(*result.pop("spent", (0, 0)))
-    if step in ("narrate", "evaluate"):
-        take_step(progress, result)
-    elif step.isdecimal():  # a task
-        outcome = result.get("result")
-        found = outcome.get("result") if isinstance(outcome, dict) else None
-        resources = found.get("resources", ()) if isinstance(found, dict) else ()
-        progress.changes += [loaded(Resource, each, "a resource") for each in resources]

@@ -27,13 +27,12 @@ from civitas.research.findings import (
     Narrative,
     Objective,
     Passage,
+    Progress,
     ResearchResult,
     ResearchTask,
     Resource,
 )
-from civitas.research.passages import passages_of
-from civitas.research.pool import ResourcePool
-from civitas.research.progress import Progress
+from civitas.research.pool import ResourcePool, passages_of
 from civitas.research.relevance import RELEVANT, Index
 from civitas.text import log_failure, shorten
 
@@ -164,8 +163,7 @@ class Workbench(ConversationalAgent):
     def fresh_passages(self) -> list[Passage]:
         """The passages of what this iteration has read."""
         read = [each for result in self.results for each in result.resources if each.visited]
-        passages = [passage for each in read for passage in passages_of(each)]
-        return list({(each.url, each.sha256): each for each in passages}.values())
+        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
 
     def number_of(self, passage: Passage) -> int:
         """The number by which a passage is cited."""
@@ -240,14 +238,9 @@ class Workbench(ConversationalAgent):
     ) -> Any:
         """Ask the model, on the run's budget, once: an answer that was recorded is given again.
 
-        An answer that cannot be used is asked for once more, with what is wrong with it; if the
-        second cannot either, if the model fails or the budget does not reach, `Stop` is raised.
-
-        Args:
-            messages: the chat messages
-            schema: what the answer is to be: a JSON schema or a type; None for a text
-            read: makes the result of the answer; what it raises as `InvalidArguments` or
-                `DefinitionError` is wrong with it
+        An answer that cannot be used, as it does not fit the schema or `read` raises, is asked for
+        once more, with what is wrong with it. `Stop` is raised if that cannot be used either, if
+        the model fails or the budget does not reach.
         """
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
@@ -256,8 +249,7 @@ class Workbench(ConversationalAgent):
         prompt, fault = list(messages), ""
         for attempt in (1, 2):
             given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
-            text = getattr(given, "text", None)
-            text = readable(text) if isinstance(text, str) else ""
+            text = readable(str(getattr(given, "text", None) or ""))
             try:
                 if not text.strip():
                     raise Unreadable("Your answer was empty.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from functools import lru_cache
+from typing import NamedTuple
 
 from civitas.research.citations.claims import SOURCES, Claim, claim, is_negation, knows, plain
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
@@ -47,12 +47,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
 
     The words alone are compared, not what they mean: each quoted span must stand in the passage,
     0.6 of the content words, all numbers and all names too, with no negation more or less and no
-    word put in the place of another.
-
-    Args:
-        sentence: the sentence, with or without its footnotes
-        passage: the text that it cites
-        title: what people call that text: names and words may stand there too
+    word put in the place of another. Names and words may stand in the passage's title, too.
     """
     stored = _stored(passage, title)
     said = claim(sentence)
@@ -73,8 +68,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     )
 
 
-@dataclass
-class _Stored:
+class _Stored(NamedTuple):
     """A passage, as it is compared."""
 
     even: str

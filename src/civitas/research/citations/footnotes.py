@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from civitas.research.citations.evidence import BETWEEN, fault
 from civitas.research.findings import Citation, Passage
@@ -18,19 +18,12 @@ _TOGETHER = 8  # no more passages are tried together for one sentence
 
 @dataclass(frozen=True)
 class Checked:
-    """A narrative in which every footnote stands for a passage that bears its sentence out.
-
-    Attributes:
-        markdown: the text; `[unsupported]` stands after a sentence that lost all its footnotes
-        citations: one for each footnote that was kept, in order
-        unsupported: the sentences that lost all theirs, each with why
-        uncited: how many sentences had none
-    """
+    """A narrative in which every footnote stands for a passage that bears its sentence out."""
 
     markdown: str
-    citations: list[Citation] = field(default_factory=list)
-    unsupported: list[tuple[str, str]] = field(default_factory=list)
-    uncited: int = 0
+    citations: list[Citation]  # one for each footnote that was kept, in order
+    unsupported: list[tuple[str, str]]  # the sentences that lost all theirs, each with why
+    uncited: int  # so many sentences had none
 
 
 _NOTE = re.compile(rf"([ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
@@ -56,10 +49,6 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
     A sentence that cites several passages keeps each that bears it out alone; if none does, those
     that do it together. Footnotes that the text defines itself and a list of sources at its end are
     taken off, and so is every mark `[unsupported]` that it came with.
-
-    Args:
-        markdown: a narrative with footnotes `[^1^]`
-        passages: the passages by the numbers of their footnotes
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []

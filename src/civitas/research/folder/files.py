@@ -19,7 +19,6 @@ from civitas.text import error_text, one_line
 MAX_BYTES: Final = 20 * 2**20  # larger files are left out
 
 _SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
-_DEPTH: Final = 60
 _TRIES: Final = 5
 
 
@@ -48,15 +47,11 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
         inside = os.path.relpath(folder, root)
         below[:] = sorted(filter(_is_looked_at, below))
         names = sorted([*filter(_is_looked_at, names), *below])
-        if inside.count(os.sep) >= _DEPTH - 1 and below:
-            left_out[f"more than {_DEPTH} folders deep"] += len(below)
-            below.clear()
         for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             try:
                 status = os.lstat(os.path.join(root, path))
-            except OSError:
-                left_out["gone meanwhile"] += 1
+            except OSError:  # gone meanwhile
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield path, status

@@ -1,4 +1,4 @@
-"""The index of a folder: an SQLite file with its passages, brought up to date at each search."""
+"""The tool that searches a folder, and its index: an SQLite file kept up to date."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, NamedTuple
 
+from civitas.action import Action
 from civitas.agents.folder import Folder
 from civitas.errors import FolderIndexError
 from civitas.models import weights
-from civitas.research.findings import Resource, Section
+from civitas.research.findings import Resource, Section, positive
 from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from civitas.research.folder.ranking import ranked
-from civitas.research.passages import pieces
+from civitas.research.pool import pieces
 from civitas.research.reading.documents import Document, kind_of
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
@@ -30,7 +31,6 @@ logger = logging.getLogger("civitas.research")
 
 APPLICATION: Final = 0x63766631
 """What the file's header says it is (`cvf1`), so that no other program's database is changed."""
-MAX_FILES: Final = 100_000  # files beyond so many are left out
 PER_FILE: Final = 3  # so many passages of one file are given at most
 
 _BATCH_CHARS: Final = 8_000_000
@@ -75,6 +75,48 @@ _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
     "FROM passages JOIN files ON files.number = file WHERE passages.number = ?"
 )
+
+
+def search_folder(
+    path: str | os.PathLike[str],
+    *,
+    index: str | os.PathLike[str] | None = None,
+    results: int = 8,
+    pattern: str | None = None,
+) -> Action:
+    """An action `search_folder` that finds passages in the files below a folder.
+
+    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are brought into a full-text
+    index (SQLite FTS5), which each search brings up to date; of a folder with more than 500
+    entries at most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links,
+    binary files and those larger than 20 MiB are left out, and what cannot be read is logged.
+
+    The action gives a `Resource` for each file, best first, whose content is its best passages,
+    with a section for each; a passage is cited as `file:///…#anchor`.
+
+    Args:
+        path: the folder
+        index: the file of the index; by default one in the user's cache folder, never in the folder
+        results: how many passages a search gives at most, at most three of one file
+        pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
+
+    Raises:
+        DefinitionError: `results` is no positive number
+        FileError: the folder is not there, or is no folder
+        FolderIndexError: the index cannot be used, or is of another folder or program
+    """
+    positive(results, "search_folder: results")
+    files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
+
+    def search(query: str) -> list[Resource]:
+        """Search the files of a folder for the passages that answer a question best.
+
+        Args:
+            query: The question, or words to look for
+        """
+        return files.search(query, results)
+
+    return Action("search_folder", search, idempotent=True)
 
 
 class _Stored(NamedTuple):
@@ -197,21 +239,17 @@ class FolderIndex:
             entries = 0
             for path, status in walk(self.root, faults):
                 entries += 1
-                if kind_of(path) is None or not self._is_wanted(path):
-                    continue
-                if len(seen) < MAX_FILES:
+                if kind_of(path) is not None and self._is_wanted(path):
                     seen[path] = status
-                else:
-                    faults[f"beyond the first {MAX_FILES:,}"] += 1
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:
                     for path in gone:
                         _remove(db, stored[path].number)
-            old = {
-                path for path, at in seen.items() if path in stored and stored[path].is_current(at)
-            }
-            self._bring_in([path for path in seen if path not in old], stored)
+            self._bring_in(
+                [p for p, at in seen.items() if p not in stored or not stored[p].is_current(at)],
+                stored,
+            )
             if entries > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
@@ -239,29 +239,25 @@ def read_pdf_bytes(data: bytes) -> tuple[str, str, list[Section]]:
                 f"the PDF has {len(reader.pages)} pages, {PAGES} are read at most"
             )
         title = plain(str((reader.metadata and reader.metadata.title) or "")).strip()
-        text, sections = _pages(reader)
+        until = time.monotonic() + SECONDS
+        written: list[str] = []
+        sections: list[Section] = []
+        length = 0
+        for number, page in enumerate(reader.pages, 1):
+            if text := plain(page.extract_text()).strip():
+                sections.append(Section(length, f"page={number}", f"page {number}"))
+                written.append(text)
+                length += len(text) + 2
+            if length > CHARACTERS:
+                raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
+            if time.monotonic() > until:
+                raise UnreadableDocument(
+                    f"the PDF took longer than {SECONDS:g} s, at page {number}"
+                )
     except UnreadableDocument:
         raise
     except Exception as error:  # whatever a file made of malice makes the parser raise
         raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
-    if not text:
+    if not written:
         raise UnreadableDocument("the PDF has no text: its pages may be pictures")
-    return title, text, sections
-
-
-def _pages(reader: Any) -> tuple[str, list[Section]]:
-    until = time.monotonic() + SECONDS
-    written: list[str] = []
-    sections: list[Section] = []
-    length = 0
-    for number, page in enumerate(reader.pages, 1):
-        text = plain(page.extract_text()).strip()
-        if text:
-            sections.append(Section(length, f"page={number}", f"page {number}"))
-            written.append(text)
-            length += len(text) + 2
-        if length > CHARACTERS:
-            raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
-        if time.monotonic() > until:
-            raise UnreadableDocument(f"the PDF took longer than {SECONDS:g} s, at page {number}")
-    return "\n\n".join(written), sections
+    return title, "\n\n".join(written), sections

@@ -24,9 +24,10 @@ _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Tags of trafilatura's own form.
 _PARAGRAPHS = frozenset(("p", "head", "list", "table", "quote"))
 _LINES = frozenset(("item", "row", "lb"))
+_SIGNS = "¶#🔗 "  # of links from a heading to itself
 _GAPS = ("", " ", "\n", "\n\n")
 
-_CONTROL = re.compile(
+CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
@@ -87,7 +88,7 @@ def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 def plain(text: str) -> str:
     """A text without control characters, lone surrogates and what turns the direction around."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+    return CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 
 def _unless_control(found: re.Match[str]) -> str:
@@ -108,9 +109,9 @@ def _codec(charset: str) -> str | None:
     return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
 
 
-def _line(element: Any) -> str:
-    """The text of an element in one line."""
-    return "" if element is None else " ".join("".join(element.itertext()).split())
+def _line(element: Any, less: str = "") -> str:
+    """The text of an element in one line, without these characters at its end."""
+    return "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(less)
 
 
 def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
@@ -120,18 +121,13 @@ def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
         id = element.get("id") or next((x.get("id") for x in element.iter("a") if x.get("id")), "")
         if element.tag == "dt":
             if id:
-                yield _unmarked(_line(element)), id, 7
+                yield _line(element, _SIGNS), id, 7
             continue
         parent = element.getparent()
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
-        yield _unmarked(_line(element)), id, int(element.tag[1])
-
-
-def _unmarked(heading: str) -> str:
-    """A heading without the sign that links to itself."""
-    return heading.rstrip("¶#🔗 ")
+        yield _line(element, _SIGNS), id, int(element.tag[1])
 
 
 def _main(tree: Any) -> Any:
@@ -243,7 +239,7 @@ class _Text:
             codes += code if starts else -code
             if starts:
                 if tag == "head" or rend.startswith("dt"):
-                    self._head(_unmarked(_line(element)), rend)
+                    self._head(_line(element, _SIGNS), rend)
                 elif tag == "cell" and element.getprevious() is not None:
                     self._gap = " "
                     self._write("| ", True)

@@ -57,9 +57,9 @@ def kind_of(address: str) -> str | None:
 def _kind(address: _Address) -> str | None:
     if str(address) in _METADATA:
         return "a metadata service of a cloud"
-    for kind in ("unspecified", "loopback", "link_local", "multicast", "reserved", "private"):
+    for kind in ("loopback", "link_local", "multicast", "private"):
         if getattr(address, f"is_{kind}"):
-            return f"a{'n' * (kind[0] == 'u')} {kind.replace('_', '-')} address"
+            return f"a {kind.replace('_', '-')} address"
     if not address.is_global or (address.version == 6 and address not in _GLOBAL_IPV6):
         return "an address for something else than the public Internet"
     return None

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http.client import responses
 from typing import NamedTuple
-from urllib.parse import SplitResult, urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,6 @@ _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
 _ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
 _LONGEST_DELAY_S = 10.0
-_HOSTS = 1000
 _KEPT_BYTES = 64 * 2**20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
 
@@ -49,16 +48,8 @@ class _Host:
     places: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_s: float = 0.0  # before that nothing more is begun
-    robots: RobotFileParser | None = None
-    refusal: str | None = None  # why no robots.txt came
+    robots: RobotFileParser | str | None = None  # or why none came
     until_s: float = -1.0  # so long is robots.txt as it was
-
-    async def turn(self, delay_s: float) -> None:
-        """Wait until another request may begin."""
-        now = asyncio.get_running_loop().time()
-        begin = max(now, self.next_s)
-        self.next_s = begin + delay_s
-        await asyncio.sleep(begin - now)
 
 
 class Fetcher:
@@ -89,9 +80,8 @@ class Fetcher:
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
-        self._hosts: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, OrderedDict[tuple[str, str], _Host]
-        ] = WeakKeyDictionary()
+        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Host]]
+        self._hosts = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
         """What is at a URL; each redirect is checked as the first URL is."""
@@ -123,60 +113,56 @@ class Fetcher:
 
     async def _get(self, url: str, headers: Mapping[str, str]) -> Response:
         parts = urlsplit(url)
-        host = self._host(parts)
-        delay_s = max(self._delay_s, await self._allowed(parts, host))
+        site = f"{parts.scheme}://{parts.netloc.lower()}"
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            hosts = self._hosts.setdefault(loop, {})
+        host = hosts.setdefault(site, _Host(asyncio.Semaphore(self._per_host)))
+        delay_s = max(self._delay_s, await self._allowed(url, site, host))
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
         async with host.places:
-            await host.turn(delay_s)
+            now = loop.time()
+            begin = max(now, host.next_s)
+            host.next_s = begin + delay_s
+            await asyncio.sleep(begin - now)
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:
                 named = "" if url[:80] in str(error) else f"{url}: "
                 raise PageError(f"{named}{error}") from None
 
-    def _host(self, parts: SplitResult) -> _Host:
-        with self._lock:
-            hosts = self._hosts.setdefault(asyncio.get_running_loop(), OrderedDict())
-        key = parts.scheme, parts.netloc.lower()
-        host = hosts.pop(key, None) or _Host(asyncio.Semaphore(self._per_host))
-        hosts[key] = host
-        if len(hosts) > _HOSTS:
-            hosts.popitem(last=False)
-        return host
-
-    async def _allowed(self, parts: SplitResult, host: _Host) -> float:
+    async def _allowed(self, url: str, site: str, host: _Host) -> float:
         """Ask robots.txt for a URL; how many seconds there are to be between two requests."""
-        url = parts.geturl()
         loop = asyncio.get_running_loop()
         async with host.lock:
             if host.until_s < loop.time():
-                await self._ask(f"{parts.scheme}://{parts.netloc}/robots.txt", host)
-                host.until_s = loop.time() + (_NO_ROBOTS_S if host.refusal else _ROBOTS_S)
-        if host.refusal is not None:
-            raise PageError(f"{url} is not read: {host.refusal}; try again in a minute")
+                host.robots = await self._rules(f"{site}/robots.txt")
+                failed = isinstance(host.robots, str)
+                host.until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
+        if isinstance(host.robots, str):
+            raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
         if host.robots is None:
             return 0.0
         if not host.robots.can_fetch(self._name, url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
         return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
 
-    async def _ask(self, url: str, host: _Host) -> None:
-        """Fetch robots.txt. Where there is none, all may be read; where it fails, nothing."""
-        host.robots = host.refusal = None
+    async def _rules(self, url: str) -> RobotFileParser | str | None:
+        """A robots.txt; None where there is none and all may be read; or why nothing may."""
+        headers = {"User-Agent": self._user_agent}
         try:
-            response = await self._robots.request(
-                "GET", url, headers={"User-Agent": self._user_agent}, redirects=5
-            )
+            response = await self._robots.request("GET", url, headers=headers, redirects=5)
         except HTTPError as error:
-            host.refusal = f"{url} cannot be read ({error})"
-            return
+            return f"{url} cannot be read ({error})"
         if response.status >= 500:
-            host.refusal = f"{url} answered {status_text(response.status)}"
-        elif response.status < 300:
-            # Not as UTF-8: it takes some other digits for numbers, and then fails on them.
-            lines = response.content.decode("ascii", "replace").splitlines()
-            host.robots = RobotFileParser()
-            host.robots.parse([line[:2000] for line in lines])
+            return f"{url} answered {status_text(response.status)}"
+        if response.status >= 300:
+            return None
+        robots = RobotFileParser()
+        # Not as UTF-8: it takes some other digits for numbers, and then fails on them.
+        lines = response.content.decode("ascii", "replace").splitlines()
+        robots.parse([line[:2000] for line in lines])
+        return robots
 
     # -- validators --------------------------------------------------------------------------------
 

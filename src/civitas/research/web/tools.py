@@ -1,0 +1,291 @@
+"""The tools of the web: to search it, and to read its pages and PDF documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from civitas.action import Action
+from civitas.errors import (
+    DefinitionError,
+    MissingExtra,
+    PageError,
+    SearchError,
+    UnreadableDocument,
+)
+from civitas.http import Client, HTTPError
+from civitas.network import check_allowed
+from civitas.research.findings import Resource, positive
+from civitas.research.pool import ResourcePool
+from civitas.research.reading.documents import read_pdf_bytes
+from civitas.research.reading.html import Html, decoded, plain, read_html
+from civitas.research.web.addresses import address_check
+from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher, checked, status_text
+from civitas.text import error_text, one_line
+from civitas.threads import WORKERS
+
+T = TypeVar("T")
+
+MAX_BYTES = 20 * 2**20
+_READ_S = 150.0
+_SEARCH_BYTES = 4 * 2**20
+_LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
+
+_PDF = "application/pdf"
+_HTML = ("text/html", "application/xhtml+xml")
+_TEXTS = ("application/json", "application/ld+json", "application/x-ndjson", "application/yaml")
+_UNSAID = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
+_MARKUP = (b"<!doctype html", b"<html")
+
+
+def search_web(
+    *,
+    searxng: str | None = None,
+    allow_hosts: Iterable[str] = (),
+    results: int = 10,
+    region: str = "us-en",
+    timeout_s: float = 30.0,
+) -> Action:
+    """A tool that searches the web: what it finds become resources that were not visited yet.
+
+    It asks a SearXNG whose address is given, by its JSON format, which must be switched on in its
+    settings (`search: formats: [html, json]`); without one, public search engines, by `ddgs`.
+
+    Args:
+        searxng: the address of a SearXNG, such as `http://localhost:8888`; it may be of any kind
+        allow_hosts: more hosts that may have any address, where the SearXNG redirects to one
+        results: how many are given at most
+        region: the country and language that results are for, such as `us-en` or `de-de`
+        timeout_s: seconds that an answer may take
+
+    Raises:
+        ConfigError: `allow_hosts` is not a list of hosts
+        DefinitionError: `results` is not a positive number, or `searxng` is not an address
+        MissingExtra: aiohttp is not installed, or ddgs where it is needed
+    """
+    positive(results, "search_web: results")
+    address_check(allow_hosts)
+    if searxng is not None:
+        ask = _searxng(searxng, allow_hosts, region, timeout_s)
+    else:
+        ask = _ddgs(results, region, timeout_s)
+
+    async def search(query: str, pool: ResourcePool) -> list[Resource]:
+        """Search the web. Read what it finds with visit_page.
+
+        Args:
+            query: words, as one types them into a search engine
+        """
+        words = " ".join(plain(query).split())[:_LONGEST_QUERY]
+        if not words:
+            raise SearchError("search_web: the query is empty")
+        found = _resources(await ask(words))[:results]
+        for each in found:
+            pool.add(each)
+        return found
+
+    return Action("search_web", search, idempotent=True)
+
+
+def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
+    """What asks a SearXNG."""
+    try:
+        address = checked(searxng).rstrip("/").removesuffix("/search")
+    except PageError as error:
+        raise DefinitionError(f"search_web: searxng: {error}") from None
+    client = Client(
+        "search_web",
+        timeout_s=timeout_s,
+        max_bytes=_SEARCH_BYTES,
+        max_retries=1,
+        check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
+        extra="research",
+    )
+    country, _, language = region.partition("-")
+    where = f"search_web: the SearXNG at {address}"
+    headers = {"Accept": "application/json"}
+
+    async def ask(query: str) -> list[Any]:
+        told = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+        url = f"{address}/search?{urlencode(told)}"
+        try:
+            response = await client.request("GET", url, headers=headers, redirects=5)
+        except HTTPError as error:
+            raise SearchError(f"{where}: {error}") from None
+        if not 200 <= response.status < 300:
+            hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
+            raise SearchError(f"{where} answered {status_text(response.status)}{hint}")
+        try:
+            given = json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise SearchError(
+                f"{where} did not answer in JSON: switch on its JSON format"
+            ) from None
+        listed = given.get("results") if isinstance(given, dict) else None
+        if not isinstance(listed, list):
+            raise SearchError(f"{where} answered without a list of results")
+        named = ("url", "title", "content")
+        return [[each.get(name) for name in named] for each in listed if isinstance(each, dict)]
+
+    return ask
+
+
+def _ddgs(results: int, region: str, timeout_s: float) -> Any:
+    """What asks public search engines."""
+    MissingExtra.unless("search_web", "research", "ddgs")
+
+    def found(query: str) -> list[Any]:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+
+        engines = DDGS(timeout=max(1, int(timeout_s)))
+        try:
+            listed = engines.text(query, region=region, max_results=results)
+        except DDGSException as error:
+            raise SearchError(f"search_web: {error_text(error)}") from error
+        return [[each.get(name) for name in ("href", "title", "body")] for each in listed]
+
+    async def ask(query: str) -> list[Any]:
+        check_allowed("https://duckduckgo.com/", "search_web")
+        late = SearchError(f"search_web: no answer within {2 * timeout_s:g} s")
+        return await _in_thread(lambda: found(query), 2 * timeout_s, late)
+
+    return ask
+
+
+def _resources(listed: list[Any]) -> list[Resource]:
+    """What can be visited of what a search engine says."""
+    found: dict[str, Resource] = {}
+    for to, *texts in listed:
+        with suppress(PageError):
+            url = checked(str(to or ""))
+            said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
+    return list(found.values())
+
+
+def visit_page(
+    *,
+    allow_hosts: Iterable[str] = (),
+    user_agent: str = USER_AGENT,
+    per_host: int = 4,
+    delay_s: float = 0.0,
+    timeout_s: float = 30.0,
+    max_bytes: int = MAX_BYTES,
+) -> Action:
+    """A tool that reads a page of the web: its text, its sections and its links.
+
+    It reads HTML, PDF, plain text, Markdown, JSON and CSV. It does what the host's robots.txt says
+    (`Crawl-delay` up to 10 s), and connects to public addresses only, whatever a URL, a name or a
+    redirect says. The page's links become resources that were not visited yet. A page that was read
+    before is asked for with the server's validators, so that it is sent again only if it changed.
+
+    Args:
+        allow_hosts: hosts that may have any address, such as `localhost` or `localhost:8080`
+        user_agent: what servers and robots.txt are told
+        per_host: how many requests there may be at once to one host
+        delay_s: seconds from one request to a host to the next
+        timeout_s: seconds that an answer may take, to its end
+        max_bytes: how large a page may be, unpacked
+
+    Raises:
+        ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
+        MissingExtra: the extra `research` is not installed
+    """
+    MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
+    fetcher = Fetcher(
+        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s
+    )
+
+    async def read_page(url: str, pool: ResourcePool) -> Resource:
+        """Read a page of the web, or a document that is there.
+
+        Args:
+            url: its URL, of http or https
+        """
+        return await _visited(fetcher, url, pool)
+
+    return Action("visit_page", read_page, idempotent=True)
+
+
+def read_pdf(*, allow_hosts: Iterable[str] = ()) -> Action:
+    """A tool that reads a PDF document of the web, of 40 MiB at most: its text, page by page.
+
+    Its argument and errors are those of `visit_page`.
+    """
+    MissingExtra.unless("read_pdf", "research", "pypdf")
+    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES)
+
+    async def read_document(url: str, pool: ResourcePool) -> Resource:
+        """Read a PDF document.
+
+        Args:
+            url: its URL, of http or https
+        """
+        return await _visited(fetcher, url, pool, pdf=True)
+
+    return Action("read_pdf", read_document, idempotent=True)
+
+
+async def _visited(
+    fetcher: Fetcher, url: str, pool: ResourcePool, *, pdf: bool = False
+) -> Resource:
+    """The resource of a URL; its links go into the pool."""
+    page = await fetcher.fetch(url)
+    kind = _kind(page)
+    if pdf and kind != _PDF:
+        raise PageError(f"{page.url} is no PDF but {kind}: read it with visit_page")
+    late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
+    title, text, sections, links = await _in_thread(lambda: _read(page, kind), _READ_S, late)
+    if not text.strip():
+        raise PageError(f"{page.url} has no text that can be read")
+    for to, description in links:
+        pool.add(to, description or None)
+    resource = Resource(page.url, title or None, True, text, sections, page.fetched_at)
+    kept = pool.add(resource)
+    if pool.add(url) is not kept:  # it was redirected: nobody need go there again
+        pool.visit(url)
+    return resource
+
+
+def _kind(page: Fetched) -> str:
+    """The content type, by what the server says, or else by how the content begins."""
+    start = page.data[:1024].lstrip().lower()
+    if page.type == _PDF or (page.type in _UNSAID and start.startswith(b"%pdf-")):
+        return _PDF
+    if page.type in _HTML or (page.type in _UNSAID and any(each in start for each in _MARKUP)):
+        kind = "text/html"
+    elif page.type.startswith("text/") or page.type in _TEXTS or page.type.endswith("+json"):
+        kind = "text/plain"
+    else:
+        raise PageError(
+            f"{page.url} is of the type {page.type or '(the server does not say)'}: HTML, PDF and "
+            "text are read"
+        )
+    if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise PageError(f"{page.url} is said to be {page.type} and is binary")
+    return kind
+
+
+def _read(page: Fetched, kind: str) -> Html:
+    if kind == _PDF:
+        try:
+            return *read_pdf_bytes(page.data), []
+        except UnreadableDocument as error:
+            raise UnreadableDocument(f"{page.url}: {error}") from error
+    if kind == "text/html":
+        return read_html(page.data, page.charset, page.url)
+    return "", plain(decoded(page.data, page.charset)).strip(), [], []
+
+
+async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
+    """What a function gives in a thread; one that takes too long is left behind."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await WORKERS.run(asyncio.get_running_loop(), do)
+    except TimeoutError:
+        raise late from None
