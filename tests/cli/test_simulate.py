@@ -345,8 +345,8 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("--seeds", "3"), "--sweep, --seeds and --jobs are for an EXPERIMENT"),
         (("none.yaml",), "does not exist"),
         (
-            ("e.yaml", "--seeds", "9999", "--sweep", "citizens=10000"),
-            "9,999 cells live 99,990,000 agent-steps; no terminal to ask at: give --yes",
+            ("e.yaml", "--seeds", "9999", "--sweep", "citizens=20000"),
+            "9,999 cells live 199,980,000 agent-steps; no terminal to ask at: give --yes",
         ),
         (
             ("e.yaml", "--seeds", "99", "--sweep", "llm=local"),

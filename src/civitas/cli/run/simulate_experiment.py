@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from civitas.society.experiments.study import Experiment
     from civitas.society.experiments.sweep import Progress
 
-MANY_STEPS: Final = 20_000_000
-"""Of more agent-steps than this it is asked whether they are meant: half an hour on one core."""
+MANY_STEPS: Final = 100_000_000
+"""Of more agent-steps it is asked whether they are meant: hours of agents, minutes of rows."""
 MANY_CALLS: Final = 1_000
 """And of more calls of a model."""
 _OWN: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
