@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.classic import epidemic, opinions, schelling, wealth
+from civitas.society.engine import LocalEngine
 from civitas.society.population.population import Population
 from civitas.society.society import Society
 
@@ -29,6 +30,8 @@ def town(
     answers: str | None = None,
     max_usd: float | None = None,
     max_calls: int | None = None,
+    columns: bool = False,
+    threads: int = 1,
     folder: Path = Path(),
 ) -> Society:
     """A town drawn by its seed, as `civitas simulate` makes it.
@@ -47,6 +50,8 @@ def town(
         answers: a file that keeps the model's answers, so that the next run has the same
         max_usd: what the model may cost in one cell
         max_calls: how often it may be asked in one cell
+        columns: whether citizens are a `Population` in columns, for very many by rules
+        threads: how many threads run it
         folder: where files are
 
     Raises:
@@ -72,7 +77,12 @@ def town(
     else:
         many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
-    if isinstance(citizens, str):
+    people: Any
+    if columns:
+        if not isinstance(citizens, int) or llm is not None or params:
+            raise ConfigError("columns: citizens must be a number, without a model and params")
+        people = None
+    elif isinstance(citizens, str):
         people = completed(read_people(folder / citizens, place), place, seed=seed)
     else:
         people = make_people(place, citizens, seed=seed)
@@ -87,8 +97,12 @@ def town(
     limits = {"usd": max_usd, "model_calls": max_calls}
     given_limits: dict[str, Any] = {key: each for key, each in limits.items() if each is not None}
     services = make_economy(place, seed=seed) if economy else []
+    if columns:
+        people = Population(citizens, place, all_blocks(), seed)
+    else:
+        people = agents_of(people, all_blocks, agent_params=own)
     return Society(
-        agents_of(people, all_blocks, agent_params=own),
+        people,
         place,
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers),
@@ -96,6 +110,7 @@ def town(
         budget=Budget(**given_limits, name="an experiment's cell") if given_limits else None,
         start=start,
         facts=facts,
+        engine=LocalEngine(threads=threads),
     )
 
 
