@@ -13,8 +13,8 @@ from civitas import ConfigError
 from civitas.clock import Clock
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.city.city import City
+from civitas.society.city.grid import Grid
 from civitas.society.commit import Books, Wanted
-from civitas.society.grid import Grid
 from civitas.society.services.economy import (
     BRACKETS,
     Bank,

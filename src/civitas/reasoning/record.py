@@ -369,7 +369,7 @@ async def recorded(
     if journal is None:
         yield NULL_RECORD
         return
-    from civitas.reasoning.fingerprint import check, check_kind, fingerprint
+    from civitas.reasoning.read_record import check, check_kind, fingerprint
 
     for each in fields(cast(Any, state)):
         if each.default is MISSING and each.default_factory is MISSING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import ref
 
 from civitas.errors import CivitasError, JournalError, StateError
-from civitas.reasoning.fingerprint import check, check_kind, fingerprint
+from civitas.reasoning.read_record import check, check_kind, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.text import log_failure
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
 from civitas.models.protocol import Usage
-from civitas.reasoning.fingerprint import fingerprint
 from civitas.reasoning.prompts import as_json
-from civitas.reasoning.read_record import ReadRecord
+from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import loaded, usage_json

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from civitas.action import ActionRegistry
 from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
 from civitas.reasoning.group import check_part
-from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record
@@ -22,6 +21,7 @@ from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import begin, guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
+from civitas.reasoning.threaded import Journaled
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive

@@ -15,7 +15,7 @@ from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.arrays import numpy
 from civitas.society.blocks.block import CitizenBlockParams
-from civitas.society.grid import Grid
+from civitas.society.city.grid import Grid
 from civitas.society.network import Network
 from civitas.society.population.block import RowBlock
 from civitas.society.population.column import Column

@@ -15,7 +15,7 @@ from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher
 from civitas.orders.simulate import SimulateOrder
-from civitas.reasoning.fingerprint import check as check_program
+from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:

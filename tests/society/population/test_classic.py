@@ -12,6 +12,7 @@ from tests.society.population.lives import lived, same
 
 from civitas import Society
 from civitas.society import LocalEngine, Network, Population
+from civitas.society.city.grid import Grid
 from civitas.society.classic import (
     EpidemicBlock,
     EpidemicParams,
@@ -26,7 +27,6 @@ from civitas.society.classic import (
     schelling,
     wealth,
 )
-from civitas.society.grid import Grid
 
 SEEDS = st.integers(0, 2**64 - 1)
 

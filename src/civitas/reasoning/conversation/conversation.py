@@ -19,13 +19,13 @@ from civitas.reasoning.conversation.talk import Talk
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import members_without_threads, share_budget
-from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked, checked_content, thread_id
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
+from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.approval import Approver

@@ -17,9 +17,9 @@ from civitas.reasoning.conversation.state import (
     TurnStarted,
     Utterance,
 )
-from civitas.reasoning.fingerprint import of_group
 from civitas.reasoning.group import budget_of, in_thread
 from civitas.reasoning.loop.recording import catch_up_models, note_known
+from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import Past, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema

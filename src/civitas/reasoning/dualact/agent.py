@@ -20,7 +20,6 @@ from civitas.reasoning.dualact.config import DualActConfig, as_config
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.group import in_thread, members_without_threads, share_budget
-from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply, Stop
@@ -28,6 +27,7 @@ from civitas.reasoning.reply_request import Asked, thread_id
 from civitas.reasoning.resume import ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
+from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.approval import Approver

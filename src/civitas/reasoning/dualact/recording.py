@@ -10,8 +10,7 @@ from civitas.jsonvalue import Unreadable
 from civitas.reasoning.dualact.progress import DualActReply, Progress
 from civitas.reasoning.dualact.review import described
 from civitas.reasoning.events import ConclusionReached, DecisionMade
-from civitas.reasoning.fingerprint import of_group
-from civitas.reasoning.read_record import ReadRecord
+from civitas.reasoning.read_record import ReadRecord, of_group
 from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import ENDED, begin, ended, members_of, not_ended

@@ -15,10 +15,10 @@ from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_model, check_part
-from civitas.reasoning.journaled import Journaled
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
 from civitas.reasoning.thread import Thread, memory_of_thread
+from civitas.reasoning.threaded import Journaled
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
-from civitas.reasoning.fingerprint import fingerprint
-from civitas.reasoning.read_record import ReadRecord
+from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.reply_request import AnswerSchema

@@ -11,7 +11,7 @@ from typing import Any, Final
 from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.society.facts import Facts
+from civitas.society.city.facts import Facts
 from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
