@@ -38,7 +38,7 @@ def village() -> City:
         *(place(f"park-{number}", 300 + 90 * number, 2, 5, 23) for number in range(10)),
         place("park-old", 400, 9, 0, 24),
         place("work-1", 500, 4, 7, 19),
-        place("work-2", 30_000, 9, 22, 6),
+        place("work-2", 30_000, 9, 7, 19),
         place("shop-1", 700, 1, 8, 20),
         place("shop-2", 800, 2, 9, 12),
         place("restaurant-1", 900, 2, 11, 22),
@@ -176,6 +176,69 @@ async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> 
     seen = await all_equal(make, 100)
     assert kind
     assert (seen[-1]["place"] >= 0).any()
+
+
+class Plain:
+    """A city that answers for one place at a time."""
+
+    def __init__(self, city: City) -> None:
+        self.modes = city.modes
+        for name in ("ids", "kinds", "kind", "by_kind", "capacity", "is_open", "seconds", "near"):
+            setattr(self, name, getattr(city, name))
+
+    def __contains__(self, place: object) -> bool:
+        return place in self.ids()  # type: ignore[attr-defined]
+
+
+def workers(city: Any) -> Population:
+    """Those of one home, who work near by or far off, and know many parks."""
+    names = city.ids()
+    table = {
+        "home": np.full(8, names.index("home-1"), np.int32),
+        "work": np.array([names.index(f"work-{1 + row % 2}") for row in range(8)], np.int32),
+        "school": np.full(8, -1, np.int32),
+        "age": np.array([30, 17] * 4, np.uint8),
+    }
+    people = blocks(mobility={"rho": 1000, "gamma": 0}, plan={"spread": 0})
+    population = Population(table, city, people, 5)
+    for row in range(8):
+        agent = population.promote(row + 1)
+        parks = [place for place in names if place.startswith("park-")]
+        agent.status["visits"] = {"park": dict.fromkeys(parks[1 + row % 2 : 9], 1 + row)}
+        population.demote(row + 1)
+    return population
+
+
+async def test_any_city_is_asked_place_by_place_with_the_same_outcome() -> None:
+    city = village()
+    at_once = await all_equal(lambda: (workers(city), ()), 96)
+    same(at_once, await lived(lambda: (workers(Plain(city)), ()), 96))
+    assert any((row["moving_to"] >= 0).any() for row in at_once)
+    assert at_once[-1]["visited_park"].all(axis=1).any()
+
+
+async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> None:
+    """Its plan, the places chosen and avoided, and where it has been come back as they were."""
+    city = village()
+
+    def people() -> Population:
+        return Population(20, city, blocks(needs={"social": 600}, plan={"dines": 700}), 8)
+
+    change = Intervention(30, close=[*city.by_kind("park")[:8], "work-1"])
+    expected = await lived(lambda: (people(), ()), 90, interventions=[change])
+    population = people()
+    seen = []
+    async with Society(population) as society:
+        society.intervene(change)
+        for step in range(90):
+            for id in range(1 + step % 3, 21, 3):
+                population.promote(id)
+            await society.step()
+            for id in list(population.agents):
+                population.demote(id + 1)
+            seen.append({name: values.copy() for name, values in population.arrays.items()})
+    for mine, theirs in zip(expected, seen, strict=True):
+        same([{name: mine[name] for name in theirs}], [theirs])
 
 
 async def test_threads_change_nothing() -> None:
