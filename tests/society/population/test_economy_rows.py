@@ -274,7 +274,7 @@ def test_a_day_of_a_town_is_the_same(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @given(*days)
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_two_days_of_towns_are_the_same(
     seed: int, rich: int, params: EconomyBlockParams, broke: str
 ) -> None:

@@ -162,7 +162,7 @@ def test_reading_liking_following_and_posting_are_the_same(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
-@settings(QUICK, max_examples=30)
+@settings(QUICK, max_examples=20)
 def test_two_days_of_a_feed_are_the_same(
     people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
 ) -> None:

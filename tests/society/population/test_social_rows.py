@@ -78,7 +78,7 @@ def test_meeting_hearing_and_fading_are_the_same(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @given(people, params, st.integers(0, 5))
-@settings(QUICK, max_examples=40)
+@settings(QUICK, max_examples=25)
 def test_two_days_of_meeting_are_the_same(
     people: list[dict[str, Any]], params: SocialBlockParams, seed: int
 ) -> None:

@@ -176,7 +176,7 @@ class FeedBlock(CitizenBlock):
         author, topic = kept.author[number - kept.first], kept.topic[number - kept.first]
         close: Any = 0
         if "friends" in rows.population.arrays:
-            close = Ties(rows).taken(at).strength(code_of(author))
+            close = Ties(rows).strength(at, code_of(author))
         chance = interest[at, about[np.where(topic < 0, -1, topic)]]
         chance = all_likes(chance, close, params.likes)
         may = np.flatnonzero((chance > 0) & ~liked[at, slot])

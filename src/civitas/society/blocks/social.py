@@ -183,7 +183,7 @@ class SocialBlock(CitizenBlock):
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
         """Hear one message each."""
         np = numpy()
-        self._closer_rows(rows, at, sender)
+        self._closer_rows(rows, Ties(rows, at), np.arange(len(at)), sender)
         params = self.params
         number = topics_of_words(rows, params.topics)[topic]
         of = np.flatnonzero(number >= 0)
@@ -192,11 +192,10 @@ class SocialBlock(CitizenBlock):
         after = opinions_after(mine, opinion[of], params.bound, params.pull)
         rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
 
-    def _closer_rows(self, rows: Rows, at: Any, who: Any) -> None:
-        """`_closer` of rows, each once."""
-        ties, who = Ties(rows, at), code_of(who)
+    def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
+        """`_closer` of some of those whose relations these are, each once."""
         contact = min(1000, max(1, self.params.contact * rows.seconds // 900))
-        ties.set(who, relation_after(ties.strength(who), contact))
+        ties.closer(at, code_of(who), lambda relation: relation_after(relation, contact))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, but for those with whom was heard."""
@@ -220,8 +219,8 @@ class SocialBlock(CitizenBlock):
         count, mine, present = rows.present()
         others = np.maximum(count - 1, 0)
         ties = Ties(rows)
-        sums = np.cumsum(ties.close, axis=1)
-        total = sums[:, -1] if sums.shape[1] else np.zeros(len(rows), np.int64)
+        sums = np.cumsum(ties.close, axis=0)
+        total = sums[-1] if len(sums) else np.zeros(len(rows), np.int64)
         here = (others > 0) & ((total == 0) | (rows.below(1000, "social.here") < self.params.here))
         index = rows.below(np.maximum(others, 1), "social.whom")
         index += index >= mine
@@ -231,7 +230,7 @@ class SocialBlock(CitizenBlock):
         friend = ~here & (total > 0)
         if friend.any():
             share = rows.below(np.maximum(total, 1), "social.friend")
-            chosen = ties.codes[np.arange(len(rows)), (sums > share[:, None]).argmax(1)]
+            chosen = ties.codes[(sums <= share).sum(0) % len(sums), np.arange(len(rows))]
             chosen = np.where(chosen > 0, chosen - 1, chosen)
             to[friend] = chosen[friend]
         some = np.flatnonzero(here | friend)
@@ -244,7 +243,7 @@ class SocialBlock(CitizenBlock):
         words = rows.population._word
         number = np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
         rows.say(to, text, number, opinion, where=some)
-        self._closer_rows(rows, some, to[some])
+        self._closer_rows(rows, ties, some, to[some])
 
     # -- as a full agent ---------------------------------------------------------------------------
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """What people talk about."""
 NO_OPINION: Final = -32768
+_FEW: Final = 16
+"""So many relations of one citizen lie side by side, which is faster; more, slot by slot."""
 
 
 @functools.cache
@@ -43,9 +44,10 @@ def friend_columns(friends: int) -> dict[str, Column]:
     friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
     friendship: 0 … 1000
     """
+    slots = friends > _FEW
     return {
-        "friends": Column("int32", width=friends, own=True, slots=True),
-        "friendship": Column("int16", width=friends, own=True, slots=True),
+        "friends": Column("int32", width=friends, own=True, slots=slots),
+        "friendship": Column("int16", width=friends, own=True, slots=slots),
     }
 
 
@@ -132,7 +134,7 @@ class Ties:
         at: their positions in the rows; all if left out
 
     Attributes:
-        codes: with whom, in so many columns as somebody has friends; int32
+        codes: with whom, by slot and row, as many slots as somebody has friends; int32
         close: how close; int64
     """
 
@@ -141,65 +143,86 @@ class Ties:
         arrays, base = rows.population.arrays, rows.population.base
         self._friends, self._friendship = arrays["friends"], arrays["friendship"]
         self._index = (rows.index if at is None else rows.index[at]) - base
-        codes = []
-        for slot in range(self._friends.shape[1]):
-            column = self._friends[self._index, slot]
-            if not column.any():
-                break
-            codes.append(column)
-        self.codes = np.stack(codes, 1) if codes else np.zeros((len(self._index), 0), np.int32)
-        self.close = self._friendship[self._index, : len(codes)].astype(np.int64)
-
-    def taken(self, at: Any) -> Ties:
-        """The relations of some of them, to be read."""
-        made = copy.copy(self)
-        made.codes, made.close = self.codes[at], self.close[at]
-        return made
+        codes, close = _transposed(self._friends, self._index), None
+        if self._friends.shape[1] <= _FEW:
+            close = _transposed(self._friendship, self._index)
+        used = 0
+        while used < len(codes) and codes[used].any():
+            used += 1
+        self.codes = codes[:used]
+        self.close = np.empty((used, len(self._index)), np.int64)
+        for slot in range(used):
+            own = self._friendship[self._index, slot] if close is None else close[slot]
+            self.close[slot] = own
 
     def of(self, codes: Any) -> Any:
         """The slot of each one's relation with somebody, −1 for none."""
-        if not self.codes.shape[1]:
-            return numpy().full(len(codes), -1)
-        same = self.codes == codes[:, None]
-        return numpy().where(same.any(1), same.argmax(1), -1)
+        slots = numpy().full(len(codes), -1)
+        for slot, column in enumerate(self.codes):
+            slots[column == codes] = slot
+        return slots
 
-    def strength(self, codes: Any) -> Any:
-        """How close each is to somebody; 0 without a relation."""
-        np, slot = numpy(), self.of(codes)
-        if not self.codes.shape[1]:
-            return np.zeros(len(slot), np.int64)
-        return np.where(slot >= 0, self.close[np.arange(len(slot)), slot], 0)
+    def strength(self, at: Any, codes: Any) -> Any:
+        """How close the ones at these positions are to somebody; 0 without a relation."""
+        np = numpy()
+        found = np.zeros(len(codes), np.int64)
+        for column, close in zip(self.codes, self.close, strict=True):
+            same = np.flatnonzero(column[at] == codes)
+            found[same] = close[at[same]]
+        return found
 
-    def set(self, codes: Any, strength: Any) -> None:
-        """Write the relation of each with somebody; where it has no room, the weakest other goes.
+    def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
+        """Change the relation of some with somebody; where it has no room, the weakest other goes.
 
         The weakest that is first in the order goes, and those after it move up.
+
+        Args:
+            at: their positions among these, each once
+            codes: with whom each of them
+            change: gives the relation by what it was
         """
         np = numpy()
-        slot = self.of(codes)
-        count = (self.codes != 0).sum(1)
+        mine, close, index = self.codes[:, at], self.close[:, at], self._index[at]
+        slot = np.full(len(codes), -1)
+        relation = np.zeros(len(codes), np.int64)
+        for number, column in enumerate(mine):
+            same = np.flatnonzero(column == codes)
+            slot[same], relation[same] = number, close[number, same]
+        count = (mine != 0).sum(0)
         most = self._friends.shape[1]
         full = np.flatnonzero((slot < 0) & (count == most))
-        slot = np.where(slot < 0, np.minimum(count, most - 1), slot)
+        slot = np.where(slot >= 0, slot, np.minimum(count, most - 1))
         if len(full):
-            index = self._index[full]
-            weakest = self.close[full].argmin(1)
-            kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
-            at = np.arange(len(full))[:, None]
-            self._friends[index, : most - 1] = self.codes[full][at, kept]
-            self._friendship[index, : most - 1] = self.close[full][at, kept]
-        self._friends[self._index, slot] = codes
-        self._friendship[self._index, slot] = strength
+            weakest, of = close[:, full].argmin(0), index[full]
+            for each in range(most - 1):
+                kept = each + (each >= weakest)
+                self._friends[of, each] = mine[kept, full]
+                self._friendship[of, each] = close[kept, full]
+        self._friends[index, slot] = codes
+        self._friendship[index, slot] = change(relation)
 
     def keep(self, slot: Any) -> None:
         """Write how close each was in a slot, if that is one, once more."""
         at = numpy().flatnonzero(slot >= 0)
-        self._friendship[self._index[at], slot[at]] = self.close[at, slot[at]]
+        self._friendship[self._index[at], slot[at]] = self.close[slot[at], at]
 
-    def fade(self, fade: Any) -> None:
-        """Change how close all are by a function of arrays."""
-        for slot in range(self.codes.shape[1]):
-            self._friendship[self._index, slot] = fade(self.close[:, slot])
+    def fade(self, fade: Callable[[Any], Any]) -> None:
+        """Change how close all are."""
+        for slot, close in enumerate(self.close):
+            self._friendship[self._index, slot] = fade(close)
+
+
+def _transposed(column: Any, index: Any) -> Any:
+    """The values of some rows by slot and row; of slots that lie apart, those that are used."""
+    np = numpy()
+    if column.shape[1] <= _FEW:
+        return np.ascontiguousarray(column[index].T)
+    made = []
+    for slot in range(column.shape[1]):
+        made.append(column[index, slot])
+        if not made[-1].any():
+            break
+    return np.stack(made)
 
 
 def code_of(number: Any) -> Any:

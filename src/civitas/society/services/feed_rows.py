@@ -146,8 +146,11 @@ class RowFeed:
         fine = (self.author[at] != who[known]) & ~self.liked(numbers[known], who[known])
         known, at = known[fine], at[fine]
         keys = (numbers[known] << 32) + who[known] + _MIDDLE
-        once = np.sort(np.unique(keys, return_index=True)[1])
-        known, at, keys = known[once], at[once], keys[once]
+        new = np.sort(keys)
+        if (new[1:] == new[:-1]).any():  # the same twice
+            new, once = np.unique(keys, return_index=True)
+            once.sort()
+            known, at = known[once], at[once]
         order = np.argsort(at, kind="stable")
         done = np.zeros(len(who), bool)
         done[known] = True
@@ -156,9 +159,9 @@ class RowFeed:
         turn = np.arange(len(at)) - np.searchsorted(of_post, of_post)
         count[known[order]] = self.likes[of_post] + turn + 1
         np.add.at(self.likes, at, 1)
-        for post in np.unique(at).tolist():
-            self.heat[post] = heat(int(self.likes[post]), int(self.posted[post]))
-        self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
+        posts = np.unique(at)
+        self.heat[posts] = heat(self.likes[posts], self.posted[posts])
+        self._liked = np.sort(np.concatenate([self._liked, new]), kind="stable")
         self._hot = None
         return done, count
 
@@ -202,8 +205,11 @@ class RowFeed:
         """
         np = numpy()
         if self._hot is None:
-            hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
-            hot.sort()
+            count = len(self.heat)
+            hot = np.arange(count)
+            if count > HOTTEST:
+                hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
+                hot.sort()
             self._of_hot = np.full(len(self._last), -1, np.int8)
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))

@@ -24,9 +24,12 @@ AUTHORS: Final = 50
 """Of so many authors, those whom one followed last."""
 
 
-def heat(likes: int, posted: int) -> int:
+def heat(likes: Any, posted: Any) -> Any:
     """Return how hot a post is: seconds since the start when it was posted, and its likes'."""
-    return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
+    if type(likes) is int:
+        return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
+    worth = DECADE_S * math.log(numpy().maximum(likes, 1)) / math.log(10) + 0.5
+    return posted + worth.astype(numpy().int64)
 
 
 def shown_rank(heat: Any, interest: Any, followed: Any) -> Any:
