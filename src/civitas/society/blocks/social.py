@@ -183,7 +183,7 @@ class SocialBlock(CitizenBlock):
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
         """Hear one message each."""
         np = numpy()
-        self._closer_rows(rows, at, sender)
+        self._closer_rows(rows, Ties(rows, at), np.arange(len(at)), sender)
         params = self.params
         number = topics_of_words(rows, params.topics)[topic]
         of = np.flatnonzero(number >= 0)
@@ -192,10 +192,10 @@ class SocialBlock(CitizenBlock):
         after = opinions_after(mine, opinion[of], params.bound, params.pull)
         rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
 
-    def _closer_rows(self, rows: Rows, at: Any, who: Any) -> None:
-        """`_closer` of rows, each once."""
+    def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
+        """`_closer` of some of those whose relations these are, each once."""
         contact = min(1000, max(1, self.params.contact * rows.seconds // 900))
-        Ties(rows, at).closer(code_of(who), lambda relation: relation_after(relation, contact))
+        ties.closer(at, code_of(who), lambda relation: relation_after(relation, contact))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, but for those with whom was heard."""
@@ -243,7 +243,7 @@ class SocialBlock(CitizenBlock):
         words = rows.population._word
         number = np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
         rows.say(to, text, number, opinion, where=some)
-        self._closer_rows(rows, some, to[some])
+        self._closer_rows(rows, ties, some, to[some])
 
     # -- as a full agent ---------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """What people talk about."""
 NO_OPINION: Final = -32768
+_FEW: Final = 16
+"""So many relations of one citizen lie side by side, which is faster; more, slot by slot."""
 
 
 @functools.cache
@@ -42,9 +44,10 @@ def friend_columns(friends: int) -> dict[str, Column]:
     friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
     friendship: 0 … 1000
     """
+    slots = friends > _FEW
     return {
-        "friends": Column("int32", width=friends, own=True, slots=True),
-        "friendship": Column("int16", width=friends, own=True, slots=True),
+        "friends": Column("int32", width=friends, own=True, slots=slots),
+        "friendship": Column("int16", width=friends, own=True, slots=slots),
     }
 
 
@@ -140,17 +143,17 @@ class Ties:
         arrays, base = rows.population.arrays, rows.population.base
         self._friends, self._friendship = arrays["friends"], arrays["friendship"]
         self._index = (rows.index if at is None else rows.index[at]) - base
-        codes = []
-        for slot in range(self._friends.shape[1]):
-            column = self._friends[self._index, slot]
-            if not column.any():
-                break
-            codes.append(column)
-        count = len(codes)
-        self.codes = np.stack(codes) if codes else np.zeros((0, len(self._index)), np.int32)
-        self.close = np.empty((count, len(self._index)), np.int64)
-        for slot in range(count):
-            self.close[slot] = self._friendship[self._index, slot]
+        codes, close = _transposed(self._friends, self._index), None
+        if self._friends.shape[1] <= _FEW:
+            close = _transposed(self._friendship, self._index)
+        used = 0
+        while used < len(codes) and codes[used].any():
+            used += 1
+        self.codes = codes[:used]
+        self.close = np.empty((used, len(self._index)), np.int64)
+        for slot in range(used):
+            own = self._friendship[self._index, slot] if close is None else close[slot]
+            self.close[slot] = own
 
     def of(self, codes: Any) -> Any:
         """The slot of each one's relation with somebody, −1 for none."""
@@ -168,28 +171,35 @@ class Ties:
             found[same] = close[at[same]]
         return found
 
-    def closer(self, codes: Any, change: Callable[[Any], Any]) -> None:
-        """Change the relation of each with somebody; where it has no room, the weakest other goes.
+    def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
+        """Change the relation of some with somebody; where it has no room, the weakest other goes.
 
         The weakest that is first in the order goes, and those after it move up.
+
+        Args:
+            at: their positions among these, each once
+            codes: with whom each of them
+            change: gives the relation by what it was
         """
         np = numpy()
-        slot, every = self.of(codes), np.arange(len(codes))
-        known = slot >= 0
+        mine, close, index = self.codes[:, at], self.close[:, at], self._index[at]
+        slot = np.full(len(codes), -1)
         relation = np.zeros(len(codes), np.int64)
-        relation[known] = self.close[slot[known], every[known]]
-        count = (self.codes != 0).sum(0)
+        for number, column in enumerate(mine):
+            same = np.flatnonzero(column == codes)
+            slot[same], relation[same] = number, close[number, same]
+        count = (mine != 0).sum(0)
         most = self._friends.shape[1]
-        full = np.flatnonzero(~known & (count == most))
-        slot = np.where(known, slot, np.minimum(count, most - 1))
+        full = np.flatnonzero((slot < 0) & (count == most))
+        slot = np.where(slot >= 0, slot, np.minimum(count, most - 1))
         if len(full):
-            index, weakest = self._index[full], self.close[:, full].argmin(0)
+            weakest, of = close[:, full].argmin(0), index[full]
             for each in range(most - 1):
                 kept = each + (each >= weakest)
-                self._friends[index, each] = self.codes[kept, full]
-                self._friendship[index, each] = self.close[kept, full]
-        self._friends[self._index, slot] = codes
-        self._friendship[self._index, slot] = change(relation)
+                self._friends[of, each] = mine[kept, full]
+                self._friendship[of, each] = close[kept, full]
+        self._friends[index, slot] = codes
+        self._friendship[index, slot] = change(relation)
 
     def keep(self, slot: Any) -> None:
         """Write how close each was in a slot, if that is one, once more."""
@@ -200,6 +210,19 @@ class Ties:
         """Change how close all are."""
         for slot, close in enumerate(self.close):
             self._friendship[self._index, slot] = fade(close)
+
+
+def _transposed(column: Any, index: Any) -> Any:
+    """The values of some rows by slot and row; of slots that lie apart, those that are used."""
+    np = numpy()
+    if column.shape[1] <= _FEW:
+        return np.ascontiguousarray(column[index].T)
+    made = []
+    for slot in range(column.shape[1]):
+        made.append(column[index, slot])
+        if not made[-1].any():
+            break
+    return np.stack(made)
 
 
 def code_of(number: Any) -> Any:

@@ -205,8 +205,11 @@ class RowFeed:
         """
         np = numpy()
         if self._hot is None:
-            hot = np.lexsort((np.arange(len(self.heat)), self.heat))[::-1][:HOTTEST]
-            hot.sort()
+            count = len(self.heat)
+            hot = np.arange(count)
+            if count > HOTTEST:
+                hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
+                hot.sort()
             self._of_hot = np.full(len(self._last), -1, np.int8)
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
