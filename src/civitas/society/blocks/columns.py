@@ -65,9 +65,9 @@ def fits_rows(does: Collection[str], rows: Rows) -> Any:
     """Return 1.0 of each whose plan wants one of these done, else 0.0."""
     if not does or "item_do" not in rows.population.arrays:
         return 0.0
-    table = numpy().zeros(len(ACTS))
+    table = numpy().zeros(len(ACTS), "float32")
     table[[code(each) for each in does if each in DOES]] = 1.0
-    return table[rows["item_do"]]
+    return table.take(rows["item_do"])
 
 
 def bought(rows: Rows) -> Any:

@@ -47,7 +47,7 @@ def fits_rows(self: Any, rows: Rows) -> Any:
         return 0.0
     where = rows["item_where"]
     goes = (rows["item_do"] > 0) & (where != -1) & ~rows["stuck"] & (where != rows["place"])
-    return np.where(goes | (rows["moving_to"] >= 0), 2.0, 0.0)
+    return (goes | (rows["moving_to"] >= 0)).astype(np.float32) * np.float32(2)
 
 
 def step_rows(self: Any, rows: Rows) -> None:
@@ -129,16 +129,20 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     )
     chosen = np.full(len(at), -1, np.int64)
     stays = (place >= 0) & (town.kinds_of(rows)[place] == number)
-    stays &= ~(avoids == place[:, None]).any(axis=1)
-    stays &= _open(rows, np.maximum(place, 0), 0)
+    here = np.flatnonzero(stays)
+    stays[here] &= ~(avoids[here] == place[here, None]).any(axis=1)
+    stays[here] &= _open(rows, place[here], 0)
     chosen[stays] = place[stays]
     home = rows["home"][at].astype(np.int64)
     start = np.where(place < 0, home, place)
     some = np.flatnonzero(~stays & (start >= 0))
     if len(some):
         found, seconds = town.near(rows, start[some], kind, params.candidates, params.mode)
-        is_open = _open(rows, np.maximum(found, 0), seconds)
-        fits = (found >= 0) & is_open & (found[:, :, None] != avoids[some, None, :]).all(axis=2)
+        fits = (found >= 0) & _open(rows, np.maximum(found, 0), seconds)
+        wary = np.flatnonzero(avoids[some, 0] >= 0)
+        if len(wary):
+            turned = found[wary, :, None] == avoids[some[wary], None, :]
+            fits[wary] &= ~turned.any(axis=2)
         any_ = np.flatnonzero(fits.any(axis=1))
         some = some[any_]
         if len(some):

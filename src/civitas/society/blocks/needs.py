@@ -150,7 +150,7 @@ class NeedsBlock(CitizenBlock):
                 changes = [0, *(change_of(rate, start, seconds) for rate in rates)]
                 level = rows[need]
                 # In a need of 0 … 1000 more than ±16,000 makes no difference.
-                level += np.clip(changes, -16_000, 16_000).astype(np.int16)[act]
+                level += np.clip(changes, -16_000, 16_000).astype(np.int16).take(act)
                 np.clip(level, 0, 1000, out=level)
         if rows.heard() is not None:
             social = rows["social"] + CONTACT * np.minimum(rows.heard_count(), 4)

@@ -105,7 +105,7 @@ class City(CityRows):
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
-        """Return a plausible town for 10 … 1,000,000 citizens: the same for the same arguments.
+        """Return a plausible town for 10 … 10,000,000 citizens: the same for the same arguments.
 
         See `civitas.society.city.generate` for what there is of each kind, and after whom.
         """

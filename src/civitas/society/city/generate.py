@@ -61,9 +61,9 @@ def generated(
     """Return the places, roads and road nodes of a town.
 
     Raises:
-        ConfigError: `citizens` is not 10 … 1,000,000, or `seed` no whole number 0 … 2⁶⁴−1.
+        ConfigError: `citizens` is not 10 … 10,000,000, or `seed` no whole number 0 … 2⁶⁴−1.
     """
-    check_integer("citizens", citizens, 10, 1_000_000)
+    check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
     town = _Town(seed, citizens)
     jobs = citizens * 45 // 100
@@ -122,7 +122,9 @@ class _Town:
         rings = [1 << 16]
         for _ in range(self._side):
             rings.append(max(1, rings[-1] * self._side // (self._side + decline)))
-        return [rings[self._ring(number)] for number in range(len(self.nodes))]
+        weights = [rings[self._ring(number)] for number in range(len(self.nodes))]
+        by = max(0, sum(weights).bit_length() - 31)  # a draw takes 32 bits together
+        return [weight + (1 << by) - 1 >> by for weight in weights] if by else weights
 
     def roads(self) -> list[Road]:
         """Return the streets: all along x, along y not all in the outer half."""

@@ -102,3 +102,18 @@ class Column:
 
 def _place(number: int, places: Sequence[str]) -> str | None:
     return None if number < 0 else places[number]
+
+
+MONEY: Final = {"money": Column("int64")}
+PLACES: Final = {
+    "place": Column(PLACE, None),
+    "home": Column(PLACE, None),
+    "moving_to": Column(PLACE, None),
+    "moving_from": Column(PLACE, None),
+    "arrives": Column("int32"),
+    "left": Column("int32"),
+    "mode": Column("int16", -1),
+}
+"""What every population has, and those that have places."""
+SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
+"""The columns that the commit stage alone writes."""

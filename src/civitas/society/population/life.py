@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.block import lacking
-from civitas.society.population.population import SETTLED, Population
+from civitas.society.population.column import SETTLED
+from civitas.society.population.population import Population
 from civitas.society.population.step import Moment, merged
 
 if TYPE_CHECKING:

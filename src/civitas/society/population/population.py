@@ -12,7 +12,7 @@ from civitas.errors import ConfigError, DefinitionError
 from civitas.society.arrays import numpy
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
-from civitas.society.population.column import PLACE, Column
+from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
 from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from civitas.society.network import Network
 
 MOST: Final = 2**31 - 1
-_MONEY: Final = {"money": Column("int64")}
-_PLACES: Final = {
-    "place": Column(PLACE, None),
-    "home": Column(PLACE, None),
-    "moving_to": Column(PLACE, None),
-    "moving_from": Column(PLACE, None),
-    "arrives": Column("int32"),
-    "left": Column("int32"),
-    "mode": Column("int16", -1),
-}
-SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
-"""The columns that the commit stage alone writes."""
 
 
 class Columns(Mapping[str, Any]):
@@ -103,8 +91,8 @@ class Population:
         self._place = {place: number for number, place in enumerate(self.places)}
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
         self.declared: dict[str, Column] = {
-            **_MONEY,
-            **(_PLACES if self.places else {}),
+            **MONEY,
+            **(PLACES if self.places else {}),
             **declared,
         }
         names = [mode.name for mode in getattr(city, "modes", ())]

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError, MissingExtra, StateError
 from civitas.society.arrays import numpy
 from civitas.society.engine import LocalEngine
-from civitas.society.population.population import SETTLED, Population
+from civitas.society.population.column import SETTLED
+from civitas.society.population.population import Population
 from civitas.society.population.step import CHUNK, Moment, Wants, in_threads
 from civitas.text import error_text
 

@@ -121,7 +121,7 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
             count = len(rows) if awake is None else len(awake)
             best, which = np.full(count, best), np.full(count, which, np.int8)
         np.copyto(best, score, where=better)
-        which[better] = number
+        np.copyto(which, np.int8(number), where=better)
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []
