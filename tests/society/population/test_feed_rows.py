@@ -41,7 +41,7 @@ steps = st.lists(
 )
 
 
-def fed(given: list[Any], most: int, in_rows: bool) -> list[Any]:
+def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list[Any]:
     """What was answered and is kept after each step, and what each is shown."""
     feed = Feed(most=most)
     population = Population(CITIZENS, None, [FeedBlock()])
@@ -54,8 +54,11 @@ def fed(given: list[Any], most: int, in_rows: bool) -> list[Any]:
         for row in range(CITIZENS):
             books.enter(str(row + 1), {})
     seen = []
+    for number in range(bulk):
+        id = str(1 + number % 5)
+        books.settle([Wanted(id_order(id), id, Post(WORDS[8 + number % 9], "art"), 0)])
     for step, wanted in enumerate(given):
-        books.step = 40 * step
+        books.step = gap * step
         # What rows cannot want is settled after what they do: it is asked for apart.
         parts = [[each for each in enumerate(wanted) if _of_rows(each[1])]]
         parts += [[each] for each in enumerate(wanted) if not _of_rows(each[1])]
@@ -103,12 +106,37 @@ def _of_rows(wanted: tuple[str, Any]) -> bool:
     return known and id in "12345678"
 
 
-@given(steps, st.sampled_from([1, 3, 100]))
-@settings(QUICK, max_examples=25)
-def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int) -> None:
-    for rows, one_by_one in zip(fed(given, most, True), fed(given, most, False), strict=True):
+@given(steps, st.sampled_from([1, 3, 100]), st.sampled_from([0, 55]), st.sampled_from([40, 40_000]))
+@settings(QUICK, max_examples=10)
+def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int, bulk: int, gap: int) -> None:
+    both = (fed(given, most, bulk, gap, in_rows) for in_rows in (True, False))
+    for rows, one_by_one in zip(*both, strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
             assert found == expected
+
+
+@pytest.mark.parametrize("in_rows", (True, False))
+def test_beyond_the_hottest_the_last_50_authors_one_followed_are_shown(in_rows: bool) -> None:
+    feed, population = Feed(), Population(60, None, [FeedBlock()])
+    books: Books
+    if in_rows:
+        population.services = ["feed"]
+        books = RowBooks(None, {"feed": feed}, population)
+    else:
+        books = Books(None, {"feed": feed})
+        for row in range(60):
+            books.enter(str(row + 1), {})
+    for author in (*range(2, 60), *[60] * 60):
+        books.settle([Wanted((0, author, ""), str(author), Post(WORDS[8]), 0)])
+    for author in range(59, 1, -1):
+        books.settle([Wanted((0, 1, ""), "1", Follow(str(author)), 0)])
+    shown = feed.shown("1", {}, 200)
+    authors = [int(post.author) for post in shown]
+    assert sorted(authors) == [*range(2, 52), *[60] * 50]
+    if feed.rows is not None:
+        about = np.full(len(population.words) + 1, -1)
+        found, _ = feed.rows.shown(np.array([0]), np.zeros((1, 2), np.int64), about, 200)
+        assert [each for each in found[0].tolist() if each] == [post.number for post in shown]
 
 
 feeds = st.builds(
