@@ -89,6 +89,7 @@ def society(
         city,
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers),
+        model_timeout_s=600,  # a model of this machine takes its time
         services=[*make_economy(city, seed=seed), Feed()],
     )
 

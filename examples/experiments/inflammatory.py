@@ -137,7 +137,7 @@ def society(
         }
         agents.append(Reader(number, memory=CitizenMemory(status), blocks=[ShareBlock()]))
     model = model_of(llm, None if answers is None else folder / answers)
-    made = Society(agents, seed=seed, model=model)
+    made = Society(agents, seed=seed, model=model, model_timeout_s=600)
     if stops:
         made.intercept(Platform(stops, found, seed).look)
     return made

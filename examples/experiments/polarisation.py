@@ -117,7 +117,7 @@ def society(
         for number, status in enumerate(people)
     ]
     model = model_of(llm, None if answers is None else folder / answers)
-    return Society(agents, seed=seed, model=model)
+    return Society(agents, seed=seed, model=model, model_timeout_s=600)
 
 
 def _opinions(society: Society) -> list[tuple[int, int]]:
