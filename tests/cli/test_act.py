@@ -669,7 +669,7 @@ def test_a_file_cannot_have_files_read_without_asking(
         ("model = 3", "civitas.toml: 'model' is a text, not 3"),
         ("[act]\nroot = ''", "civitas.toml: 'act.root' is a text, not ''"),
         ("act = 'x'", "civitas.toml: 'act' is a table, [act], not 'x'"),
-        ("model = ", "civitas.toml is no TOML"),
+        ("model = ", "civitas.toml is not TOML"),
     ),
 )
 def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:

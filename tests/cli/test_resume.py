@@ -246,6 +246,7 @@ def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
         stopped = civitas(*act(server, "--max-tokens", "10"), cwd=folder)
         command = suggested(stopped.stdout)
         assert command == ["resume", "r", "--max-tokens", "N"]
+        assert suggested(civitas("runs", "r", cwd=folder).stdout) == command
         assert civitas("resume", "r", cwd=folder).returncode == 1  # the limit is as it was
         done = civitas(*command[:-1], "10000", cwd=folder)
     assert stopped.returncode == 1

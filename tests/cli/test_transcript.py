@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from civitas.approval import escaped
-from civitas.cli.chat.lines import folded
-from civitas.cli.chat.transcript import Transcript
+from civitas.cli.chat.transcript import Transcript, folded
 
 # What the tests look for in what was written is not among them.
 TEXTS = st.text(

@@ -48,31 +48,9 @@ def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
     assert said in error
 
 
-def test_settings_that_are_a_pipe_hold_nobody_up(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "civitas.toml")
-    done = civitas("act", "X", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "civitas.toml must be a regular file" in done.stderr
-
-
 def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     (tmp_path / "civitas.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
     assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
-
-
-def test_a_current_folder_that_was_removed(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = 'rmdir "$0"; exec "$1" -m civitas chat --model http://127.0.0.1:9#m </dev/null'
-    done = subprocess.run(
-        ["/bin/sh", "-c", command, str(gone), sys.executable],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        cwd=gone,
-    )
-    assert done.returncode == 1
-    assert done.stderr == ("civitas: the current folder was removed: change to one that is there\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

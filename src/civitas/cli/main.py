@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from civitas.errors import CivitasError
 
-# The modules, each loaded when its command is run.
+# The modules, each loaded when its command is run, and the name of the command in it.
 _COMMANDS = {
-    "act": ("civitas.cli.run.act", "Have an agent work on the files of a folder."),
-    "chat": ("civitas.cli.chat.command", "Talk with agents at the terminal."),
-    "completion": ("civitas.cli.completion", "Print what completes commands in a shell."),
-    "dead-letters": ("civitas.cli.dead_letters", "Inspect and resend dead-lettered messages."),
-    "models": ("civitas.cli.models", "List the models, and fetch weights."),
-    "replay": ("civitas.cli.journal.replay", "Tell a run again, from its record alone."),
-    "research": ("civitas.cli.run.research", "Find something out, and report it with sources."),
-    "resume": ("civitas.cli.journal.resume", "Go on with a run that was stopped."),
-    "runs": ("civitas.cli.journal.runs", "List the runs of a journal, or look at one."),
-    "serve": ("civitas.cli.serve", "Serve an agent over a message broker."),
-    "studio": ("civitas.cli.studio", "Open one page to chat, watch, decide and look."),
-    "simulate": ("civitas.cli.run.simulate", "Have a town of citizens live for some days."),
+    "act": ("run.act", "Have an agent work on the files of a folder."),
+    "chat": ("chat.command", "Talk with agents at the terminal."),
+    "completion": ("main:completion", "Print what completes commands in a shell."),
+    "dead-letters": ("broker:dead_letters", "Inspect and resend dead-lettered messages."),
+    "models": ("models", "List the models, and fetch weights."),
+    "replay": ("runs:replay", "Tell a run again, from its record alone."),
+    "research": ("run.research", "Find something out, and report it with sources."),
+    "resume": ("resume", "Go on with a run that was stopped."),
+    "runs": ("runs", "List the runs of a journal, or look at one."),
+    "serve": ("broker:serve", "Serve an agent over a message broker."),
+    "studio": ("studio", "Open one page to chat, watch, decide and look."),
+    "simulate": ("run.simulate", "Have a town of citizens live for some days."),
 }
 
-_HELP = {"help_option_names": ["-h", "--help"]}
+_HELP = {"help_option_names": ["-h", "--help"]}  # of the commands too
+_SHELLS = ("bash", "zsh", "fish")
 
 
 class _Formatter(click.HelpFormatter):
@@ -54,7 +55,10 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(
+            importlib.import_module(f"civitas.cli.{module}"), name or "command"
+        )
         command.context_class = _Context
         return command
 
@@ -84,6 +88,33 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that has SHELL complete commands, options, models and folders.
+
+    \b
+    Examples:
+      civitas completion bash
+      civitas completion zsh
+      civitas completion fish
+
+    \b
+    For every shell to come, once:
+      bash  civitas completion bash >>~/.bashrc
+      zsh   civitas completion zsh >>~/.zshrc
+            (below the line with compinit)
+      fish  civitas completion fish \\
+              >~/.config/fish/completions/civitas.fish
+
+    The script runs `civitas` itself at each press of Tab. Bash must be 4.4 or later.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    kind: Any = get_completion_class(shell)
+    # Not `source()`, which for bash first runs the one that it finds, to look at its version.
+    made = kind(command, {}, "civitas", "_CIVITAS_COMPLETE")
+    click.echo(made.source_template % made.source_vars())
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave the process with its exit code."""
     sys.exit(_status(args))
@@ -105,7 +136,7 @@ def _status(args: Sequence[str] | None) -> int:
         click.echo("civitas: interrupted", err=True)
         return 130
     except OSError as error:  # whatever reads the output has gone, or there is no room for it
-        print(f"civitas: {_folder_is_gone() or error}", file=sys.stderr)
+        print(f"civitas: {error}", file=sys.stderr)
         return 1
     except CivitasError as error:
         click.echo(f"civitas: {error}", err=True)
@@ -118,11 +149,3 @@ def _context(args: Sequence[str]) -> click.Context:
     context = click.Context(command, info_name="civitas")
     found = command.get_command(context, args[0]) if args else None
     return context if found is None else click.Context(found, context, info_name=args[0])
-
-
-def _folder_is_gone() -> str:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return "the current folder was removed: change to one that is there"
-    return ""

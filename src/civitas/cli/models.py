@@ -9,17 +9,17 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
 import click
 
-from civitas.cli.completion import weights_of
+from civitas.cli.options import tell, weights_of
 from civitas.models import fetching, weights
 from civitas.network import is_loopback, is_offline
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _INSTALL = "pip install 'civitas[local]'"
 
 
@@ -38,7 +38,7 @@ class _Row:
     why_not: str
 
 
-@click.group(invoke_without_command=True, context_settings=_HELP)
+@click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
@@ -63,11 +63,11 @@ def command(ctx: click.Context, as_json: bool) -> None:
         click.echo(row.name)
         size = f", {_size(row.bytes)}" if row.bytes is not None else ""
         license = f", {row.license}" if row.license else ""
-        _tell(f"{row.title}{size}{license}")
-        _tell("usable" if row.usable else f"not usable: {row.why_not}")
+        tell(f"{row.title}{size}{license}")
+        tell("usable" if row.usable else f"not usable: {row.why_not}")
 
 
-@command.command(context_settings=_HELP)
+@command.command()
 @click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def fetch(name: str, as_json: bool) -> None:
@@ -83,8 +83,8 @@ def fetch(name: str, as_json: bool) -> None:
       civitas models fetch qwen3-4b
       civitas models fetch hf:ORG/NAME/FILE.gguf
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with _Shown() as shown:
-        path = fetching.fetch(name, shown)
+    with _progress() as progress:
+        path = fetching.fetch(name, progress)
     if as_json:
         click.echo(json.dumps({"name": name, "path": str(path)}))
         return
@@ -124,16 +124,8 @@ def _rows() -> list[_Row]:
             size = listed.path.stat().st_size
             if listed is weights.DEFAULT and size != listed.size:
                 reasons.append(f"its weights are damaged; run: {fetch_it}")
-        rows.append(
-            _Row(
-                _spelling(listed),
-                listed.title,
-                listed.license,
-                size,
-                not reasons,
-                "; ".join(reasons),
-            )
-        )
+        about = (_spelling(listed), listed.title, listed.license, size)
+        rows.append(_Row(*about, not reasons, "; ".join(reasons)))
     known = {listed.path for listed in weights.LISTED}
     for path in sorted(weights.folder().glob("*.gguf")):
         if path not in known:
@@ -144,35 +136,38 @@ def _rows() -> list[_Row]:
 
 
 def _kinds() -> list[_Row]:
+    offline = is_offline()
+    forbidden = "CIVITAS_OFFLINE=1 forbids it"
     openai = _missing("openai", "aiohttp")
     server = os.environ.get("OPENAI_BASE_URL")
-    reasons = [openai] if openai else []
-    if not server and not os.environ.get("OPENAI_API_KEY"):
-        reasons.append("there is no key: set OPENAI_API_KEY")
-    if is_offline() and not is_loopback(server):
-        reasons.append(_OFFLINE)
-    here = " on this machine" if is_offline() else ""
-    rows = [
-        _kind("openai:NAME", "OpenAI's, by its key", reasons),
-        _kind(
-            "http://HOST/v1#NAME",
-            f"of any server{here} with OpenAI's chat interface",
-            [openai] if openai else [],
+    has_key = server or os.environ.get("OPENAI_API_KEY")
+    here, fetched = (" on this machine", ", if it was fetched before") if offline else ("", "")
+    kinds = (
+        (
+            "openai:NAME",
+            "OpenAI's, by its key",
+            openai,
+            "" if has_key else "there is no key: set OPENAI_API_KEY",
+            forbidden if offline and not is_loopback(server) else "",
         ),
-    ]
-    litellm = _missing("litellm", "litellm")
-    reasons = [litellm] if litellm else []
-    if is_offline():
-        reasons.append(_OFFLINE)
-    rows.append(_kind("litellm:PROVIDER/NAME", "of many providers, by the key of each", reasons))
-    torch = _missing("transformers", "torch", "transformers")
-    fetched = ", if it was fetched before" if is_offline() else ""
-    title = f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too"
-    rows.append(_kind("hf:ORG/NAME", title, [torch] if torch else []))
-    return rows
-
-
-_OFFLINE = "CIVITAS_OFFLINE=1 forbids it"
+        ("http://HOST/v1#NAME", f"of any server{here} with OpenAI's chat interface", openai),
+        (
+            "litellm:PROVIDER/NAME",
+            "of many providers, by the key of each",
+            _missing("litellm", "litellm"),
+            forbidden if offline else "",
+        ),
+        (
+            "hf:ORG/NAME",
+            f"of the Hugging Face hub on PyTorch{fetched}; hf:./FOLDER too",
+            _missing("transformers", "torch", "transformers"),
+        ),
+    )
+    found = []
+    for name, title, *reasons in kinds:
+        why_not = "; ".join(filter(None, reasons))
+        found.append(_Row(name, title, None, None, not why_not, why_not))
+    return found
 
 
 def _missing(extra: str, *packages: str) -> str:
@@ -188,74 +183,42 @@ def _installed(package: str) -> bool:
         return False  # hidden
 
 
-def _kind(name: str, title: str, reasons: list[str]) -> _Row:
-    return _Row(name, title, None, None, not reasons, "; ".join(reasons))
-
-
-def _tell(text: str) -> None:
-    width = max(20, shutil.get_terminal_size().columns)
-    # Commands in it stay whole words: they are there to be copied.
-    click.echo(
-        textwrap.fill(
-            text,
-            width,
-            initial_indent="  ",
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )
-
-
 def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-class _Shown:
+@contextmanager
+def _progress() -> Iterator[fetching.Progress]:
     """Progress on standard error: a bar for each stage on a terminal, else a line."""
+    terminal = sys.stderr.isatty()
+    stage: str | None = None
+    bar: Any = None
+    drawn = 0.0
+    with ExitStack() as bars:
 
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._stage: str | None = None
-        self._bar: Any = None
-        self._drawn = 0.0
+        def show(what: str, done: int, total: int | None) -> None:
+            nonlocal stage, bar, drawn
+            if what != stage:
+                bars.close()
+                stage, bar = what, None
+                if terminal and total:
+                    made = click.progressbar(
+                        length=total,
+                        label=textwrap.shorten(what, 36, placeholder="…"),
+                        show_pos=False,
+                        width=0 if shutil.get_terminal_size().columns >= 80 else 10,
+                        file=sys.stderr,
+                    )
+                    bar = bars.enter_context(made)
+                else:
+                    click.echo(what, err=True)
+            # A bar that is drawn for every piece slows down what it shows.
+            now = time.monotonic()
+            if bar is not None and (done == total or now - drawn > 0.1):
+                drawn = now
+                bar.update(done - bar.pos)
 
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        if what != self._stage:
-            self._end()
-            self._stage = what
-            if self._terminal and total:
-                self._bar = click.progressbar(
-                    length=total,
-                    label=textwrap.shorten(what, 36, placeholder="…"),
-                    show_pos=False,
-                    width=0 if shutil.get_terminal_size().columns >= 80 else 10,
-                    file=sys.stderr,
-                )
-                self._bar.__enter__()
-            else:
-                click.echo(what, err=True)
-        # A bar that is drawn for every piece slows down what it shows.
-        now = time.monotonic()
-        if self._bar is not None and (done == total or now - self._drawn > 0.1):
-            self._drawn = now
-            self._bar.update(done - self._bar.pos)
-
-    def _end(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-            self._bar = None
-
-    def __enter__(self) -> _Shown:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._end()
+        yield show
 
 
 fetch.epilog = _list_of_weights()

@@ -1,42 +1,35 @@
-"""What several commands take: civitas.toml, a model's name, a journal, and a broker's exchange."""
+"""What several commands take: civitas.toml, options and their completion, a journal."""
 
 from __future__ import annotations
 
-import logging
 import math
 import os
-import shlex
-import stat
+import shutil
+import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from civitas.errors import ConfigError, FileError, JournalError
-from civitas.reasoning.resume import ENDED
+from civitas.approval import escaped
+from civitas.errors import CivitasError, ConfigError, FileError, JournalError
 
 if TYPE_CHECKING:
     from civitas.agent import Agent
     from civitas.journal import Journal
-    from civitas.spaces.amqp.space import AMQPSpace
 
 FILE: Final = "civitas.toml"
 
 _KEYS = ("model", "root", "key")
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {"act": _KEYS, "chat": (*_KEYS, "agents")}
 _LISTS = ("agents",)
-NOBODY: Final = "MODULE:AGENT"
-"""What a command names where it is not known which agent it is."""
 _VARIABLE: Final = "CIVITAS_JOURNAL"
 _MAX_ID: Final = 255
-EXCHANGE: Final = "civitas"
-
-exchange_option = click.option(
-    "--exchange", metavar="E", help=f"Which exchange of the broker.  [default: {EXCHANGE}]"
-)
 
 
 def settings(command: str) -> dict[str, Any]:
@@ -45,12 +38,7 @@ def settings(command: str) -> dict[str, Any]:
     The whole file is looked at: a key that nobody reads would be a setting that does nothing.
     """
     try:
-        # Not blocking: the file may have come with the folder, and be a pipe.
-        handle = os.open(FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(handle, encoding="utf-8-sig") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise click.UsageError(f"{FILE} must be a regular file")
-            text = file.read()
+        text = Path(FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +46,7 @@ def settings(command: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{FILE} is no TOML: {error}") from error
+        raise click.UsageError(f"{FILE} is not TOML: {error}") from error
     tables = {name: found.pop(name) for name in _COMMANDS if name in found}
     said = _checked(found, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
@@ -97,57 +85,6 @@ def usage(folder: str = "") -> Iterator[None]:
         raise click.UsageError(f"{folder}: {error}" if folder else str(error)) from error
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A run in a journal.
-
-    Attributes:
-        run_id: its id
-        path: the journal, as it was named
-        named: whether it was named on the command line, so that commands name it too
-        max_tokens: what it may spend
-        agent: MODULE:AGENT, where it is not a run of `civitas act`
-        about: what is to be known of one that goes on, in words
-    """
-
-    run_id: str
-    path: str
-    named: bool
-    max_tokens: int | None = None
-    agent: str | None = None
-    about: str = ""
-
-    def command(self, name: str, *options: str) -> str:
-        """A command about the run, as it is typed."""
-        journal = ("--journal", self.path) if self.named else ()
-        agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
-        return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
-
-    def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
-        """How to go on after it ended so: each in words, and the command. None if it is over."""
-        if stop_reason in ENDED:
-            return []
-        if stop_reason == "in_doubt":
-            it, on = "it" if len(doubts) == 1 else "all", " and go on"
-            decide = self.command
-            if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
-                on, decide = "", replace(self, agent=None).command
-            ways = [
-                (f"to run {it} again{on}", decide("resume", "--repeat")),
-                (f"to skip {it}{on}", decide("resume", "--skip")),
-            ]
-            done = ("--done", f"{doubts[0]}=RESULT")
-            if len(doubts) == 1:
-                return [*ways, (f"to give its result{on}", decide("resume", *done))]
-            rest = ("--repeat", str(doubts[1]), "--skip")
-            return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
-        if stop_reason == "budget" and self.max_tokens is not None:
-            # How many it will take, nobody knows.
-            words = f"to go on with a limit of more than {self.max_tokens}"
-            return [(words, self.command("resume", "--max-tokens", "N"))]
-        return [("to go on with it", self.command("resume"))]
-
-
 class Above0(click.FloatRange):
     """A number above 0, and not infinity or NaN, which click takes for numbers."""
 
@@ -180,14 +117,15 @@ def is_named() -> bool:
     return source is click.core.ParameterSource.COMMANDLINE
 
 
-def run_id_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that says which id a run is to have."""
-    return click.option(
+def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command whose run may be recorded."""
+    run_id = click.option(
         "--run-id",
         metavar="ID",
         callback=_checked_id,
         help="The run's id in the journal.  [default: a new one]",
-    )(function)
+    )
+    return journal_option("A file to record the run in.")(run_id(function))
 
 
 def opened(path: str | None) -> Journal:
@@ -228,18 +166,15 @@ class _NotNamed(click.ClickException):
     exit_code = 2
 
 
-def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
-    """A space on an exchange of the environment's broker."""
-    from civitas.spaces.amqp.space import AMQPSpace
-
-    hush_pika()
-    with usage():
-        return AMQPSpace(exchange=exchange or EXCHANGE, **options)
-
-
-def hush_pika() -> None:
-    """What pika has to say of a failure, civitas says in one line."""
-    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+def tell(text: str) -> None:
+    """Print a text below a name, folded to the terminal's width."""
+    # Commands in it stay whole words: they are there to be copied.
+    width = max(20, shutil.get_terminal_size().columns)
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    text = textwrap.fill(
+        escaped(text), width, initial_indent="  ", subsequent_indent="    ", **whole
+    )
+    click.echo(text)
 
 
 def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
@@ -250,3 +185,52 @@ def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -
     raise click.BadParameter(
         f"an id is printable, of 1 to {_MAX_ID} characters, and begins with no dash", ctx, param
     )
+
+
+# -- what a shell completes ------------------------------------------------------------------------
+
+
+def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Names of models, and how the others begin."""
+    from civitas.models import weights
+
+    names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
+    return _beginning(incomplete, [*names, "openai:", "http://", "litellm:", "hf:", "gguf:"])
+
+
+def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Names of weights that can be fetched."""
+    from civitas.models import weights
+
+    return _beginning(incomplete, [each.name for each in weights.LISTED])
+
+
+def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """Folders, which the shell itself knows."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _run_ids(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+    """The runs of the journal that is named, the last first; none if it cannot be read."""
+    path = ctx.params.get("journal") or os.environ.get(_VARIABLE)
+    if not path or not os.path.isfile(path):
+        return []
+    try:
+        with opened(path) as journal:
+            runs = journal.runs()
+    except (CivitasError, OSError):
+        return []
+    found = [each for each in reversed(runs) if each.id.startswith(incomplete)]
+    return [CompletionItem(each.id, help=each.task[:60]) for each in found]
+
+
+run_id_argument = partial(click.argument, "run_id", shell_complete=_run_ids)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
+root_option = partial(
+    click.option, "--root", metavar="DIR", envvar="CIVITAS_ROOT", shell_complete=folders
+)

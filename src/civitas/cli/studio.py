@@ -8,8 +8,9 @@ import os
 import click
 
 from civitas.agent import Agent
+from civitas.cli.broker import broker_space, exchange_option
 from civitas.cli.company import Company, brought_by, company_options
-from civitas.cli.options import broker_space, exchange_option, journal_option, usage
+from civitas.cli.options import journal_option, usage
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 from civitas.studio import Studio
@@ -18,7 +19,7 @@ from civitas.studio.studio import PORT
 _PASSWORD = "CIVITAS_STUDIO_PASSWORD"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
 @click.option(
     "--host",

@@ -10,16 +10,17 @@ from typing import Any
 import click
 
 from civitas.agent import Agent
+from civitas.cli.broker import broker_space, exchange_option
 from civitas.cli.chat.console import Console, PlainConsole, TerminalConsole
 from civitas.cli.chat.session import Session
 from civitas.cli.company import Company, brought_by, company_options
-from civitas.cli.options import broker_space, exchange_option, journal_option, recorded
+from civitas.cli.options import journal_option, recorded
 from civitas.journal.place import state_file
 from civitas.spaces.native import NativeSpace
 from civitas.spaces.space import Space
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @company_options
 @journal_option("A file to record what agents reply in, and what they do for it.")
 @click.option("--no-history", is_flag=True, help="Keep no lines for the next time.")

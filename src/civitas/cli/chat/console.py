@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import io
 import os
-import stat
 import sys
 import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -16,8 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, escaped
-from civitas.cli.chat.lines import has_colours, is_dumb, said_by, shown_text, told
-from civitas.cli.chat.transcript import Transcript
+from civitas.cli.chat.transcript import (
+    Transcript,
+    has_colours,
+    is_dumb,
+    said_by,
+    shown_text,
+    told,
+)
 from civitas.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -55,11 +59,10 @@ class PlainConsole:
         """Write a line to standard error."""
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
-    def piece(self, id: str, text: str) -> None:
+    def piece(self, id: str, text: str = "") -> None:
         """Nothing: an answer is written whole, by `answered`."""
 
-    def over(self, id: str) -> None:
-        """Nothing."""
+    over = piece
 
     def answered(self, id: str, text: str) -> None:
         """Write an answer."""
@@ -106,7 +109,10 @@ class TerminalConsole:
                     yield Completion(text, -replaced)
 
         dim = ("\x1b[2m", "\x1b[0m") if has_colours() else ("", "")
-        self._transcript = Transcript(_write, None if is_dumb() else dim, has_colours())
+        self._transcript = Transcript(_write, None if is_dumb() else dim)
+        self.piece = self._transcript.piece
+        self.over = self._transcript.over
+        self.answered = self._transcript.answered
         self._at_work: list[str] = []
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
@@ -133,17 +139,11 @@ class TerminalConsole:
             return False
         try:
             history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Not blocking: what is there may be a pipe.
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-            handle = os.open(history, flags, 0o600)
-            try:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    raise OSError(errno.EINVAL, "it is no regular file")
-                os.fchmod(handle, 0o600)
-            finally:
-                os.close(handle)
+            history.touch(0o600)
+            with history.open("ab") as file:
+                os.fchmod(file.fileno(), 0o600)
         except OSError as error:
-            self.complain(escaped(f"no history: {history}: {error.strerror}"))
+            self.show(escaped(f"no history: {history}: {error.strerror}"))
             return False
         return True
 
@@ -177,21 +177,7 @@ class TerminalConsole:
 
         app.context.copy().run(run_in_terminal, lambda: print(line, flush=True))
 
-    def complain(self, line: str) -> None:
-        """Show a line."""
-        self.show(line)
-
-    def piece(self, id: str, text: str) -> None:
-        """Show a piece of what an agent is answering, when that has its turn."""
-        self._transcript.piece(id, text)
-
-    def over(self, id: str) -> None:
-        """Nothing more comes of what an agent was saying."""
-        self._transcript.over(id)
-
-    def answered(self, id: str, text: str) -> None:
-        """Have an agent's whole answer stand there, once."""
-        self._transcript.answered(id, text)
+    complain = show
 
     def at_work(self, ids: list[str]) -> None:
         """Show who is waited for; nobody for an empty list.

@@ -18,7 +18,7 @@ from civitas.agents.you import You
 from civitas.approval import escaped
 from civitas.cli.chat.console import Console
 from civitas.cli.chat.first_words import PROGRAM, first_answer
-from civitas.cli.chat.lines import has_colours, help_table, said_by, shown_message, told
+from civitas.cli.chat.transcript import help_table, said_by, shown_message, told
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
@@ -104,9 +104,8 @@ class Session:
             if self._neighbours is not None:
                 loop.call_soon_threadsafe(self._neighbours.heard, message)
             if not self._is_quiet(message):
-                loop.call_soon_threadsafe(put, shown_message(message, self._me, colours))
+                loop.call_soon_threadsafe(put, shown_message(message, self._me))
 
-        colours = has_colours()
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -148,7 +147,7 @@ class Session:
                     failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(line, message, console, colours)
+                    failed |= not await self._deliver(line, message, console)
         except asyncio.CancelledError:
             if interrupted:
                 raise KeyboardInterrupt from None
@@ -219,9 +218,7 @@ class Session:
             known += [id for id in self._neighbours.ids if id not in known]
         return [id for id in known if id != self._me]
 
-    async def _deliver(
-        self, line: str, message: dict[str, Any], console: Console, colours: bool
-    ) -> bool:
+    async def _deliver(self, line: str, message: dict[str, Any], console: Console) -> bool:
         """Ask whom a message is for, and show each answer. Whether none failed.
 
         A message to all is asked of each, so that there is something to wait for and to cancel; as
@@ -233,7 +230,7 @@ class Session:
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
             shown = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(shown, self._me, colours))
+            console.show(shown_message(shown, self._me))
 
         async def answered(receiver: str, pending: Any) -> bool | None:
             try:
@@ -254,7 +251,7 @@ class Session:
             if isinstance(value, str):
                 console.answered(receiver, value)
             elif name == "help" and isinstance(value, dict):
-                console.show(f"{said_by(receiver, colours)}\n{help_table({receiver: value})}")
+                console.show(f"{said_by(receiver)}\n{help_table({receiver: value})}")
             elif value is None and name == "say":
                 if not everyone:
                     console.show(f"(delivered to {escaped(receiver)})")
@@ -331,11 +328,7 @@ class Session:
         return self._discovering.pop((to, sender, original), self) is None
 
     def _seen(
-        self,
-        agent: Watched,
-        console: Console,
-        loop: asyncio.AbstractEventLoop,
-        event: Any,
+        self, agent: Watched, console: Console, loop: asyncio.AbstractEventLoop, event: Any
     ) -> None:
         """What an agent does as it answers; on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):

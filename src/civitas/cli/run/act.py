@@ -4,48 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.completion import folders, models
-from civitas.cli.options import FILE, Above0, journal_option, run_id_option, settings, usage
-from civitas.cli.run.order import carried_out
+from civitas.cli.options import (
+    FILE,
+    Above0,
+    json_option,
+    model_option,
+    recording_options,
+    root_option,
+    settings,
+    usage,
+)
+from civitas.cli.recorded import Recorded, carried_out
 from civitas.orders.act import ITERATIONS, act_agent, actions_of, apart, keys
 from civitas.orders.models import chosen_model
-from civitas.orders.order import Order, record
+from civitas.orders.order import Order
 
 if TYPE_CHECKING:
-    from civitas.action import Action
-    from civitas.cli.options import Recorded
-    from civitas.cli.run.json_lines import JSONLines
-    from civitas.cli.run.permission import Permission
     from civitas.cli.run.show import Shown
+    from civitas.cli.run.watch import JSONLines
     from civitas.journal import Journal
-    from civitas.orders.order import AnyOrder
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
     "you can)"
 )
-_HELP = {"help_option_names": ["-h", "--help"]}
 
 
-@click.command(context_settings=_HELP)
+@click.command()
 @click.argument("task")
-@click.option(
-    "--root",
-    metavar="DIR",
-    envvar="CIVITAS_ROOT",
-    shell_complete=folders,
-    help="The folder.  [default: .]",
-)
-@click.option(
-    "--model",
-    metavar="MODEL",
+@root_option(help="The folder.  [default: .]")
+@model_option(
     envvar="CIVITAS_MODEL",
-    shell_complete=models,
     help="The model's name; `civitas models` lists them.  [default: local]",
 )
 @click.option(
@@ -63,9 +57,8 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 )
 @click.option("--review", metavar="MODEL|me", help="Who has to accept the work before it ends.")
 @click.option("--network", is_flag=True, help="Give commands in the sandbox the network.")
-@journal_option("A file to record the run in.")
-@run_id_option
-@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+@recording_options
+@json_option
 def command(
     root: str | None,
     model: str | None,
@@ -128,57 +121,26 @@ def command(
     return carried_out(acted, order, journal, run_id, as_json)
 
 
-async def watched(
-    agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
-) -> int:
-    """Have an agent reply, and show what happens; give the exit code."""
-    from civitas.cli.run.show import exit_code
-
-    began, screen = time.monotonic(), permission.screen
-    screen.begin()
-    try:
-        async with agent.stream(task, run_id=run_id, **options) as events:
-            async for event in events:
-                if screen.for_a_person:  # a question stands alone there
-                    await permission.answered()
-                screen.event(event, time.monotonic() - began)
-                permission.shown(event)
-    except asyncio.CancelledError:
-        # By now what was under way has ended, a command with all of its process group.
-        screen.interrupted(time.monotonic() - began)
-        raise
-    finally:
-        screen.finish()
-    return exit_code(events.reply)
-
-
-async def ordered(
-    agent: Any,
-    permission: Permission,
-    order: AnyOrder,
-    journal: Journal | None,
-    recorded: Recorded | None,
-) -> int:
-    """Have an agent do what was ordered, and show it; give the exit code."""
-    if journal is None or recorded is None:
-        return await watched(agent, permission, order.task)
-    await record(order, journal, recorded.run_id, agent)
-    return await watched(agent, permission, order.task, recorded.run_id)
-
-
 def acted(
     order: Order, as_json: bool, journal: Journal | None = None, recorded: Recorded | None = None
 ) -> int:
     """Work on files as it was ordered; give the exit code."""
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
-    from civitas.cli.run.permission import Permission
+    from civitas.cli.run.watch import Permission, ordered
 
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
         actions = actions_of(order)
     confined = sandbox_for("auto", order.network) is not None
-    screen = _screen(order, actions, as_json, recorded)
+    screen = screen_of(
+        "DualActAgent" if order.review else "",
+        as_json,
+        recorded,
+        (action.name for action in actions if action.terminal),
+        to_a_person=order.review == "me",
+        model=order.model.rpartition("#")[2],
+    )
     permission = Permission(
         screen,
         (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
@@ -200,29 +162,32 @@ def acted(
     return asyncio.run(ordered(agent, permission, order, journal, recorded))
 
 
+def screen_of(
+    kind: str,
+    as_json: bool,
+    recorded: Recorded | None = None,
+    whole: Iterable[str] = (),
+    **options: Any,
+) -> Shown | JSONLines:
+    """What shows a run of a kind of agent; `whole` names actions whose results are not cut."""
+    if as_json:
+        from civitas.cli.run.watch import JSONLines
+
+        return JSONLines(recorded)
+    if kind == "Researcher":
+        from civitas.cli.run.research import ResearchShown
+
+        return ResearchShown(recorded=recorded, to=sys.stdout, whole=True)
+    from civitas.cli.run.show import Shown
+
+    return Shown(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
+
+
 def _person() -> Any:
     from civitas.agents.person import Person
-    from civitas.cli.run.permission import keyboard
+    from civitas.cli.run.watch import keyboard
 
     lines = keyboard()
     if lines is None:
         raise click.UsageError("--review me: standard input is no terminal to ask at")
     return Person("you", stdin=lines, stdout=sys.stderr)
-
-
-def _screen(
-    order: Order, actions: list[Action], as_json: bool, recorded: Recorded | None
-) -> Shown | JSONLines:
-    if as_json:
-        from civitas.cli.run.json_lines import JSONLines
-
-        return JSONLines(recorded)
-    from civitas.cli.run.show import Shown
-
-    return Shown(
-        (action.name for action in actions if action.terminal),
-        reviewed=order.review is not None,
-        to_a_person=order.review == "me",
-        recorded=recorded,
-        model=order.model.rpartition("#")[2],
-    )

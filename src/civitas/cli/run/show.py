@@ -27,7 +27,7 @@ from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import ANSWERED, Reply, StopReason
 
 if TYPE_CHECKING:
-    from civitas.cli.options import Recorded
+    from civitas.cli.recorded import Recorded
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""

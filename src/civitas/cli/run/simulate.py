@@ -1,42 +1,38 @@
-"""`civitas simulate`: a town of citizens who live for some simulated days."""
+"""`civitas simulate`: a town of citizens who live for some days, or an experiment of many."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import os
-import sys
-import time
+from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.completion import folders, models
-from civitas.cli.options import Above0, Recorded, journal_option, run_id_option, usage
-from civitas.cli.run.json_lines import print_line
-from civitas.cli.run.order import carried_out
-from civitas.cli.run.permission import keyboard, says_yes
-from civitas.clock import Clock
-from civitas.orders.order import record, without_keys
-from civitas.orders.simulate import SimulateOrder, check, society_of
+from civitas.cli.options import Above0, folders, model_option, recording_options, usage
+from civitas.cli.recorded import carried_out
+from civitas.cli.run.town import Progress, simulated
+from civitas.cli.run.watch import keyboard, print_line, says_yes
+from civitas.errors import FileError, StateError
+from civitas.jsonvalue import Unreadable, read_json
+from civitas.orders.order import without_keys
+from civitas.orders.simulate import SimulateOrder, check
 from civitas.text import escaped
 
 if TYPE_CHECKING:
-    from civitas.cli.run.simulate_files import Files
-    from civitas.journal import Journal
-    from civitas.society import Society
+    from civitas.society.experiments.results import Results
+    from civitas.society.experiments.study import Experiment
+    from civitas.society.experiments.sweep import Progress as Far
 
-_HELP = {"help_option_names": ["-h", "--help"]}
-_ON_TERMINAL_S: Final = 0.2
-_ON_PIPE_S: Final = 10.0
-"""How often progress is shown, in seconds."""
+MANY_STEPS: Final = 100_000_000
+"""Of more agent-steps it is asked whether they are meant: hours of agents, minutes of rows."""
+MANY_CALLS: Final = 1_000
+"""And of more calls of a model."""
+_OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
 
 
-@click.command(context_settings=_HELP)
+@click.command()
 @click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--citizens",
@@ -60,17 +56,11 @@ _ON_PIPE_S: Final = 10.0
     show_default=True,
     help="How long a step is, such as 30min or 1h.",
 )
-@click.option(
-    "--model",
-    metavar="MODEL",
-    shell_complete=models,
-    help="Have a model decide for the citizens.  [default: none, rules]",
-)
+@model_option(help="Have a model decide for the citizens.  [default: none, rules]")
 @click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option("--max-calls", type=click.IntRange(min=1), help="Limit of calls of the model.")
 @click.option("--yes", is_flag=True, help="Do not ask before a remote model is called.")
-@journal_option("A file to record the run in.")
-@run_id_option
+@recording_options
 @click.option(
     "--out",
     metavar="DIR",
@@ -159,200 +149,119 @@ def command(
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
-        from civitas.cli.run.simulate_experiment import run_experiment
-
-        return run_experiment(context, experiment, sweep, seeds, jobs, given["out"], yes, as_json)
+        for name in context.params:
+            source = context.get_parameter_source(name)
+            if name not in _OF_EXPERIMENTS and source is click.core.ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} is of a town without an experiment: write it in "
+                    f"{experiment}, or --sweep it"
+                )
+        instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        folder = Path(given["out"] or f"{Path(experiment).stem}-results")
+        return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
     if sweep or seeds is not None or jobs is not None:
         raise click.UsageError("--sweep, --seeds and --jobs are for an EXPERIMENT: name its file")
     order = SimulateOrder(**given)
     with usage():
         check(order)
         without_keys(order)
-    if order.is_remote and not _agreed(order, yes):
-        return 1
+    if order.is_remote:
+        calls, tokens = order.expected
+        text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
+        yes = yes or order.max_usd is not None or order.max_calls is not None
+        if not _agreed(text, yes, "--max-usd, --max-calls or --yes"):
+            return 1
     return carried_out(simulated, order, journal, run_id, as_json)
 
 
-def _agreed(order: SimulateOrder, yes: bool) -> bool:
-    """Say what a remote model will be asked, and ask whether it may be, unless that is said."""
-    yes = yes or order.max_usd is not None or order.max_calls is not None
+def _agreed(text: str, yes: bool, give: str) -> bool:
+    """Say how much it is, and ask whether that is meant, unless that is said."""
     lines = keyboard()
     if not yes and lines is None:
-        raise click.UsageError("no terminal to ask at: give --max-usd, --max-calls or --yes")
-    calls, tokens = order.expected
-    text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
+        raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
     click.echo(escaped(text), err=True)
     return yes or lines is None or says_yes(lines, "Go on?")
 
 
-def simulated(
-    order: SimulateOrder,
+def _experiment(
+    path: str,
+    instead: dict[str, Any],
+    sweep: tuple[str, ...],
+    jobs: int,
+    folder: Path,
+    yes: bool,
     as_json: bool,
-    journal: Journal | None = None,
-    recorded: Recorded | None = None,
 ) -> int:
-    """Live as it was ordered, show it, and write the tables; give the exit code."""
-    run_id = None if recorded is None else recorded.run_id
-    if recorded is not None and not as_json:
-        click.echo(escaped(f"run {run_id}, recorded in {recorded.path}"), err=True)
-        if recorded.about:
-            click.echo(escaped(recorded.about), err=True)
+    """Run the experiment of a file, show how far it is, and what came of it; give the exit code."""
+    from civitas.society.experiments.study import Experiment
 
-    async def live() -> dict[str, Any]:
-        with usage():
-            made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
-        async with made as town:
-            if journal is not None and run_id is not None:
-                await record(order, journal, run_id, town)
-            hashes = {"city_sha256": town.city.sha256, "people_sha256": _people_sha256(town)}
-            files = _files(order, hashes)
-            progress = None if as_json else _Progress(order)
-            show = partial(print_line, "step") if progress is None else progress.lived
+    with usage():
+        experiment = Experiment.from_yaml(path, **instead)
+        if sweep:
+            swept = {**experiment.parameters, **dict(map(_swept, sweep))}
+            experiment = Experiment.from_yaml(path, **instead, parameters=swept)
+        size = experiment.size()
+    unbounded = any(
+        SimulateOrder(model=cell.parameters.get("llm")).is_remote
+        for cell in experiment.cells()
+        if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
+    )
+    if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
+        text = f"{size['cells']:,} cells live {size['agent_steps']:,} agent-steps"
+        if size["model_calls"]:
+            text += f", and ask the model about {size['model_calls']:,} times"
+        if not _agreed(text, yes, "--yes, or sweep less"):
+            return 1
+    progress = Progress()
 
-            def each(row: dict[str, Any]) -> None:
-                if files is not None:
-                    files.begin(row["step"])
-                show(row)
-
-            if files is not None and town.population is None:
-                town.observe(lambda message: files.message(town.number, message))
-            try:
-                rows = await town.run(
-                    order.days,
-                    order.step,
-                    run_id=run_id,
-                    save_every=order.save_every,
-                    progress=each,
-                )
-                about = hashes | {"state_sha256": _state_sha256(town), "run_id": run_id}
-                names = [] if files is None else files.finish(town, rows, about)
-                sums = ("messages", "model_calls", "fallbacks", "failures")
-                return {
-                    "citizens": order.citizens,
-                    "steps": len(rows),
-                    "until": town.clock.moment.isoformat(),
-                    **{name: rows[-1][name] for name in ("home", "work", "money")},
-                    "moving_most": max(row["moving"] for row in rows),
-                    "working_most": max(row["work"] for row in rows),
-                    **{name: sum(row[name] for row in rows) for name in sums},
-                    **about,
-                    "files": names,
-                }
-            finally:
-                if files is not None:
-                    files.close()
-                if progress is not None:
-                    progress.end()
+    def far(now: Far) -> None:
+        if not progress.is_due(last=now.ended == now.cells):
+            return
+        if as_json:
+            print_line("progress", asdict(now))
+            return
+        left = "" if now.seconds_left is None else f"  {now.seconds_left:,.0f} s left"
+        part = 100 * now.lived // now.steps if now.steps else 100
+        progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
 
     try:
-        summary = asyncio.run(live())
+        with usage():
+            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=far))
+    except (FileError, StateError) as error:
+        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        ways = [] if recorded is None else recorded.ways("cancelled")
-        if as_json:
-            print_line("interrupted", {"resume": [way for _, way in ways]})
-        else:
-            hint = "with --journal FILE it would be recorded, and could go on from here"
-            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
-            click.echo("\n".join(said), err=True)
+        progress.end()
+        click.echo("interrupted; the same command goes on from the cells that have ended", err=True)
         return 130
+    finally:
+        progress.end()
     if as_json:
-        print_line("done", summary)
+        print_line("done", {"results": str(results.path), "report": str(folder / "report.html")})
     else:
-        _print(order, summary)
+        _print(experiment, results, folder)
     return 0
 
 
-def _files(order: SimulateOrder, hashes: dict[str, str]) -> Files | None:
-    if order.out is None:
-        return None
-    from civitas.cli.run.simulate_files import Files
-
-    settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
-    settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
-    return Files(Path(order.out), settings, parquet=order.parquet)
-
-
-def _people_sha256(town: Society) -> str:
-    """The hash of who lives there, before the first step."""
-    if town.population is not None:
-        return _columns_sha256(town)
-    agents: list[Any] = [each.agent for each in town.seats]
-    return _sha256([{"id": a.id, "name": a.name, **a.memory.status} for a in agents])
+def _swept(given: str) -> tuple[str, list[Any]]:
+    """The name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
+    name, equals, values = given.partition("=")
+    if not equals or not name or not values:
+        raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {given!r}", param_hint="--sweep")
+    made: list[Any] = values.split(",")
+    for number, text in enumerate(made):
+        with suppress(Unreadable):
+            made[number] = read_json(text)
+    return name, made
 
 
-def _state_sha256(town: Society) -> str:
-    """The hash of all that the society is."""
-    return _sha256(town.state_dict()) if town.population is None else _columns_sha256(town)
-
-
-def _columns_sha256(town: Society) -> str:
-    """The hash of a population's columns, and of its services' money."""
-    assert town.population is not None
-    made = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
-    for name, values in sorted(town.population.columns.items()):
-        made.update(name.encode())
-        made.update(values.tobytes())
-    return made.hexdigest()
-
-
-def _sha256(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
-
-
-# -- what is shown ---------------------------------------------------------------------------------
-
-
-class _Progress:
-    """How far it is, on standard error: one line that changes on a terminal, else one at times."""
-
-    def __init__(self, order: SimulateOrder) -> None:
-        self._order = order
-        self._terminal = sys.stderr.isatty()
-        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
-        self._begun = self._shown = time.perf_counter()
-        self._lived = 0
-
-    def lived(self, row: dict[str, Any]) -> None:
-        """Show a step that was lived."""
-        self._lived += 1
-        now = time.perf_counter()
-        done, steps = row["step"] + 1, self._order.steps
-        if now - self._shown < self._every and done < steps:
-            return
-        self._shown = now
-        rate = self._lived / max(now - self._begun, 1e-9)
-        left = (steps - done) / rate
-        line = (
-            f"{row['time'][:16].replace('T', ' ')}  {100 * done // steps:3} %  "
-            f"{rate * self._order.citizens:,.0f} agent-steps/s  {left:,.0f} s left"
-        )
-        if self._terminal:
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """End the line."""
-        if self._terminal and self._lived:
-            print(file=sys.stderr, flush=True)
-
-
-def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
-    lines = [
-        ("until", made["until"].replace("T", " ")),
-        ("at home", f"{made['home']:,}"),
-        ("at work", f"{made['work']:,}, at most {made['working_most']:,}"),
-        ("on the way", f"at most {made['moving_most']:,}"),
-        ("messages", f"{made['messages']:,}"),
-        ("money", f"{made['money'] / 100:,.2f}"),
-        ("failures", f"{made['failures']:,}"),
-        ("state", made["state_sha256"]),
-    ]
-    if order.model is not None:
-        by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
-        lines.insert(-1, ("model", by_rule))
-    if made["files"]:
-        lines.append((f"in {order.out}", ", ".join(made["files"])))
-    click.echo(order.task)
-    for name, value in lines:
-        click.echo(f"  {escaped(name):<12}  {escaped(str(value))}")
+def _print(experiment: Experiment, results: Results, folder: Path) -> None:
+    """The table of what was measured last: a line for each metric and condition."""
+    click.echo(escaped(f"{experiment.name}: {len(experiment.all_seeds)} seeds"))
+    for metric in results.metrics:
+        for condition in results.conditions:
+            for values in results.grid:
+                if results.has(metric, condition, values):
+                    found = results.interval(metric, condition, None, values)
+                    where = condition if values == "{}" else f"{condition} {values}"
+                    click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
+    click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

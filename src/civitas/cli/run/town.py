@@ -1,32 +1,203 @@
-"""What `civitas simulate --out DIR` writes: steps, citizens, messages, pictures, and a manifest."""
+"""One town of `civitas simulate`: lived, shown, and with --out written as tables and pictures."""
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import importlib
 import json
+import os
 import platform
 import sys
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+import click
+
+from civitas.cli.options import usage
+from civitas.cli.recorded import Recorded
+from civitas.cli.run.watch import print_line
+from civitas.clock import Clock
 from civitas.errors import MissingExtra
+from civitas.orders.order import record
+from civitas.orders.simulate import SimulateOrder, society_of
+from civitas.text import escaped
 
 if TYPE_CHECKING:
+    from civitas.journal import Journal
+    from civitas.society import Society
     from civitas.society.population.population import Population
-    from civitas.society.society import Society
 
-MESSAGES: Final = ("step", "from", "to", "action", "args")
+_MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
 _ROWS: Final = 100_000
 """So many rows of a population are written at a time."""
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
+_ON_TERMINAL_S: Final = 0.2
+_ON_PIPE_S: Final = 10.0
+"""How often progress is shown, in seconds."""
 
 
-class Files:
+class Progress:
+    """How far it is, on standard error: one line that changes on a terminal, else one at times."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
+        self._last = time.perf_counter()
+        self._open = False
+
+    def is_due(self, *, last: bool) -> bool:
+        """Whether to show something again; the last is always shown."""
+        now = time.perf_counter()
+        if now - self._last < self._every and not last:
+            return False
+        self._last = now
+        return True
+
+    def show(self, line: str) -> None:
+        """Show a line, in place of the one before."""
+        self._open = self._terminal
+        text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
+        print(text, end=end, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """End the line."""
+        if self._open:
+            print(file=sys.stderr, flush=True)
+        self._open = False
+
+
+def simulated(
+    order: SimulateOrder,
+    as_json: bool,
+    journal: Journal | None = None,
+    recorded: Recorded | None = None,
+) -> int:
+    """Live as it was ordered, show it, and write the tables; give the exit code."""
+    run_id = None if recorded is None else recorded.run_id
+    if recorded is not None and not as_json:
+        click.echo(escaped(f"run {run_id}, recorded in {recorded.path}"), err=True)
+        if recorded.about:
+            click.echo(escaped(recorded.about), err=True)
+
+    async def live() -> dict[str, Any]:
+        with usage():
+            made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
+        async with made as town:
+            if journal is not None and run_id is not None:
+                await record(order, journal, run_id, town)
+            agents: list[Any] = [each.agent for each in town.seats]
+            people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
+            hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
+            files: _Files | None = None
+            if order.out is not None:
+                settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
+                settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
+                files = _Files(Path(order.out), settings, parquet=order.parquet)
+            progress, began, first = Progress(), time.perf_counter(), -1
+
+            def each(row: dict[str, Any]) -> None:
+                nonlocal first
+                first = row["step"] if first < 0 else first
+                if files is not None:
+                    files.begin(row["step"])
+                if as_json:
+                    print_line("step", row)
+                elif progress.is_due(last=row["step"] + 1 == order.steps):
+                    lived = row["step"] + 1 - first
+                    progress.show(_how_far(order, row, lived / (time.perf_counter() - began)))
+
+            if files is not None and town.population is None:
+                town.observe(lambda message: files.message(town.number, message))
+            try:
+                options = {"save_every": order.save_every, "progress": each}
+                rows = await town.run(order.days, order.step, run_id=run_id, **options)
+                about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
+                names = [] if files is None else files.finish(town, rows, about)
+                sums = ("messages", "model_calls", "fallbacks", "failures")
+                return {
+                    "citizens": order.citizens,
+                    "steps": len(rows),
+                    "until": town.clock.moment.isoformat(),
+                    **{name: rows[-1][name] for name in ("home", "work", "money")},
+                    "moving_most": max(row["moving"] for row in rows),
+                    "working_most": max(row["work"] for row in rows),
+                    **{name: sum(row[name] for row in rows) for name in sums},
+                    **about,
+                    "files": names,
+                }
+            finally:
+                if files is not None:
+                    files.close()
+                progress.end()
+
+    try:
+        summary = asyncio.run(live())
+    except KeyboardInterrupt:
+        ways = [] if recorded is None else recorded.ways("cancelled")
+        if as_json:
+            print_line("interrupted", {"resume": [way for _, way in ways]})
+        else:
+            hint = "with --journal FILE it would be recorded, and could go on from here"
+            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            click.echo("\n".join(said), err=True)
+        return 130
+    if as_json:
+        print_line("done", summary)
+    else:
+        _print(order, summary)
+    return 0
+
+
+def _how_far(order: SimulateOrder, row: dict[str, Any], rate: float) -> str:
+    """How far it is after a step, at so many steps a second."""
+    done = row["step"] + 1
+    return (
+        f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %  "
+        f"{rate * order.citizens:,.0f} agent-steps/s  {(order.steps - done) / rate:,.0f} s left"
+    )
+
+
+def _sha256(town: Society, objects: Any) -> str:
+    """The hash of objects, or the whole state; of citizens in columns, these and their money."""
+    if town.population is None:
+        data = town.state_dict() if objects is None else objects
+        return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
+    made = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
+    for name, values in sorted(town.population.columns.items()):
+        made.update(name.encode())
+        made.update(values.tobytes())
+    return made.hexdigest()
+
+
+def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
+    lines = [
+        ("until", made["until"].replace("T", " ")),
+        ("at home", f"{made['home']:,}"),
+        ("at work", f"{made['work']:,}, at most {made['working_most']:,}"),
+        ("on the way", f"at most {made['moving_most']:,}"),
+        ("messages", f"{made['messages']:,}"),
+        ("money", f"{made['money'] / 100:,.2f}"),
+        ("failures", f"{made['failures']:,}"),
+        ("state", made["state_sha256"]),
+    ]
+    if order.model is not None:
+        by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
+        lines.insert(-1, ("model", by_rule))
+    if made["files"]:
+        lines.append((f"in {order.out}", ", ".join(made["files"])))
+    click.echo(order.task)
+    for name, value in lines:
+        click.echo(f"  {escaped(name):<12}  {escaped(str(value))}")
+
+
+class _Files:
     """The files of one simulation.
 
     Messages are written as they are sent, so that those of a run that is killed are there when it
@@ -80,7 +251,7 @@ class Files:
         kept = self._kept(path, step)
         self._messages = path.open("w", encoding="utf-8", newline="", buffering=1)
         rows = csv.writer(self._messages, lineterminator="\n")
-        rows.writerow(MESSAGES)
+        rows.writerow(_MESSAGES)
         rows.writerows(kept)
         self._manifest({"complete": False})
 
@@ -93,7 +264,7 @@ class Files:
             return [
                 row
                 for row in list(csv.reader(lines))[1:]
-                if len(row) == len(MESSAGES) and int(row[0]) < step
+                if len(row) == len(_MESSAGES) and int(row[0]) < step
             ]
 
     def message(self, step: int, message: dict[str, Any]) -> None:
@@ -118,7 +289,7 @@ class Files:
         self.close()
         names = [self._table("metrics", rows)]
         if society.population is None:
-            names += [self._table("citizens", people_of(society)), *self._all_messages()]
+            names += [self._table("citizens", _people_of(society)), *self._all_messages()]
         else:
             names.append(self._columns(society.population))
         same = ["city_sha256", "people_sha256"]
@@ -177,7 +348,7 @@ class Files:
             return [each.name for each in there[:1]]
         with path.open(encoding="utf-8", newline="") as lines:
             table = [{**row, "step": int(row["step"])} for row in csv.DictReader(lines)]
-        made = self._table("messages", table, MESSAGES)
+        made = self._table("messages", table, _MESSAGES)
         path.unlink()
         return [made]
 
@@ -187,10 +358,8 @@ class Files:
         """Write a table; gives the file's name."""
         names = list(columns or rows[0])
         if self._arrow is not None:
-            columns_of = {each: [row[each] for row in rows] for each in names}
-            self._parquet.write_table(
-                self._arrow.table(columns_of), self.folder / f"{name}.parquet"
-            )
+            table = self._arrow.table({each: [row[each] for row in rows] for each in names})
+            self._parquet.write_table(table, self.folder / f"{name}.parquet")
             return f"{name}.parquet"
         path = self.folder / f"{name}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -200,7 +369,7 @@ class Files:
         return path.name
 
 
-def people_of(society: Society) -> list[dict[str, Any]]:
+def _people_of(society: Society) -> list[dict[str, Any]]:
     """The citizens as they are, in id order, with the columns that `read_people` takes."""
     from civitas.society.people.table import COLUMNS
 
@@ -212,10 +381,8 @@ def people_of(society: Society) -> list[dict[str, Any]]:
         flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
         for column in COLUMNS[2:]:
             value = flat.get(column)
-            row[column] = _weights(value) if isinstance(value, Mapping) else value
+            if isinstance(value, Mapping):
+                value = ";".join(f"{name}:{number}" for name, number in value.items())
+            row[column] = value
         found.append(row)
     return found
-
-
-def _weights(value: Mapping[str, int]) -> str:
-    return ";".join(f"{name}:{number}" for name, number in value.items())

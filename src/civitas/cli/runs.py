@@ -1,9 +1,11 @@
-"""`civitas runs`: the runs of a journal, and what happened in one."""
+"""`civitas runs` and `civitas replay`: the runs of a journal, and what happened in one."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,14 +13,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.approval import escaped
-from civitas.cli.completion import run_ids
-from civitas.cli.journal.describe import copies, tell_of, told
-from civitas.cli.options import NOBODY, Recorded, is_named, journal_option, opened
-from civitas.cli.run.order import RecordedResearch, ResearchOrder, order_of
-from civitas.journal.describe import doubt_line
+from civitas.cli.options import is_named, journal_option, json_option, opened, run_id_argument
+from civitas.cli.recorded import NOBODY, Recorded, copies, tell_of
+from civitas.cli.run.act import screen_of
+from civitas.cli.run.show import exit_code
+from civitas.errors import StateError
+from civitas.journal.describe import doubt_line, entry_line
+from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.orders.order import of_entry, order_of
+from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
+from civitas.reasoning.events import (
+    BlockEnded,
+    BlockStarted,
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+    Event,
+    MessageAdded,
+)
+from civitas.reasoning.reply import ANSWERED
 
 if TYPE_CHECKING:
-    from civitas.journal import Journal, Outline
+    from civitas.journal import Entry, Journal, Outline
+    from civitas.reasoning.reply import Reply
 
 _STATES = {
     "terminal": "done",
@@ -36,8 +55,8 @@ _STATES = {
 }
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.command()
+@run_id_argument(metavar="[ID]", required=False)
 @journal_option("The journal.")
 @click.option(
     "--citizen", metavar="N", help="Of a society's run: what citizen N asked its model, by step."
@@ -108,10 +127,7 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
     entries = journal.entries(recorded.run_id)
     doubts = journal.in_doubt(recorded.run_id)
     order = order_of(entries)
-    if order is None:
-        recorded = replace(recorded, agent=NOBODY)
-    elif isinstance(order, ResearchOrder):
-        recorded = RecordedResearch(recorded.run_id, recorded.path, recorded.named, order=order)
+    recorded = replace(recorded, order=order, agent=None if order else NOBODY)
     if as_json:
         # Under way is not in doubt.
         found = [] if outline.state == "running" else [asdict(each) for each in doubts]
@@ -126,7 +142,7 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
             click.echo(f"  {at:%Y-%m-%d}")
         day = f"{at:%Y-%m-%d}"
         path = f"{escaped(entry.path)}: " if entry.path else ""
-        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{told(entry)}"
+        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{_told(entry)}"
         click.echo(_fitting(line, 2))
     if outline.state == "running":
         for doubt in doubts:
@@ -140,6 +156,12 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
         return
     for words, line in recorded.ways(outline.state) if entries else ():
         click.echo(f"{words}: {escaped(line)}")
+
+
+def _told(entry: Entry) -> str:
+    """What happened, with nothing in it that a terminal obeys."""
+    order = of_entry(entry)
+    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
 
 
 def _fitting(line: str, rest: int) -> str:
@@ -212,3 +234,115 @@ def _tell(name: str, text: Any) -> None:
     click.echo(f"    {escaped(name):<9} {escaped(lines[0])}")
     for line in lines[1:]:
         click.echo(f"    {'':<9} {escaped(line)}")
+
+
+# -- civitas replay -------------------------------------------------------------------------------
+
+
+@click.command()
+@run_id_argument(metavar="ID")
+@journal_option("The journal.")
+@json_option
+def replay(run_id: str, journal: str | None, as_json: bool) -> int:
+    """Tell the run of that ID again, from its record alone.
+
+    No model is asked, no action executed, nothing changed, and no key or network needed. It is
+    shown as it was when it happened, without the time that it took; twice it is the same, byte for
+    byte.
+
+    \b
+    Examples:
+      civitas replay 79a0b5265e6033b5 --journal runs.db
+      civitas replay 79a0b5265e6033b5 --json
+
+    \b
+    Exit codes: 0 the run was done,
+    1 it was stopped or has not ended, 2 wrong usage,
+    130 interrupted.
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with opened(journal) as found:
+        return retold(found, Recorded(run_id, str(journal), is_named()), as_json)
+
+
+def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
+    """Show a run from its record; give the exit code that it had."""
+    run_id = recorded.run_id
+    outline, entries = journal.run(run_id), journal.entries(run_id)
+    own = [entry for entry in entries if not entry.path]
+    if not own or own[-1].kind != "over":
+        raise StateError(
+            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows what there "
+            f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
+        )
+    reply: Reply | dict[str, Any] = journal.replay(run_id)
+    if isinstance(reply, dict):  # of an orchestrator of the user's own
+        click.echo(json.dumps(reply, indent=2))
+        return 0 if reply["over"]["reason"] in ANSWERED else 1
+    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
+    screen = screen_of(outline.kind, as_json, whole=whole)
+    if not as_json:
+        click.echo(escaped(outline.task))
+    for event in _events(outline.agent, entries):
+        screen.event(event, None)
+    screen.event(Done(outline.agent, reply), None)
+    return exit_code(reply)
+
+
+def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
+    """What happened, in the order in which it was recorded, in members' turns too."""
+    names = {"": agent}  # of each part
+    researchers = set()  # the parts of those: what their models answer is told by their steps
+    begun: set[tuple[str, str]] = set()
+    rounds: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        data, path = entry.data, entry.path
+        by = names.get(path, path)
+        about = data.get("about", {})
+        if entry.kind == "state":
+            yield from _grown(by, path, data["appended"], rounds)
+        elif entry.kind == "begun":
+            names[path] = data["agent"]
+            if data["kind"] == "Researcher":
+                researchers.add(path)
+        elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
+            # Of the turn in which it stopped.
+            lists = ("conclusions", "decisions")
+            since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
+            yield from _grown(by, path, since, rounds)
+        elif entry.kind == "ended" and path in researchers and "iteration" not in about:
+            iteration, _, block = data["key"].partition(".")
+            if "model" not in about:
+                yield BlockStarted(by, block, int(iteration))
+                yield BlockEnded(by, block, int(iteration), data["result"])
+        elif entry.kind == "ended" and "model" in about:
+            answer = data["result"]
+            for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
+                if isinstance(text := answer.get(name), str) and text:
+                    yield piece(text, by)
+        elif entry.kind in ("started", "ended") and "iteration" in about:
+            common = (by, about["iteration"], about["id"], about["action"])
+            # What was refused has an end alone.
+            if entry.kind == "started" or (path, data["key"]) not in begun:
+                args = data["result"]["args"] if entry.kind == "ended" else data["args"]
+                yield CallStarted(*common, args)
+            begun.add((path, data["key"]))
+            if entry.kind == "ended":
+                result = data["result"]["result"]
+                error = result.get("error")
+                yield CallEnded(*common, result, None if error is None else str(error))
+
+
+def _grown(
+    by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
+) -> Iterator[Event]:
+    """What was new in a state."""
+    for message in grown.get("messages", ()):
+        yield MessageAdded(by, message)
+    for given in grown.get("conclusions", ()):
+        rounds[path, "conclusions"] += 1
+        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**given))
+    for given in grown.get("decisions", ()):
+        rounds[path, "decisions"] += 1
+        action = DecisionAction(given["action"])
+        made = HumanDecision(action, given["new_instruction"], given["reasoning"])
+        yield DecisionMade(by, rounds[path, "decisions"], made)

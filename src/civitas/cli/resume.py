@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.approval import escaped
-from civitas.cli.completion import run_ids
-from civitas.cli.journal.describe import not_copied, refused_in_doubt
-from civitas.cli.options import NOBODY, Above0, Recorded, is_named, journal_option, opened, usage
-from civitas.cli.run.act import watched
-from civitas.cli.run.order import recorded_of
+from civitas.cli.options import (
+    Above0,
+    is_named,
+    journal_option,
+    json_option,
+    opened,
+    run_id_argument,
+    usage,
+)
+from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
+from civitas.cli.run.act import screen_of
+from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
@@ -55,8 +62,8 @@ class _Command(click.Command):
         return super().parse_args(ctx, made)
 
 
-@click.command(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("run_id", metavar="ID", shell_complete=run_ids)
+@click.command(cls=_Command)
+@run_id_argument(metavar="ID")
 @journal_option("The journal.")
 @click.option(
     "--repeat",
@@ -84,7 +91,7 @@ class _Command(click.Command):
 @click.option("--max-seconds", type=Above0(), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
 @click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
+@json_option
 def command(
     run_id: str,
     journal: str | None,
@@ -140,13 +147,13 @@ def command(
                 "--max-seconds and --max-tokens are for runs of civitas act and civitas research: "
                 "set the agent's own"
             )
-        if order is None:
-            recorded = Recorded(run_id, str(journal), is_named(), agent=agent or NOBODY)
-        else:
+        about = ""
+        if order is not None:
             order = replace(order, **limits)
             # Whose files it works on now, and who is sent them.
             about = f"{order.task} ({order.in_words})"
-            recorded = recorded_of(order, run_id, str(journal), about)
+        asks = None if order else agent or NOBODY
+        recorded = Recorded(run_id, str(journal), is_named(), order, asks, about)
         if not outline.entries and outline.state != "running":
             raise StateError(
                 f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
@@ -181,7 +188,7 @@ def command(
 
 def _named(name: str, kind: str) -> Any:
     """The agent of a name, if it is of the kind that a run is of."""
-    from civitas.cli.named_agents import named_agent
+    from civitas.cli.company import named_agent
 
     agent = named_agent(name)
     if kind not in (each.__name__ for each in type(agent).__mro__):
@@ -208,7 +215,7 @@ def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Reco
     if isinstance(order, ResearchOrder):
         from civitas.cli.run.research import researched as by
     elif isinstance(order, SimulateOrder):
-        from civitas.cli.run.simulate import simulated as by
+        from civitas.cli.run.town import simulated as by
     else:
         from civitas.cli.run.act import acted as by
     return by(order, as_json, journal, recorded)
@@ -216,9 +223,6 @@ def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Reco
 
 def _with(agent: Any, as_json: bool, journal: Journal, recorded: Recorded) -> int:
     """Go on with a run by an agent of the user's own."""
-    from civitas.cli.journal.replay import screen_of
-    from civitas.cli.run.permission import Permission
-
     outline = journal.run(recorded.run_id)
     root = [each for each in journal.entries(outline.id) if not each.path]
     begun = next((entry.data for entry in root if entry.kind == "begun"), None)
@@ -290,7 +294,7 @@ def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]
 
 
 def _over(journal: Journal, recorded: Recorded, as_json: bool) -> int:
-    from civitas.cli.journal.replay import retold
+    from civitas.cli.runs import retold
 
     id = escaped(recorded.run_id)
     click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)

@@ -1,1 +1,0 @@
-"""The commands about a journal and its runs."""

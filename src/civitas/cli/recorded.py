@@ -1,0 +1,179 @@
+"""Runs in a journal: how a command records one, what is in doubt in it, and what to type next."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from civitas.approval import escaped
+from civitas.cli.options import is_named, usage
+from civitas.errors import NoSuchRun, StateError
+from civitas.journal.describe import doubt_line
+from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
+from civitas.reasoning.resume import ENDED
+
+if TYPE_CHECKING:
+    from civitas.journal import Journal
+    from civitas.journal.doubt import Doubt
+
+NOBODY: Final = "MODULE:AGENT"
+"""What a command names where it is not known which agent it is."""
+_OPTIONS: Final = {"allow_hosts": "allow_host"}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run in a journal.
+
+    Attributes:
+        run_id: its id
+        path: the journal, as it was named
+        named: whether it was named on the command line, so that commands name it too
+        order: what a command was ordered to do in it; None if it is an agent's of the user's own
+        agent: MODULE:AGENT, where it is no command's run
+        about: what is to be known of one that goes on, in words
+    """
+
+    run_id: str
+    path: str
+    named: bool
+    order: AnyOrder | None = None
+    agent: str | None = None
+    about: str = ""
+
+    def command(self, name: str, *options: str) -> str:
+        """A command about the run, as it is typed."""
+        journal = ("--journal", self.path) if self.named else ()
+        agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
+        return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
+
+    def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
+        """How to go on after it ended so: each in words, and the command. None if it is over."""
+        if stop_reason in ENDED:
+            return []
+        if stop_reason == "in_doubt":
+            return self._decisions(doubts)
+        # How much more it will take, nobody knows.
+        limits = [
+            name
+            for name in ("max_usd", "max_tokens")
+            if stop_reason == "budget" and getattr(self.order, name, None) is not None
+        ]
+        if isinstance(self.order, ResearchOrder):
+            words = "to go on with a higher limit N" if limits else "to go on with it"
+            return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
+        if "max_tokens" in limits:
+            words = f"to go on with a limit of more than {getattr(self.order, 'max_tokens', 0)}"
+            return [(words, self.command("resume", "--max-tokens", "N"))]
+        return [("to go on with it", self.command("resume"))]
+
+    def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
+        """How to decide about the calls in doubt, by their numbers."""
+        it, on = "it" if len(doubts) == 1 else "all", " and go on"
+        decide = self.command
+        if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
+            on, decide = "", replace(self, agent=None).command
+        ways = [
+            (f"to run {it} again{on}", decide("resume", "--repeat")),
+            (f"to skip {it}{on}", decide("resume", "--skip")),
+        ]
+        done = ("--done", f"{doubts[0]}=RESULT")
+        if len(doubts) == 1:
+            return [*ways, (f"to give its result{on}", decide("resume", *done))]
+        rest = ("--repeat", str(doubts[1]), "--skip")
+        return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
+
+    def _again(self, order: ResearchOrder, other: dict[str, Any]) -> str:
+        """The command of an order as it is typed for this run, with other options."""
+        journal = self.path if self.named else None
+        given = {**asdict(order), **other, "run_id": self.run_id, "journal": journal}
+        objectives = given.pop("objectives")
+        options: list[str] = []
+        for name, value in given.items():
+            option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+            for each in value if isinstance(value, list) else [value] if value else []:
+                options += [option] if each is True else [option, f"{each}"]
+        if any(each.startswith("-") for each in objectives):
+            return shlex.join(("civitas", order.command, *options, "--", *objectives))
+        return shlex.join(("civitas", order.command, *objectives, *options))
+
+
+def carried_out(
+    by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
+) -> int:
+    """Have an order carried out, recorded where a journal is named; give the exit code."""
+    # What the library logs is in the reply, in words.
+    logging.getLogger("civitas").addHandler(logging.NullHandler())
+    if journal is None:
+        if run_id is not None:
+            raise click.UsageError("--run-id is for a run in a journal: give --journal too")
+        return by(order, as_json)
+    with usage():
+        without_keys(order)
+    from civitas.journal import Journal
+
+    recorded = Recorded(run_id or secrets.token_hex(8), journal, is_named(), order)
+    with Journal(journal) as found:
+        if run_id is not None:
+            not_copied(found, recorded)
+            if refused_in_doubt(found, recorded, as_json):
+                return 1
+        return by(order, as_json, found, recorded)
+
+
+def copies(journal: Journal, run_id: str) -> list[str]:
+    """The ids of the copies of a run, with which somebody has gone on."""
+    return [each.id for each in journal.runs() if each.forked_from == run_id]
+
+
+def not_copied(journal: Journal, recorded: Recorded) -> None:
+    """Refuse a run that has a copy: what was to be executed again, the copy may have executed."""
+    found = copies(journal, recorded.run_id)
+    if found:
+        copy = replace(recorded, run_id=found[-1])
+        raise StateError(
+            f"run {recorded.run_id!r} has gone on as a copy, {found[-1]!r}: "
+            f"`{copy.command('resume')}`, or with the run itself all the same: "
+            f"`{recorded.command('resume', '--force')}`"
+        )
+
+
+def refused_in_doubt(journal: Journal, recorded: Recorded, as_json: bool) -> bool:
+    """Whether a run cannot go on before a person has decided; then that is said."""
+    try:
+        if journal.run(recorded.run_id).state == "running":
+            return False  # what is under way in another process is not in doubt
+        doubts = journal.in_doubt(recorded.run_id)
+    except NoSuchRun:
+        return False
+    if not doubts:
+        return False
+    if as_json:
+        numbers = [each.number for each in doubts]
+        ways = [command for _, command in recorded.ways("in_doubt", numbers)]
+        found = {"kind": "in_doubt", "run_id": recorded.run_id}
+        print(json.dumps({**found, "actions": [asdict(each) for each in doubts], "resume": ways}))
+    id = escaped(recorded.run_id)
+    click.echo(f"civitas: run {id} cannot go on before you decide", err=True)
+    tell_of(doubts, recorded, to_stderr=True)
+    return True
+
+
+def tell_of(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+    """Print the calls in doubt with their numbers, and what to type to decide."""
+    these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
+    click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)
+    for doubt in doubts:
+        click.echo(f"  {doubt.number}  {doubt_line(doubt)}", err=to_stderr)
+    click.echo(f"Look whether {each} took effect, and then:", err=to_stderr)
+    ways = recorded.ways("in_doubt", [doubt.number for doubt in doubts])
+    width = max(len(words) for words, _ in ways) + 1
+    for words, command in ways:
+        click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)

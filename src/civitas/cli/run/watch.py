@@ -1,0 +1,276 @@
+"""How a run is watched: a person permits its actions, a program reads lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import termios
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+
+from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, approve
+from civitas.cli.run.show import exit_code
+from civitas.orders.order import record
+from civitas.reasoning.events import (
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+    Event,
+)
+from civitas.reasoning.prompts import cut, json_text
+
+if TYPE_CHECKING:
+    from civitas.cli.recorded import Recorded
+    from civitas.cli.run.show import Shown
+    from civitas.journal import Journal
+    from civitas.orders.order import AnyOrder
+
+MAX_CHARS: Final = 10_000
+"""How much is given of a result and of a message."""
+_LEFT_OUT: Final = ("past", "run_id", "thread")
+
+
+class _Lines:
+    """Lines of standard input, read without its buffer.
+
+    Whoever waits for a line of a buffer holds its lock, and Python cannot end while a thread holds
+    that: an interrupted question would end the process with a crash.
+    """
+
+    def readline(self) -> str:
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
+            return raw.readline().decode(errors="replace")
+
+
+def keyboard() -> TextIO | None:
+    """What a person writes lines by; None if standard input is no terminal."""
+    if sys.stdin is None or sys.stdin.closed or not sys.stdin.isatty():
+        return None
+    # All that is asked of it is `readline`.
+    return cast(TextIO, _Lines())
+
+
+def forget_keys() -> None:
+    """Drop what was typed before a question: it was no answer to it.
+
+    A model may write what looks like a question, and have the answer taken for the next one.
+    """
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def says_yes(lines: TextIO, question: str) -> bool:
+    """Ask the person at the terminal."""
+    forget_keys()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return lines.readline().strip().lower() in ("y", "yes")
+
+
+def _refused(request: ApprovalRequest) -> bool:
+    text = f"refused, since standard input is no terminal to ask at: {request}"
+    print(text, file=sys.stderr, flush=True)
+    return False
+
+
+class Permission:
+    """Asks the person at the terminal, by standard error, once the call in question was shown.
+
+    Where standard input is no terminal, everything is refused.
+
+    Attributes:
+        screen: what shows the calls
+    """
+
+    awaits_reader = True
+    """It waits itself until what it asks about was shown, and holds up what comes after that."""
+
+    def __init__(
+        self,
+        screen: Shown | JSONLines,
+        asking: Iterable[str] = (),
+        notes: Mapping[str, str] | None = None,
+    ) -> None:
+        self._lines = lines = keyboard()
+        self._approver: Approver = (
+            CallbackApprover(_refused) if lines is None else TerminalApprover(lines, sys.stderr)
+        )
+        self._asking = frozenset(asking)
+        self._notes = notes or {}
+        self.screen = screen
+        # How often each call has asked and was shown. One that was permitted in a process before is
+        # shown and does not ask, so that both are counted for each.
+        self._asked: Counter[str] = Counter()
+        self._shown: Counter[str] = Counter()
+        self._answered = 0
+        self._one_at_a_time = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    async def approve(self, request: ApprovalRequest) -> bool:
+        """Whether the person said yes."""
+        call = _call(request.action, request.args)
+        self._asked[call] += 1
+        mine = self._asked[call]
+        self.screen.hold()
+        try:
+            while self._shown[call] < mine:
+                await self._changed.wait()
+            async with self._one_at_a_time:
+                if self._lines is not None:
+                    forget_keys()
+                if note := self._notes.get(request.action):
+                    print(note, file=sys.stderr, flush=True)
+                return await approve(self._approver, request)
+        finally:
+            self.screen.release()
+            self._answered += 1
+            self._change()
+
+    def shown(self, event: Event) -> None:
+        """Note that an event was shown."""
+        # Of what is past, nobody asks again.
+        if isinstance(event, CallStarted) and event.action in self._asking and not event.past:
+            self._shown[_call(event.action, event.args)] += 1
+            self._change()
+
+    async def answered(self) -> None:
+        """Wait until no question is open: what is shown meanwhile would stand in its line."""
+        while self._answered < sum(min(n, self._shown[call]) for call, n in self._asked.items()):
+            await self._changed.wait()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _call(action: str, args: dict[str, Any]) -> str:
+    return json.dumps([action, args], sort_keys=True)
+
+
+async def watched(
+    agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
+) -> int:
+    """Have an agent reply, and show what happens; give the exit code."""
+    began, screen = time.monotonic(), permission.screen
+    screen.begin()
+    try:
+        async with agent.stream(task, run_id=run_id, **options) as events:
+            async for event in events:
+                if screen.for_a_person:  # a question stands alone there
+                    await permission.answered()
+                screen.event(event, time.monotonic() - began)
+                permission.shown(event)
+    except asyncio.CancelledError:
+        # By now what was under way has ended, a command with all of its process group.
+        screen.interrupted(time.monotonic() - began)
+        raise
+    finally:
+        screen.finish()
+    return exit_code(events.reply)
+
+
+async def ordered(
+    agent: Any,
+    permission: Permission,
+    order: AnyOrder,
+    journal: Journal | None,
+    recorded: Recorded | None,
+) -> int:
+    """Have an agent do what was ordered, and show it; give the exit code."""
+    run_id = None if recorded is None else recorded.run_id
+    if journal is not None and run_id is not None:
+        await record(order, journal, run_id, agent)
+    return await watched(agent, permission, order.task, run_id)
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+class JSONLines:
+    """Prints each event as one JSON object on a line of standard output; the last is the reply.
+
+    ASCII alone, so that nothing in it is obeyed by a terminal either.
+
+    Attributes:
+        report: what research came to, once it is there
+    """
+
+    for_a_person = False
+    is_loaded: Callable[[], bool]  # of no interest here
+
+    def __init__(self, recorded: Recorded | None = None) -> None:
+        self.report: Any = None
+        self._recorded = recorded
+        self._begun = False
+
+    def begin(self) -> None:
+        """Nothing: a program needs no sign of life."""
+
+    finish = hold = release = written = begin
+
+    def event(self, event: Event, seconds: float | None) -> None:
+        """Print an event."""
+        if self._recorded is not None and not self._begun:
+            self._begun = True
+            print_line("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
+        if not isinstance(event, Done):
+            print_line(event.kind, _fields(event))
+            return
+        reply = event.reply
+        self.report = reply.value
+        about = {
+            "agent": event.agent,
+            "text": reply.text,
+            "stop_reason": reply.stop_reason,
+            "detail": reply.detail,
+            "exit_code": exit_code(reply),
+            "steps": len(reply.steps),
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+            "run_id": reply.run_id,
+        }
+        self._end("done", about, seconds, reply.stop_reason)
+
+    def interrupted(self, seconds: float) -> None:
+        """Print that the run was interrupted: there is no reply."""
+        self._end("interrupted", {}, seconds, "cancelled")
+
+    def _end(
+        self, kind: str, about: dict[str, Any], seconds: float | None, stop_reason: str
+    ) -> None:
+        if seconds is not None:
+            about["seconds"] = round(seconds, 3)
+        if self._recorded is not None:
+            about["resume"] = [command for _, command in self._recorded.ways(stop_reason)]
+        print_line(kind, about)
+
+
+def print_line(kind: str, fields: dict[str, Any]) -> None:
+    """Print an object on a line."""
+    print(json.dumps({"kind": kind, **fields}, default=str), flush=True)
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
+    made = {name: getattr(event, name) for name in names}
+    if isinstance(event, CallEnded):
+        # A traceback is for the program's own authors.
+        made["result"] = None if event.error is not None else _as_json(event.result.get("result"))
+    elif isinstance(event, DecisionMade | ConclusionReached):
+        made[event.kind] = _bounded(made[event.kind].to_json())
+    elif event.kind == "message":
+        made["message"] = _bounded(event.message)
+    return made | {"past": True} if getattr(event, "past", False) else made
+
+
+def _as_json(value: Any) -> str:
+    """A result as JSON text, cut to a bound; text too, so that it can be told from other values."""
+    return cut(json.dumps(value) if isinstance(value, str) else json_text(value), MAX_CHARS)
+
+
+def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: cut(v, MAX_CHARS) if isinstance(v, str) else v for key, v in value.items()}
