@@ -31,6 +31,7 @@ from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
@@ -95,9 +96,22 @@ class Researcher(Journaled, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
