@@ -15,6 +15,7 @@ from civitas.errors import DefinitionError, FileError, FolderIndexError
 from civitas.research import search_folder
 from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool, passages_of
+from research.web_server import pdf
 
 
 @pytest.fixture
@@ -38,36 +39,6 @@ def index(tmp_path: Path) -> Path:
 def found(action: Any, query: str) -> list[Resource]:
     resources: list[Resource] = action.execute(query=query)
     return resources
-
-
-def pdf(*pages: str) -> bytes:
-    """A PDF with a line of text on each page."""
-    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
-    objects = [
-        "<</Type /Catalog /Pages 2 0 R>>",
-        f"<</Type /Pages /Kids [{kids}] /Count {len(pages)}>>",
-        "<</Type /Font /Subtype /Type1 /BaseFont /Helvetica>>",
-    ]
-    for number, text in enumerate(pages):
-        drawn = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
-        objects += [
-            "<</Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] "
-            f"/Resources <</Font <</F1 3 0 R>>>> /Contents {5 + 2 * number} 0 R>>",
-            f"<</Length {len(drawn)}>>\nstream\n{drawn}\nendstream",
-        ]
-    data, places = b"%PDF-1.4\n", []
-    for number, body in enumerate(objects, 1):
-        places.append(len(data))
-        data += f"{number} 0 obj\n{body}\nendobj\n".encode()
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    size = len(objects) + 1
-    return (
-        data
-        + (
-            f"xref\n0 {size}\n0000000000 65535 f \n{table}"
-            f"trailer\n<</Size {size} /Root 1 0 R>>\nstartxref\n{len(data)}\n%%EOF\n"
-        ).encode()
-    )
 
 
 def names(action: Any, query: str) -> list[str]:
@@ -178,7 +149,7 @@ def test_scripts_without_spaces_are_searched(docs: Path, index: Path) -> None:
 
 def test_words_that_nearly_all_passages_have(docs: Path, index: Path) -> None:
     """Above some thousands of passages, frequent words only add to the score of rare ones."""
-    rows = (f"common {'usual' if n % 2 else 'other'} w{n} {'x' * 400}" for n in range(7000))
+    rows = (f"common {'usual' if n % 2 else 'other'} w{n} {'x' * 400}" for n in range(5000))
     (docs / "many.txt").write_text("\n\n".join(rows))
     search = search_folder(docs, index=index, results=2)
     assert "w4321 " in (found(search, "common usual w4321")[0].content or "")
@@ -200,12 +171,12 @@ def test_the_index_is_kept_in_the_cache_folder(
 
 
 def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:
-    for number in range(300):
+    for number in range(100):
         (docs / f"n{number}.txt").write_text(f"number n{number}")
-    tools = [search_folder(docs, index=index, results=300) for _ in range(2)]
+    tools = [search_folder(docs, index=index, results=100) for _ in range(2)]
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda n: len(found(tools[n % 2], "number")), range(16)))
-    assert results == [300] * 16
+    assert results == [100] * 16
 
 
 def test_a_model_searches(docs: Path, index: Path) -> None:

@@ -42,24 +42,37 @@ def whole(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> dic
     return ended(folder)
 
 
-def test_killed_at_every_commit_nothing_that_ended_is_done_again(
+def test_killed_before_any_commit_nothing_that_ended_is_done_again(
     processes: Processes, tmp_path: Path, whole: dict[str, Any]
 ) -> None:
     for number in range(1, whole["commits"] + 1):
-        for when in ("before", "after"):
-            folder = tmp_path / f"{number}-{when}"
-            folder.mkdir()
-            assert processes.run(folder, commit=[number, when]) == KILLED
-            assert processes.run(folder) == 0
-            said = ended(folder)
-            assert said["stop"] == "done"
-            assert said["markdown"] == whole["markdown"]
-            # Again only what had ended in the moment before its record was written.
-            done = effects(folder)
-            again = [what for what, times in done.items() if times > 1]
-            assert len(again) <= (1 if when == "before" else 0), (number, when, done)
-            # What was under way when the process died may have been billed, and counts.
-            assert said["calls"] in (5, 5 + len(again), 6)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert processes.run(folder, commit=[number, "before"]) == KILLED
+        assert processes.run(folder) == 0
+        said = ended(folder)
+        assert said["stop"] == "done"
+        assert said["markdown"] == whole["markdown"]
+        # Again only what had ended in the moment before its record was written.
+        done = effects(folder)
+        again = [what for what, times in done.items() if times > 1]
+        assert len(again) <= 1, (number, done)
+        # What was under way when the process died may have been billed, and counts.
+        assert said["calls"] in (5, 5 + len(again), 6)
+
+
+def test_killed_again_and_again_nothing_that_was_recorded_is_done_twice(
+    processes: Processes, tmp_path: Path, whole: dict[str, Any]
+) -> None:
+    """One run, to which each process adds a commit or two before it dies."""
+    deaths = 0
+    while processes.run(tmp_path, commit=[3, "after"]) == KILLED:
+        deaths += 1
+        assert deaths <= whole["commits"]
+    said = ended(tmp_path)
+    assert (said["stop"], said["markdown"]) == ("done", whole["markdown"])
+    assert set(effects(tmp_path).values()) == {1}
+    assert deaths >= whole["commits"] / 3 - 1
 
 
 def test_a_budget_holds_across_the_death(processes: Processes, tmp_path: Path) -> None:

@@ -32,18 +32,18 @@ class Iterating(Workbench):
                 break
         progress.iteration += 1
         failure = self._failure()
-        over = progress.iteration >= self.iterations
-        if failure and (over or (not progress.fresh and len(self.resources) == known)):
+        nothing_new = not progress.fresh and len(self.resources) == known
+        if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
             del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
         elif not self.tasks:
             progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
-        elif not progress.fresh and len(self.resources) == known:
-            faults = [each.error for each in self.results if each.error is not None]
+        elif nothing_new:
+            faults = [each.error for each in self.results]
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
-            if len(faults) == len(self.results):
+            if None not in faults:
                 progress.detail = f"each task of the last iteration failed: {faults[0]}"
         if self._record is not None:
             self._record.save(progress)

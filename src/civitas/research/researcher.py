@@ -31,6 +31,7 @@ from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
@@ -95,9 +96,22 @@ class Researcher(Journaled, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
@@ -259,8 +273,8 @@ class Researcher(Journaled, Iterating):
                     record,
                     lambda: self._to_the_end(spent),
                     recording.over,
-                    self._cut_off,
-                    self._failed,
+                    lambda why: recording.over(self._stopped(Stop("cancelled", why))),
+                    lambda error: self._stopped(Stop("error", str(error), error)),
                 )
             finally:
                 self._record = None
@@ -319,7 +333,6 @@ class Researcher(Journaled, Iterating):
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
     async def _to_the_end(self, spent: Stop | None) -> Reply:
-        error: BaseException | None = None
         # A run that has failed is tried once more at least.
         most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
         if self.progress.stop != "done" or not self._all_understood():
@@ -333,18 +346,16 @@ class Researcher(Journaled, Iterating):
                     break
                 await self.run()
         except Stop as stop:
-            self._stop(stop)
-            error = stop.error
+            return self._stopped(stop)
         except JournalError:
             raise
         except Exception as failure:  # of a step of the user's own
             log_failure(logger, f"researcher {self.id!r} failed", failure)
             where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
-            self._stop(Stop("error", f"{type(failure).__name__}: {failure}{where}", failure))
-            error = failure
+            text = f"{type(failure).__name__}: {failure}{where}"
+            return self._stopped(Stop("error", text, failure))
         report = made(self)
-        if report.stop_reason == "error" and error is None:
-            error = SearchError(report.detail)
+        error = SearchError(report.detail) if report.stop_reason == "error" else None
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:
@@ -371,10 +382,6 @@ class Researcher(Journaled, Iterating):
             self._passages.clear()
             rules.narrate(self)
 
-    def _cut_off(self, why: str) -> dict[str, Any]:
-        self._stop(Stop("cancelled", why))
-        return recording.over(recording.reply_of(made(self), self._asked.run_id))
-
-    def _failed(self, error: JournalError) -> Reply:
-        self._stop(Stop("error", str(error), error))
-        return recording.reply_of(made(self), self._asked.run_id, error)
+    def _stopped(self, stop: Stop) -> Reply:
+        self._stop(stop)
+        return recording.reply_of(made(self), self._asked.run_id, stop.error)

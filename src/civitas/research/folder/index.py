@@ -40,7 +40,7 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # time may have changed after that. It is read again at each search, until its time is older.
 _RECENT_NS: Final = 2_000_000_000
 
-# Append only, as memory's. A change of what documents.py or passages.py make of a file, or of what
+# Append only, as memory's. A change of what documents.py or pool.py make of a file, or of what
 # `indexed` gives, needs a migration that empties the tables, from which they are filled anew.
 # `words` keeps no text: what is deleted from it must be given to it again, word for word.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
