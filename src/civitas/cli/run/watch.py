@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, approve
+from civitas.approval import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    Refused,
+    TerminalApprover,
+    approve,
+)
 from civitas.cli.run.show import exit_code
 from civitas.orders.order import record
 from civitas.reasoning.events import (
@@ -110,7 +117,7 @@ class Permission:
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    async def approve(self, request: ApprovalRequest) -> bool:
+    async def approve(self, request: ApprovalRequest) -> bool | Refused:
         """Whether the person said yes."""
         call = _call(request.action, request.args)
         self._asked[call] += 1
