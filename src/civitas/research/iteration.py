@@ -131,7 +131,8 @@ class Iterating(Workbench):
 
     def _replay(self, data: dict[str, Any]) -> None:
         """Be where a step left this that was recorded."""
-        self.tasks = [ResearchTask(**each) for each in data.pop("tasks", ())] or self.tasks
+        if "tasks" in data:
+            self.tasks = [ResearchTask(**each) for each in data["tasks"]]
         recording.take_step(self.progress, data)
         self._numbers = {(p.url, p.sha256): n for n, p in enumerate(self.progress.passages, 1)}
 

@@ -55,7 +55,7 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Have a progress be where a step left it that was recorded."""
     progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
-    for name in data:
+    for name in data.keys() - {"tasks"}:  # those are no part of it
         if name == "passages":
             progress.passages.extend(given.passages)
         elif name == "objectives":

@@ -40,7 +40,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
                 resources = found.get("resources", ()) if isinstance(found, dict) else ()
                 progress.changes += [loaded(Resource, each, "a resource") for each in resources]
             elif step in ("plan", "narrate", "evaluate"):
-                take_step(progress, {k: v for k, v in past.result.items() if k != "tasks"})
+                take_step(progress, dict(past.result))
     researcher = Researcher(str(begun.get("agent", "researcher")), None, progress.objectives)
     researcher._begin_anew(progress)
     researcher.run_id = run_id
