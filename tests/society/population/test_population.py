@@ -171,6 +171,7 @@ class Wrong(RowBlock):
         (lambda rows: rows.want(Move, to="nowhere"), 'no place "nowhere"'),
         (lambda rows: rows.neighbour("p"), "needs a network"),
         (lambda rows: rows.neighbour_sum(np.zeros(8)), "sums integers"),
+        (lambda rows: rows.neighbour_sum(rows["seen"]), "takes a column of all 8 citizens"),
     ),
 )
 async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], why: str) -> None:

@@ -257,7 +257,7 @@ class Population:
         options = dict(options)
         blocks = options.pop("blocks", None)
         if blocks is None:
-            blocks = [type(each)(each._llm, each.environment, each.params) for each in self.blocks]
+            blocks = [copy.copy(each) for each in self.blocks]
         agent = CitizenAgent(
             self.id_of(row), memory=CitizenMemory(self.status_of(row)), blocks=blocks, **options
         )

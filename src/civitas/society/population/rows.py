@@ -248,6 +248,11 @@ class Rows(Company):
         np = numpy()
         if np.asarray(values).dtype.kind not in "biu":
             raise ConfigError("neighbour_sum sums integers: sums of floats depend on their order")
+        if len(values) != self.citizens or any(values is each for each in self._gathered.values()):
+            raise ConfigError(
+                f"block {self._block}: neighbour_sum takes a column of all {self.citizens:,} "
+                "citizens, as rows.seen(name) gives it, not rows[name]"
+            )
         starts, others = self.links()
         low, high = int(starts[self.first]), int(starts[self.until])
         sums = np.zeros(high - low + 1, np.int64)
