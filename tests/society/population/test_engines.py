@@ -107,7 +107,7 @@ async def test_rows_want_blocks_that_can() -> None:
         async def forward(self) -> None:
             """Another rule than the rows'."""
 
-    with pytest.raises(ConfigError, match="has no `step_rows`"):
+    with pytest.raises(ConfigError, match="has no `step_rows` of its own"):
         Society(Population(10, None, [Half()]))
     async with Society(Population(10, None, [Half()]), engine=LocalEngine(rows=False)) as society:
         assert (await society.step())["step"] == 0
