@@ -82,8 +82,8 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
             missing = lacking(block)
             if missing:
                 raise ConfigError(
-                    f"block {block.name!r} has no `{missing}` of its own, so it cannot run as rows: "
-                    "define it, or use engine=LocalEngine(rows=False), which makes all citizens full agents"
+                    f"block {block.name!r} has no `{missing}` of its own, so it cannot run as rows; "
+                    "engine=LocalEngine(rows=False) makes all citizens full agents"
                 )
     population.enter(society, society.services)
     society._start()
