@@ -82,7 +82,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
             missing = lacking(block)
             if missing:
                 raise ConfigError(
-                    f"block {block.name!r} has no `{missing}` of its own, so it cannot run as rows; "
+                    f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows; "
                     "engine=LocalEngine(rows=False) makes all citizens full agents"
                 )
     population.enter(society, society.services)
