@@ -16,7 +16,7 @@ from civitas.society.wants import Want
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
-CHUNK: Final = 1 << 15
+CHUNK: Final = 1 << 16
 """So many citizens run at a time: their columns fit the processor's cache."""
 
 _FINDING: Final = threading.RLock()
