@@ -13,6 +13,7 @@ from scipy import stats
 
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
+from civitas.society.experiments.curves import draw_metric
 from civitas.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
@@ -111,3 +112,38 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
     run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
+
+
+def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[str]:
+    """The texts in a picture, which as SVG has each in a comment."""
+    draw_metric(experiment, run(experiment), metric, str(path))
+    return re.findall("<!-- (.*?) -->", path.read_text())
+
+
+def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -> None:
+    conditions: dict[str, Any] = {"base": {}, "other": {"label": "else"}}
+    sweep = experiment(parameters={"more": [1, 2, 3, 4, 5, 6]}, conditions=conditions)
+    texts = drawn(sweep, tmp_path / "a.svg")
+    labels = {f"{name}, more = {n}" for name in ("base", "else") for n in range(1, 7)}
+    assert labels <= set(texts)
+    assert not [each for each in texts if "shown" in each]
+
+
+def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
+    many = experiment(parameters={"more": [*range(7)]}, workflow=[{"step": 1}], seeds=2)
+    texts = drawn(many, tmp_path / "a.svg")
+    said = "over 2 seeds (wide because there are few seeds); first 12 of 14 shown"
+    assert [each for each in texts if said in each]
+    run(many, out=tmp_path / "out")
+    assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
+    def share(society: Any) -> float:
+        return float(society.seed % 2)
+
+    metric = {"name": "share", "by": share, "unit": "share of citizens"}
+    one = experiment(metrics=[metric], conditions={"base": {}}, published=[])
+    texts = drawn(one, tmp_path / "a.svg", "share")
+    ticks = texts[texts.index("simulated time (hours)") + 1 : texts.index("share")]
+    assert (ticks[0], ticks[-1]) == ("0.0", "1.0")
