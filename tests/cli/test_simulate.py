@@ -85,6 +85,19 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     assert contents(tmp_path / "b") == contents(found)
 
 
+def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
+    args = ("--citizens", "10010", "--step", "6h", "--out", str(tmp_path / "a"))
+    assert run(*args) == 0
+    names = {"metrics.csv", "citizens.csv", "map.png", "day.png", "manifest.json"}
+    assert set(contents(tmp_path / "a")) == names
+    citizens = table(tmp_path / "a" / "citizens.csv")
+    assert len(citizens) == 10010
+    assert {row["gender"] for row in citizens} == {"female", "male"}
+    assert all(row["home"].startswith("home-") for row in citizens)
+    assert "" in {row["work"] for row in citizens}
+    assert all(row["work"] == "" or "-" in row["work"] for row in citizens)
+
+
 @pytest.mark.parametrize("struck", (signal.SIGINT, signal.SIGKILL))
 def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     tmp_path: Path, struck: signal.Signals
