@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import struct
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
     assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!data:)\w", page)
     assert page.count("data:image/png;base64,") == 2
-    for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "civitas simulate"):
+    for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
     for name in ("chance.png", "a-b.png"):
         png = (tmp_path / name).read_bytes()
@@ -112,6 +113,28 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
     run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
+    code = "from civitas.society import Society\n\ndef made(seed, more='x', size=2):\n"
+    (tmp_path / "m.py").write_text(
+        code + "    return Society(size, seed=seed)\n\ndef one(society):\n    return 1\n"
+    )
+    (tmp_path / "my file.yaml").write_text("""\
+name: report
+society: {make: m.py:made, step: 6h}
+metrics: [{name: messages, label: all messages}, {name: one, by: m.py:one}]
+workflow: [step: 1]
+conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
+""")
+    path = tmp_path / "my file.yaml"
+    swept = Experiment.from_yaml(path, seeds=2, parameters={"more": ["x", "true", 3]})
+    run(swept, out=tmp_path / "out")
+    page = html.unescape((tmp_path / "out" / "report.html").read_text())
+    said = f"""civitas simulate '{path}' --seeds 2 --sweep 'more=x,"true",3'"""
+    assert f"<code>{said}</code>" in page
+    assert "above 'as it was', seed by seed" in page
+    assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
 
 
 def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[str]:

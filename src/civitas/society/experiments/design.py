@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     field_validator,
@@ -116,6 +117,7 @@ class Design(Part):
     source: str = ""
     notes: str = ""
     folder: Path = Field(default=Path(), exclude=True)
+    _command: str | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -130,6 +132,11 @@ class Design(Part):
     def all_seeds(self) -> list[int]:
         """The seeds: 0 … n−1 where a number is given."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def command(self) -> str | None:
+        """The command that repeats it; None where a program has made it."""
+        return self._command
 
     def grid(self) -> list[dict[str, Any]]:
         """The combinations of the parameters' values."""

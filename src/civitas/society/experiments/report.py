@@ -90,10 +90,13 @@ def _page(
         rows = [(f"{c}, seed {seed}", q, text) for c, _, seed, _, q, text in results.texts[:_TEXTS]]
         parts.append(_table(("who", "asked", "said"), rows))
     said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
+    how = "the program that has made it"
+    if design.command is not None:
+        how = f"<code>{_safe(design.command)}</code>"
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
-        "far as a model answers the same: <code>civitas simulate EXPERIMENT.yaml "
-        f"--seeds {len(seeds)}</code>.</p><details><summary>The experiment as run</summary><pre>"
+        f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
+        "</summary><pre>"
         f"{_safe(said)}</pre></details>"
     )
     return (
