@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from civitas.clock import DAY_S, seconds_of
@@ -103,10 +104,9 @@ def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
 
 def _drawn(interval: Interval, unit: str) -> Interval:
     """The interval as it is drawn: that of a share stays within 0 and 1."""
-    values = (interval.mean, interval.low, interval.high)
     if ("share" not in unit.lower() and "0 to 1" not in unit) or not 0 <= interval.mean <= 1:
         return interval
-    return Interval(*(min(1.0, max(0.0, each)) for each in values), interval.n)
+    return replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
 
 
 def _curves(

@@ -183,7 +183,7 @@ class Design(Part):
             raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy.deepcopy(self.society.parameters)
-        known = self._arguments()
+        known = self.arguments()
         for key, value in given.items():
             at: Where = ("parameters", key)
             if key in condition.parameters:
@@ -205,7 +205,7 @@ class Design(Part):
             into[path[-1] if path else root] = value
         return parameters, workflow
 
-    def _arguments(self) -> list[str] | None:
+    def arguments(self) -> list[str] | None:
         """The names of the society's parameters; None where it takes any."""
         where = ("society", "model" if self.society.make is None else "make")
         parameters = self._signature(where)
@@ -242,7 +242,7 @@ class Design(Part):
             copy_json([self.society.parameters, self.parameters])
         except NotJSON as error:
             raise FieldError(((), f"parameters must be JSON data: {error}")) from None
-        known = self._arguments()
+        known = self.arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
