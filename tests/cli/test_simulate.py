@@ -85,6 +85,19 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     assert contents(tmp_path / "b") == contents(found)
 
 
+def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
+    args = ("--citizens", "10010", "--step", "6h", "--out", str(tmp_path / "a"))
+    assert run(*args) == 0
+    names = {"metrics.csv", "citizens.csv", "map.png", "day.png", "manifest.json"}
+    assert set(contents(tmp_path / "a")) == names
+    citizens = table(tmp_path / "a" / "citizens.csv")
+    assert len(citizens) == 10010
+    assert {row["gender"] for row in citizens} == {"female", "male"}
+    assert all(row["home"].startswith("home-") for row in citizens)
+    assert "" in {row["work"] for row in citizens}
+    assert all(row["work"] == "" or "-" in row["work"] for row in citizens)
+
+
 @pytest.mark.parametrize("struck", (signal.SIGINT, signal.SIGKILL))
 def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     tmp_path: Path, struck: signal.Signals
@@ -339,7 +352,9 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     (
-        (("e.yaml", "--citizens", "20"), "--citizens is of a town without an experiment"),
+        (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
+        (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
+        (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
         (("e.yaml", "--sweep", "tax=1"), "parameters.tax: the society has no such parameter"),
         (("--seeds", "3"), "--sweep, --seeds and --jobs are for an EXPERIMENT"),
@@ -367,9 +382,11 @@ def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
+    classic = EXPERIMENT.replace("{citizens: 10,", "{model: schelling,").replace("home", "alike")
+    (tmp_path / "classic.yaml").write_text(classic)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["simulate", *args])
     assert ended.value.code == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
-    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml", "classic.yaml"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ from scipy import stats
 
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
+from civitas.society.experiments.curves import draw_metric
 from civitas.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
@@ -99,7 +101,7 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
     assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!data:)\w", page)
     assert page.count("data:image/png;base64,") == 2
-    for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "civitas simulate"):
+    for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
     for name in ("chance.png", "a-b.png"):
         png = (tmp_path / name).read_bytes()
@@ -111,3 +113,60 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
     run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
+    code = "from civitas.society import Society\n\ndef made(seed, more='x', size=2):\n"
+    (tmp_path / "m.py").write_text(
+        code + "    return Society(size, seed=seed)\n\ndef one(society):\n    return 1\n"
+    )
+    (tmp_path / "my file.yaml").write_text("""\
+name: report
+society: {make: m.py:made, step: 6h}
+metrics: [{name: messages, label: all messages}, {name: one, by: m.py:one}]
+workflow: [step: 1]
+conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
+""")
+    path = tmp_path / "my file.yaml"
+    swept = Experiment.from_yaml(path, seeds=2, parameters={"more": ["x", "true", 3]})
+    run(swept, out=tmp_path / "out")
+    page = html.unescape((tmp_path / "out" / "report.html").read_text())
+    said = f"""civitas simulate '{path}' --seeds 2 --sweep 'more=x,"true",3'"""
+    assert f"<code>{said}</code>" in page
+    assert "above 'as it was', seed by seed" in page
+    assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
+
+
+def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[str]:
+    """The texts in a picture, which as SVG has each in a comment."""
+    draw_metric(experiment, run(experiment), metric, str(path))
+    return re.findall("<!-- (.*?) -->", path.read_text())
+
+
+def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -> None:
+    conditions: dict[str, Any] = {"base": {}, "other": {"label": "else"}}
+    sweep = experiment(parameters={"more": [1, 2, 3, 4, 5, 6]}, conditions=conditions)
+    texts = drawn(sweep, tmp_path / "a.svg")
+    labels = {f"{name}, more = {n}" for name in ("base", "else") for n in range(1, 7)}
+    assert labels <= set(texts)
+    assert not [each for each in texts if "shown" in each]
+
+
+def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
+    many = experiment(parameters={"more": [*range(7)]}, workflow=[{"step": 1}], seeds=2)
+    texts = drawn(many, tmp_path / "a.svg")
+    said = "over 2 seeds (wide because there are few seeds); first 12 of 14 shown"
+    assert [each for each in texts if said in each]
+    run(many, out=tmp_path / "out")
+    assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
+    def share(society: Any) -> float:
+        return float(society.seed % 2)
+
+    metric = {"name": "share", "by": share, "unit": "share of citizens"}
+    one = experiment(metrics=[metric], conditions={"base": {}}, published=[])
+    texts = drawn(one, tmp_path / "a.svg", "share")
+    ticks = texts[texts.index("simulated time (hours)") + 1 : texts.index("share")]
+    assert (ticks[0], ticks[-1]) == ("0.0", "1.0")

@@ -133,6 +133,38 @@ def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) ->
     assert set(results.values("owned")) == {0, 1, 2}
 
 
+@pytest.mark.parametrize("jobs", (0, 1))
+def test_a_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
+    code = """\
+from beside import SIZE
+from civitas.society import Society
+
+def made(seed, folder=None):
+    return Society(SIZE, seed=seed)
+
+def count(society):
+    from later import add
+    return len(society.seats) + add
+"""
+    yaml = """\
+name: beside
+society: {make: main.py:made, step: 6h}
+metrics: [{name: count, by: main.py:count}]
+workflow: [step: 1]
+"""
+    path = list(sys.path)
+    for number in (1, 2):  # each experiment has files of its own, of the same names
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "main.py").write_text(code)
+        (folder / "beside.py").write_text(f"SIZE = {number}\n")
+        (folder / "later.py").write_text(f"add = {10 * number}\n")
+        (folder / "e.yaml").write_text(yaml)
+        results = run(Experiment.from_yaml(folder / "e.yaml"), jobs=jobs)
+        assert results.values("count") == {0: 11 * number}
+    assert sys.path == path
+
+
 def changed(folder: Path, **values: Any) -> None:
     path = folder / "out" / "experiment.json"
     manifest = json.loads(path.read_text())
@@ -157,6 +189,26 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
     refused(of(tmp_path), r"has results of civitas 0\.0\.1, and this is")
     changed(tmp_path, versions=None)
     refused(of(tmp_path), "is no manifest of an experiment")
+
+
+def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path: Path) -> None:
+    wrong = of(tmp_path, TEXT.replace("messages,", "mesages,"))
+    with pytest.raises(ConfigError, match="no column 'mesages'"):
+        run(wrong, jobs=0, out=tmp_path / "out")
+    results = run(of(tmp_path), jobs=0, out=tmp_path / "out")
+    assert set(results.values("owned")) == {0, 1}
+
+
+def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> None:
+    run(of(tmp_path), jobs=0, out=tmp_path / "out")
+    other = TEXT.replace("size: 2", "size: 3").replace("steps: 2", "steps: 3")
+    told = "another version of this one, which differs in workflow, society: give"
+    with pytest.raises(ConfigError, match=told):
+        run(of(tmp_path, other), jobs=0, out=tmp_path / "out")
+    again = of(tmp_path)
+    (tmp_path / "make.py").write_text(CODE + FULL + "# mended\n")
+    with pytest.raises(ConfigError, match="version of this one, which differs in code: give"):
+        run(again, jobs=0, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(

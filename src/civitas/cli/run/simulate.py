@@ -29,6 +29,8 @@ MANY_STEPS: Final = 100_000_000
 """Of more agent-steps it is asked whether they are meant: hours of agents, minutes of rows."""
 MANY_CALLS: Final = 1_000
 """And of more calls of a model."""
+_FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
+"""Fields of an experiment that say what an option says of a town."""
 _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
 
 
@@ -152,10 +154,7 @@ def command(
         for name in context.params:
             source = context.get_parameter_source(name)
             if name not in _OF_EXPERIMENTS and source is click.core.ParameterSource.COMMANDLINE:
-                raise click.UsageError(
-                    f"--{name.replace('_', '-')} is of a town without an experiment: write it in "
-                    f"{experiment}, or --sweep it"
-                )
+                raise click.UsageError(_of_a_town(name, experiment))
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         folder = Path(given["out"] or f"{Path(experiment).stem}-results")
         return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
@@ -181,6 +180,21 @@ def _agreed(text: str, yes: bool, give: str) -> bool:
         raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
     click.echo(escaped(text), err=True)
     return yes or lines is None or says_yes(lines, "Go on?")
+
+
+def _of_a_town(name: str, path: str) -> str:
+    """What is told where an option of a town is given with an experiment."""
+    from civitas.society.experiments.study import Experiment
+
+    told = f"--{name.replace('_', '-')} is of a town without an experiment"
+    if name in _FIELDS:
+        return f"{told}: write {_FIELDS[name]} in {path}"
+    with usage():
+        known = Experiment.from_yaml(path).arguments()
+    key = "llm" if name == "model" else name
+    if known is None or key in known:
+        return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
+    return f"{told}, and the society of {path} has no parameter {key}; leave it out"
 
 
 def _experiment(

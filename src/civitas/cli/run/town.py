@@ -292,6 +292,7 @@ class _Files:
             names += [self._table("citizens", _people_of(society)), *self._all_messages()]
         else:
             names.append(self._columns(society.population))
+            (self.folder / "messages.csv").unlink(missing_ok=True)  # they are counted alone
         same = ["city_sha256", "people_sha256"]
         if self._settings["model"] is None:  # which may answer otherwise the next time
             same += ["state_sha256", *(names if self._arrow is None else ())]
@@ -324,7 +325,10 @@ class _Files:
         return ["map.png", "day.png"]
 
     def _columns(self, population: Population) -> str:
-        """Write the columns of a population, one value a citizen; gives the file's name."""
+        """Write the columns of a population, one value a citizen; gives the file's name.
+
+        In CSV, places stand by their ids and words as texts.
+        """
         single = {name for name, values in population.arrays.items() if values.ndim == 1}
         if self._arrow is not None:
             table = population.to_arrow()
@@ -333,11 +337,15 @@ class _Files:
             return "citizens.parquet"
         path = self.folder / "citizens.csv"
         columns = {name: population.columns[name] for name in population.arrays if name in single}
+        texts = {name: population.declared[name].texts(population.places) for name in columns}
         with path.open("w", encoding="utf-8", newline="") as file:
             made = csv.writer(file, lineterminator="\n")
             made.writerow(["id", *columns])
             for at in range(0, len(population), _ROWS):
                 part = [each[at : at + _ROWS].tolist() for each in columns.values()]
+                for index, said in enumerate(texts.values()):
+                    if said is not None:
+                        part[index] = [said[number] for number in part[index]]
                 made.writerows(zip(population.ids[at : at + _ROWS].tolist(), *part, strict=True))
         return path.name
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError
-from civitas.society.experiments.functions import Source, function_of
+from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.table import file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Life, steps_of
@@ -68,6 +68,12 @@ class Cell:
 
     async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
         """Live it, and write the part that it leaves."""
+        with importable(folder):  # also for what is imported only when it is needed
+            await self._live(part, name, folder, lived)
+
+    async def _live(
+        self, part: Path, name: str, folder: Path, lived: Callable[[int], None]
+    ) -> None:
         function = function_of(self.source, folder)
         parameters = dict(self.parameters)
         if "folder" in inspect.signature(function).parameters:

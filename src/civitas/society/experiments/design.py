@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     field_validator,
@@ -116,6 +117,7 @@ class Design(Part):
     source: str = ""
     notes: str = ""
     folder: Path = Field(default=Path(), exclude=True)
+    _command: str | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -130,6 +132,11 @@ class Design(Part):
     def all_seeds(self) -> list[int]:
         """The seeds: 0 … n−1 where a number is given."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def command(self) -> str | None:
+        """The command that repeats it; None where a program has made it."""
+        return self._command
 
     def grid(self) -> list[dict[str, Any]]:
         """The combinations of the parameters' values."""
@@ -176,7 +183,7 @@ class Design(Part):
             raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy.deepcopy(self.society.parameters)
-        known = self._arguments()
+        known = self.arguments()
         for key, value in given.items():
             at: Where = ("parameters", key)
             if key in condition.parameters:
@@ -198,7 +205,7 @@ class Design(Part):
             into[path[-1] if path else root] = value
         return parameters, workflow
 
-    def _arguments(self) -> list[str] | None:
+    def arguments(self) -> list[str] | None:
         """The names of the society's parameters; None where it takes any."""
         where = ("society", "model" if self.society.make is None else "make")
         parameters = self._signature(where)
@@ -235,7 +242,7 @@ class Design(Part):
             copy_json([self.society.parameters, self.parameters])
         except NotJSON as error:
             raise FieldError(((), f"parameters must be JSON data: {error}")) from None
-        known = self._arguments()
+        known = self.arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))

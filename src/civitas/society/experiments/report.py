@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
-from civitas.society.experiments.curves import draw_metric, series
+from civitas.society.experiments.curves import about_of, caption, draw_metric, label_of, series
 from civitas.society.experiments.design import Design, Published
 from civitas.society.experiments.results import Interval, Results
 from civitas.society.experiments.table import file_name, write_whole
@@ -31,7 +31,8 @@ _TEXTS: Final = 12
 def write_report(design: Design, results: Results, folder: Path) -> Path:
     """Write a PNG for each metric, and `report.html`, which asks nothing of other places."""
     pictures = {}
-    for metric in results.metrics:
+    given = [each.name for each in design.metrics if each.name in results.metrics]
+    for metric in dict.fromkeys([*given, *results.metrics]):
         path = folder / file_name(metric, ".png")
         write_whole(path, functools.partial(draw_metric, design, results, metric))
         pictures[metric] = path
@@ -68,10 +69,13 @@ def _page(
     ]
     parts = [f"<h1>{_safe(design.name)}</h1><p>{_safe(design.question)}</p><h2>Set-up</h2>"]
     parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
-    head = ("", "at the end", "above the first, seed by seed")
     for metric, path in pictures.items():
-        parts.append(_figure(path, f"{metric}: mean and 95 % interval over seeds (Student's t)."))
-        parts.append(_table(head, _last(design, results, metric)))
+        shown = series(design, results, metric)
+        label = about_of(design, metric).label or metric
+        said = caption(results, metric, shown)
+        parts.append(_figure(path, f"{label}: {said}. Intervals are by Student's t."))
+        head = ("", "at the end", f"above {label_of(design, shown[0][1])!r}, seed by seed")
+        parts.append(_table(head, _last(results, metric, shown)))
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
@@ -86,10 +90,13 @@ def _page(
         rows = [(f"{c}, seed {seed}", q, text) for c, _, seed, _, q, text in results.texts[:_TEXTS]]
         parts.append(_table(("who", "asked", "said"), rows))
     said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
+    how = "the program that has made it"
+    if design.command is not None:
+        how = f"<code>{_safe(design.command)}</code>"
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
-        "far as a model answers the same: <code>civitas simulate EXPERIMENT.yaml "
-        f"--seeds {len(seeds)}</code>.</p><details><summary>The experiment as run</summary><pre>"
+        f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
+        "</summary><pre>"
         f"{_safe(said)}</pre></details>"
     )
     return (
@@ -101,11 +108,13 @@ def _page(
     )
 
 
-def _last(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
+def _last(
+    results: Results, metric: str, shown: list[tuple[str, str, str]]
+) -> list[tuple[str, str, str]]:
     """The last mean of each curve, and how far it is above the first with the same parameters."""
     rows = []
     firsts: dict[str, str] = {}
-    for label, condition, values in series(design, results, metric):
+    for label, condition, values in shown:
         first = firsts.setdefault(values, condition)
         above = ""
         if first != condition:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,7 +62,9 @@ class Experiment(Design):
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
-            return cls(**{**data, **instead, "folder": path.parent})
+            made = cls(**{**data, **instead, "folder": path.parent})
+            made._command = _command(path, instead, data.get("parameters") or {})
+            return made
         except FieldError as error:
             told = []
             for where, what in error.faults:
@@ -105,3 +109,27 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
+
+
+def _command(path: Path, instead: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
+    """The command that runs a file with fields in the place of its own; None where none does."""
+    words = ["civitas", "simulate", str(path)]
+    for name, value in instead.items():
+        if name == "seeds" and isinstance(value, int):
+            words += ["--seeds", str(value)]
+        elif name == "parameters" and own.keys() <= value.keys():
+            for key, values in value.items():
+                said = [_word(each) for each in values]
+                if any("," in each for each in said):
+                    return None
+                if own.get(key) != values:
+                    words += ["--sweep", f"{key}={','.join(said)}"]
+        else:
+            return None
+    return shlex.join(words)
+
+
+def _word(value: Any) -> str:
+    """A value as `--sweep` takes it: a plain word as it is, all else as JSON."""
+    is_word = isinstance(value, str) and value.isidentifier()
+    return value if is_word and value not in ("true", "false", "null") else json.dumps(value)

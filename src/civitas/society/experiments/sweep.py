@@ -70,8 +70,9 @@ async def sweep(
     cells = design.cells()
     if jobs:
         cells[0].as_json()  # what no process can import is said before anything is lived
-    same = _fingerprint(design)
-    _claim(design, folder, same)
+    shared = _determined_by(design)
+    same = _hash(shared)
+    _claim(design, folder, shared)
     parts = [folder / "parts" / f"{_key(same, cell)}.parquet" for cell in cells]
     left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
     far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
@@ -108,25 +109,33 @@ async def sweep(
         raise failed.exceptions[0] from None
     path = folder / "results.parquet"
     totals = join(parts, path)
-    _write_manifest(design, folder, same, totals)
+    _write_manifest(design, folder, shared, totals)
     return path
 
 
-def _fingerprint(design: Design) -> str:
-    """The hash of what all cells share: the society, its code, workflow and metrics."""
+def _determined_by(design: Design) -> dict[str, str]:
+    """The hashes of what all cells share, by what it is."""
     sources = [design.society.source, *(each.by for each in design.metrics if each.by is not None)]
-    said = [
-        *(design.name, design.every, design.workflow, design.society.model_dump()),
-        [[each.name, each.by] for each in design.metrics],
-        [[name, each.parameters, each.workflow] for name, each in design.conditions.items()],
-        [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
-    ]
-    return hashlib.sha256(json.dumps(in_words(said), sort_keys=True).encode()).hexdigest()
+    said = {
+        "name": design.name,
+        "every": design.every,
+        "workflow": design.workflow,
+        "society": design.society.model_dump(),
+        "metrics": [[each.name, each.by] for each in design.metrics],
+        "conditions": [
+            [name, each.parameters, each.workflow] for name, each in design.conditions.items()
+        ],
+        "code": [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
+    }
+    return {name: _hash(in_words(each)) for name, each in said.items()}
+
+
+def _hash(said: Any) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _key(fingerprint: str, cell: Cell) -> str:
-    said = [fingerprint, cell.condition, cell.seed, cell.values]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values])[:24]
 
 
 def versions() -> dict[str, str]:
@@ -134,45 +143,53 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
-def _claim(design: Design, folder: Path, fingerprint: str) -> None:
+def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     """See that a folder has nothing, or what an earlier call of this experiment has left."""
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
+        has_results = any((folder / "parts").glob("*.parquet")) or any(folder.glob("*.parquet"))
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise FileError(f"{folder} cannot be used: {error.strerror}") from error
     if not data:
-        _write_manifest(design, folder, fingerprint, None)
+        _write_manifest(design, folder, shared, None)
         return
     try:
         before = json.loads(data)
-        other, has = before["fingerprint"], before["versions"]["civitas"]
+        other, has = dict(before["determined_by"]), before["versions"]["civitas"]
         name = before["experiment"]["name"]
     except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{path} is no manifest of an experiment: give another folder") from None
+    if not has_results:  # of an attempt in which no cell has ended
+        _write_manifest(design, folder, shared, None)
+        return
     if has != version("civitas"):
         raise ConfigError(
             f"{folder} has results of civitas {has}, and this is "
             f"{version('civitas')}: give another folder, or delete it"
         )
-    if other != fingerprint:
-        what = f"experiment {name!r}" if name != design.name else "another version of this one"
+    if name != design.name:
         raise ConfigError(
-            f"{folder} has results of {what} (its society, code, workflow, metrics or conditions "
-            "differ): give another folder, or delete it"
+            f"{folder} has results of experiment {name!r}: give another folder, or delete it"
+        )
+    differs = [each for each in shared if other.get(each) != shared[each]]
+    if differs:
+        raise ConfigError(
+            f"{folder} has results of another version of this one, which differs in "
+            f"{', '.join(differs)}: give another folder, or delete it"
         )
 
 
 def _write_manifest(
-    design: Design, folder: Path, fingerprint: str, totals: dict[str, Any] | None
+    design: Design, folder: Path, shared: dict[str, str], totals: dict[str, Any] | None
 ) -> None:
     made = {
         "experiment": design.as_json(),
         "complete": totals is not None,
         "totals": totals,
         "versions": versions(),
-        "fingerprint": fingerprint,
+        "determined_by": shared,
     }
     text = json.dumps(in_words(made), indent=2, ensure_ascii=False) + "\n"
     write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))

@@ -80,6 +80,10 @@ class Column:
             return self.words.index(at) if at in self.words else len(self.words) - 1
         return at
 
+    def texts(self, places: Sequence[str]) -> Sequence[str | None] | None:
+        """Return what its numbers stand for, −1 being the last; None where they are numbers."""
+        return [*places, None] if self.dtype == PLACE else self.words or None
+
     def to_status(
         self, name: str, status: dict[str, Any], value: Any, places: Sequence[str]
     ) -> None:
