@@ -276,7 +276,7 @@ def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
         terminal.type("/Calculator.fail left:1\r")
         shown = terminal.until("error: ValueError: no luck")
-        assert "(warning: action 'fail' of agent 'Calculator' failed" in shown
+        assert "(error: action 'fail' of agent 'Calculator' failed" in shown
         assert "Traceback" not in shown
 
 

@@ -75,9 +75,9 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
         studio.jobs.stop(run)
         told.until("job", run=run, state="ended")
         with at_terminal("resume", run, "--journal", path, cwd=folder) as terminal:
-            assert "| One." in terminal.until("you> ")
+            assert "One." in terminal.until("you> ")
             terminal.type("r Look again.\n")
-            assert "| Two." in terminal.until("you> ")
+            assert "Two." in terminal.until("you> ")
         assert studio.jobs.resume(run) == run
         card = told.until("card", kind="decision")
         assert card["conclusion"]["summary"] == "Two."
