@@ -291,7 +291,7 @@ class RuleApprover:
 
 
 class TerminalApprover:
-    """Asks the person at the terminal, one question at a time; only `y` or `yes` permits.
+    """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
     So do `a` and `always`, and then exactly this call, the same agent, action and arguments in the
     same thread, is not asked for again while the approver lives. Questions of actions are answered

@@ -107,8 +107,8 @@ def command(
     """Go on with the run of that ID where it stands.
 
     What ended is not done again. An action that was running when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat, --skip or --done, for all of them
-    or each by its number N in `civitas runs ID`.
+    nobody knows whether it took effect. Look, and say --repeat or --skip, for all of them or
+    each by its number N in `civitas runs ID`, or --done N=RESULT.
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
