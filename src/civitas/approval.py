@@ -318,7 +318,8 @@ class TerminalApprover:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
-            text = f"{escaped(request.sender)} proposes: {request}\nPermit this? [y/N/always] "
+            does = "propose" if request.sender == "You" else "proposes"
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
             line = self._ask(text, "\n(no answer: refused)\n")
             said = line.strip().lower()
             if said in ("a", "always"):
