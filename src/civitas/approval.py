@@ -291,7 +291,7 @@ class RuleApprover:
 
 
 class TerminalApprover:
-    """Asks the person at the terminal, one question at a time; only `y` or `yes` permits.
+    """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
     So do `a` and `always`, and then exactly this call, the same agent, action and arguments in the
     same thread, is not asked for again while the approver lives. Questions of actions are answered
@@ -318,7 +318,8 @@ class TerminalApprover:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
-            text = f"{escaped(request.sender)} proposes: {request}\nPermit this? [y/N/always] "
+            does = "propose" if request.sender == "You" else "proposes"
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
             line = self._ask(text, "\n(no answer: refused)\n")
             said = line.strip().lower()
             if said in ("a", "always"):

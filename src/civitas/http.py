@@ -72,6 +72,7 @@ class Response:
         headers: by their names, in capitals or not
         url: where it came from, after redirects
         content: the body; empty if it is streamed, and then `read` gives it
+        tries: how many requests it took
     """
 
     def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
@@ -79,6 +80,7 @@ class Response:
         self.headers: Mapping[str, str] = answer.headers
         self.url = url
         self.content = b""
+        self.tries = 1
         self._client = client
         self._answer = answer
         self._first = b""
@@ -258,6 +260,7 @@ class Client:
                     tried = f"; tried {attempt + 1} times" if attempt else ""
                     raise type(error)(f"{error}{tried}") from None
             else:
+                response.tries += attempt
                 if last or not may_pass(response.status):
                     break
                 wait_s = retry_after_s(response.headers)

@@ -189,7 +189,7 @@ def test_a_text_is_said_to_all_and_the_chat_agent_answers(folder: Path) -> None:
 def test_an_action_that_asks_first_is_approved_at_the_terminal(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.type("/Host.list_files\r")
-        assert "You proposes: /Host.list_files\r\n" in terminal.until("[y/N/always]")
+        assert "You propose: /Host.list_files\r\n" in terminal.until("[y/N/always]")
         assert "notes.txt" in terminal.line("y")
         terminal.line("/Host.list_files")
         shown = terminal.line("n")

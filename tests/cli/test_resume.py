@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal
+from civitas import Journal, ReActAgent, ScriptedModel
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -426,6 +426,16 @@ def test_nothing_is_decided_for_an_agent_that_is_not_there(
     assert "is run again" not in wrong.stderr
     with Journal(folder / JOURNAL) as journal:
         assert [doubt.action for doubt in journal.in_doubt("bread-1")] == ["pay"]
+
+
+def test_a_wrong_agent_is_told_also_of_a_run_that_is_over(folder: Path) -> None:
+    with Journal(folder.parent / "runs.db") as journal:
+        agent = ReActAgent("clerk", ScriptedModel(["Well."]), journal=journal)
+        agent.reply_sync("Hi", run_id="r")
+    assert civitas("resume", "r", cwd=folder).returncode == 0
+    done = civitas("resume", "r", "--agent", "nowhere:clerk", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no module 'nowhere'" in done.stderr
 
 
 def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:

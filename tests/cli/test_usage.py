@@ -48,6 +48,12 @@ def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
     assert said in error
 
 
+def test_a_command_that_is_misspelled_is_told_the_near_one() -> None:
+    done = civitas("atc")
+    assert done.returncode == 2
+    assert done.stderr.endswith("Error: No such command 'atc'. Did you mean 'act'?\n")
+
+
 def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     (tmp_path / "civitas.toml").write_bytes(b'\xef\xbb\xbfmodel = "nope"\n')
     assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr

@@ -403,7 +403,7 @@ def test_without_retry_after_it_waits_by_itself() -> None:
 def test_tries_are_bounded() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
         asked = OpenAIModel("m", server.url, max_retries=3)
-        with pytest.raises(ModelError, match="the server answered 503: try later"):
+        with pytest.raises(ModelError, match="answered 503: try later; tried 4 times"):
             run(asked.complete(user("Hi")))
         assert len(server.requests) == 4
     assert error(status(429, "slow down", retry_after="9999")) == (
@@ -464,7 +464,9 @@ def test_a_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[st
         url = server.url
     with pytest.raises(ModelError) as caught:
         run(OpenAIModel("tiny", url, max_retries=0).complete(user("Hi")))
-    assert str(caught.value) == f"{url}#tiny: no answer from {url}: Connection refused"
+    assert str(caught.value) == (
+        f"{url}#tiny: no answer from {url}: Connection refused; is the server running there?"
+    )
     error = caught.value
     assert error.__cause__ is None or error.__cause__.__cause__ is None
     assert len(traceback.format_exception(error)) < 20

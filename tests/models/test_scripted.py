@@ -30,6 +30,12 @@ def test_gives_its_replies_in_order_and_then_says_how_many_it_had() -> None:
         run(model.complete(user("?")))
 
 
+def test_one_function_answers_every_call() -> None:
+    model = ScriptedModel(lambda messages, actions: messages[-1]["content"].upper())
+    assert [run(model.complete(user(text))).text for text in ("one", "two")] == ["ONE", "TWO"]
+    assert run(parts_of(model, user("six")))[-1] == ModelReply("SIX")
+
+
 def test_keeps_what_it_was_given_as_it_was_then() -> None:
     model = ScriptedModel(["one", "two"])
     messages = user("first")
@@ -91,7 +97,9 @@ def test_what_is_no_reply_is_named(reply: Any) -> None:
 
 
 def test_one_text_is_not_a_list_of_replies() -> None:
-    with pytest.raises(DefinitionError, match="ScriptedModel: replies= is a list of replies, not "):
+    with pytest.raises(
+        DefinitionError, match="ScriptedModel: replies= must be a list of replies or "
+    ):
         ScriptedModel(None)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="a list of replies, not one str"):
         ScriptedModel("hello")

@@ -107,8 +107,8 @@ def command(
     """Go on with the run of that ID where it stands.
 
     What ended is not done again. An action that was running when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat, --skip or --done, for all of them
-    or each by its number N in `civitas runs ID`.
+    nobody knows whether it took effect. Look, and say --repeat or --skip, for all of them or
+    each by its number N in `civitas runs ID`, or --done N=RESULT.
 
     A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
     CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
@@ -159,6 +159,8 @@ def command(
                 f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
                 "another"
             )
+        # Before anything is decided: a wrong name is told also of a run that is over.
+        named = None if agent is None else _named(agent, outline.kind)
         # What came of a simulation is made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
             return _over(found, recorded, as_json)
@@ -167,7 +169,6 @@ def command(
                 apart(order, str(journal))
         if not force:
             not_copied(found, recorded)
-        named = None if agent is None else _named(agent, outline.kind)  # before it is decided
         decided = bool(decisions) and _decide(found, recorded, decisions)
         if refused_in_doubt(found, recorded, as_json):
             return 1

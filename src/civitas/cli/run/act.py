@@ -71,13 +71,14 @@ def command(
     """Have an agent do TASK with the files of a folder.
 
     Each step is shown as it happens. Writing or editing a file and running a command are asked
-    about one by one, with exactly what would be done, and only y permits. Looking at files (list,
-    read, search) is permitted, unless you say --ask-read, or civitas.toml decides which model or
-    folder it is and you do not say --yes-read; what it reads, the model is sent. Nothing outside of
-    the folder is read or written but by a command that you permit: in bubblewrap that can read what
-    you can, write below the folder only, and has no network without --network; where there is no
-    bubblewrap, which the question says, it can do what you can. Where standard input is no
-    terminal, all that asks is refused.
+    about one by one, with exactly what would be done, and only y permits, or always: then that
+    exact call is not asked about again until the end. Looking at files (list, read, search) is
+    permitted, unless you say --ask-read, or civitas.toml decides which model or folder it is and
+    you do not say --yes-read; what it reads, the model is sent. Nothing outside of the folder is
+    read or written but by a command that you permit: in bubblewrap that can read what you can,
+    write below the folder only, and has no network without --network; where there is no bubblewrap,
+    which the question says, it can do what you can. Where standard input is no terminal, all that
+    asks is refused.
 
     The small model in the box does one plain instruction, by one action:
 

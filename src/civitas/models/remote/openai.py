@@ -190,7 +190,8 @@ class OpenAIModel(Answering):
                     reserved.settle_by(reply.usage)
                 yield reply
         except HTTPError as error:
-            raise ModelError(f"{self.name}: {self._hidden(str(error))}") from None
+            hint = "; is the server running there?" if "Connection refused" in str(error) else ""
+            raise ModelError(f"{self.name}: {self._hidden(str(error))}{hint}") from None
         except ModelError as error:
             hidden = self._hidden(str(error))
             if hidden == str(error):
@@ -273,6 +274,8 @@ class OpenAIModel(Answering):
             reason += "; check the name of the model and base_url="
         elif status == 429 and (wait := response.headers.get("retry-after")):
             reason += f"; it asks to wait {said(wait)} s"
+        if response.tries > 1:
+            reason += f"; tried {response.tries} times"
         return ModelError(reason)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,8 @@ class ScriptedModel:
     Streamed, any other text comes word by word.
 
     Args:
-        replies: what it says, in order
+        replies: what it says, in order; or one function of the messages and the actions, as above,
+            that answers every call
         name: what people call it
         context_tokens: what it says its context is
         max_tokens: how long it says its answers may be; nothing is cut. Left out, it is as much as
@@ -47,7 +48,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        replies: Iterable[Any] = (),
+        replies: Iterable[Any] | Callable[..., Any] = (),
         name: str = "scripted",
         *,
         context_tokens: int | None = None,
@@ -57,15 +58,17 @@ class ScriptedModel:
             raise DefinitionError(
                 f"ScriptedModel takes a list of replies, not one {type(replies).__name__}"
             )
-        if not isinstance(replies, Iterable):
+        self._answers_all = callable(replies) and not isinstance(replies, type)
+        if not self._answers_all and not isinstance(replies, Iterable):
             raise DefinitionError(
-                f"ScriptedModel: replies= is a list of replies, not {replies!r:.80}"
+                f"ScriptedModel: replies= must be a list of replies or a function, got "
+                f"{replies!r:.80}"
             )
         self.name = name
         self.context_tokens = context_tokens
         self._max_tokens = max_tokens
         self.received: list[list[dict[str, Any]]] = []
-        self._replies = list(replies)
+        self._replies: list[Any] = [replies] if callable(replies) else list(replies)
         self._skipped = 0
 
     @property
@@ -138,6 +141,8 @@ class ScriptedModel:
             raise ModelError(f"{self.name}: there are no messages to answer")
         place = len(self.received) + self._skipped
         self.received.append(list(messages))
+        if self._answers_all:
+            return place, self._replies[0]
         if place >= len(self._replies):
             raise ModelError(
                 f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"

@@ -57,7 +57,8 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     decide = shlex.join(("civitas", "resume", record.run_id, "--journal", record.journal))
     return (
         f"outcome unknown: {', '.join(doubts)} {were} running when the process died. Look whether "
-        f"it took effect, and decide: `{decide} --repeat`, --skip or --done (journal.decide)"
+        f"it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "
+        "(journal.decide)"
     )
 
 
