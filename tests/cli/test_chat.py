@@ -608,6 +608,23 @@ def test_a_person_leaves_in_a_word(folder: Path, line: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    (
+        ("/Calculator.add 1 2", "; did you mean /Calculator.add a:1 b:2"),
+        ("/Host.read_file notes.txt", '; did you mean /Host.read_file file_name:"notes.txt"'),
+        ("/Host.shell_command ls -l", '; did you mean /Host.shell_command command:"ls -l"'),
+        ("/Calculator.ad a:1 b:2", '"ad" not found on "Calculator"; did you mean add?'),
+    ),
+)
+def test_a_line_that_is_nearly_right_is_answered_with_what_was_meant(
+    folder: Path, line: str, told: str
+) -> None:
+    done = piped(folder, f"{line}\n", "--agent", "my_agents:Calculator")
+    assert done.returncode == 1
+    assert told in " ".join((done.stdout + done.stderr).split())
+
+
 @pytest.mark.parametrize("line", ("/help", "?", "Help"))
 @pytest.mark.parametrize("columns", (100, 50))
 def test_help_is_a_table_of_what_to_type(folder: Path, line: str, columns: int) -> None:
