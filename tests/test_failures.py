@@ -176,6 +176,8 @@ def test_a_method_without_the_mark_of_an_action_is_told_of() -> None:
             ActionNotFound, match=r'^"add" not found on "A": its method add lacks @action'
         ):
             me.ask("A", "add", a=1, b=2).result(20)
+        with pytest.raises(ActionNotFound, match=r'^"hel" not found on "A"; did you mean help[?]$'):
+            me.ask("A", "hel").result(20)
         for name in ("subtract", "_secret", "send", "__init__"):
             with pytest.raises(ActionNotFound, match=f'^"{name}" not found on "A"$'):
                 me.ask("A", name).result(20)

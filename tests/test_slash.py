@@ -95,7 +95,7 @@ def test_integers_stay_integers() -> None:
         ("/A." + "a" * 256, 4, "1 to 255 characters, not 256"),
         ("/A.b c", 7, '":" and the value of "c"'),
         ("/A.b c :1", 7, '":" and the value of "c"'),
-        ("/A.b 1:1", 6, 'an argument, such as content:"text"'),
+        ("/A.b 1:1", 6, "an argument as NAME:VALUE"),
         ("/A.b c:", 8, "a JSON value"),
         ("/A.b c:hello", 8, 'or "hello", not "h"'),
         ("/A.b c:'hello'", 8, "a JSON value"),

@@ -201,7 +201,7 @@ class _Line:
             return self.string()
         found = _WORD.match(self.line, self.at)
         if found is None or not found[0].isidentifier():
-            raise self.wrong('an argument, such as content:"text"; other names are quoted')
+            raise self.wrong("an argument as NAME:VALUE; other names are quoted")
         self.at = found.end()
         return found[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -196,6 +197,8 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
         text += f": its method {name} is the action {method.__civitas_action__.name!r}"
     elif callable(method):
         text += f": its method {name} lacks @action"
+    elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
+        text += f"; did you mean {near[0]}?"
     return ActionNotFound(text)
 
 

@@ -109,6 +109,25 @@ def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
     assert last.endswith(" s, 20 tokens (14 in, 6 out)")
 
 
+def test_the_summary_says_which_actions_failed(folder: Path) -> None:
+    lost = ("read_file", {"file_name": "none.txt"})
+    with OpenAIServer(does(lost), does(SEARCH), streamed("It is in line 2.")) as server:
+        done = act("Where is milk?", "--model", f"{server.url}#m", cwd=folder)
+    assert done.returncode == 0
+    assert "\ndone: the model has answered; 1 of 2 actions failed: read_file\n" in done.stdout
+
+
+def test_the_summary_gives_the_exit_code_of_a_command_that_failed(folder: Path) -> None:
+    typo = ("run_command", {"command": "no-such-command-here"})
+    with (
+        OpenAIServer(does(typo), streamed("Done.")) as server,
+        at_terminal(server, folder) as terminal,
+    ):
+        terminal.until("Permit this?")
+        terminal.type("y\n")
+        terminal.until("1 of 1 action failed: run_command (exit code 127)")
+
+
 def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{n}\n" for n in range(100)))
     read = ("read_file", {"file_name": "long.txt"})

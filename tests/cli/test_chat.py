@@ -563,6 +563,16 @@ FIRST_LINES = {  # what people type first, and what the answer is to say
     "2+2?": "cannot be trusted with numbers",
     "what time is it?": "knows neither the time nor the weather",
     "tell me a joke": "beyond a model this small",
+    "write a poem about rain": "beyond a model this small",
+    "how do I quit": "/quit, /exit or Ctrl-D leaves.",
+    "how can I exit?": "/quit, /exit or Ctrl-D leaves.",
+    "read Notes.txt": 'Type /Host.read_file file_name:"Notes.txt"',
+    "what is in notes.txt?": 'Type /Host.read_file file_name:"notes.txt"',
+    "please delete the file notes.txt": 'Type /Host.delete_file file_name:"notes.txt"',
+    "create a.txt": 'Type /Host.write_to_file file_name:"a.txt" content:"the whole text"',
+    "run ls": 'Type /Host.shell_command command:"ls"',
+    "run grep -r 'x y' .": """Type /Host.shell_command command:"grep -r 'x y' ." and""",
+    "run `wc -l a.txt`": 'Type /Host.shell_command command:"wc -l a.txt"',
     "how are you?": "This works.",
     "test": "This works.",
     "thanks!": "You are welcome.",
@@ -579,7 +589,7 @@ def test_what_people_type_first_the_program_answers_where_the_model_is_small(
     assert len(shown) == len(FIRST_LINES)
     for (line, answer), said in zip(FIRST_LINES.items(), shown, strict=True):
         assert said.removeprefix("> ").startswith(f"{line}\n"), said
-        assert answer in said
+        assert answer in " ".join(said.split()), said
         if line not in ("help", "?"):
             assert "\n(the program, not the model) " in said
     assert "Chatty: " not in done.stdout
@@ -596,6 +606,23 @@ def test_with_another_model_that_is_for_the_model(folder: Path) -> None:
 def test_a_person_leaves_in_a_word(folder: Path, line: str) -> None:
     done = piped(folder, f"{line}\n/Nobody.x\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    (
+        ("/Calculator.add 1 2", "; did you mean /Calculator.add a:1 b:2"),
+        ("/Host.read_file notes.txt", '; did you mean /Host.read_file file_name:"notes.txt"'),
+        ("/Host.shell_command ls -l", '; did you mean /Host.shell_command command:"ls -l"'),
+        ("/Calculator.ad a:1 b:2", '"ad" not found on "Calculator"; did you mean add?'),
+    ),
+)
+def test_a_line_that_is_nearly_right_is_answered_with_what_was_meant(
+    folder: Path, line: str, told: str
+) -> None:
+    done = piped(folder, f"{line}\n", "--agent", "my_agents:Calculator")
+    assert done.returncode == 1
+    assert told in " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.parametrize("line", ("/help", "?", "Help"))

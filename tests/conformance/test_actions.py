@@ -126,7 +126,8 @@ OF_A_METHOD = {
 )
 def test_nothing_else_is(space, me, name):
     agent = space.add(Base("agent"))
-    told = f'"{name}" not found on "agent"{OF_A_METHOD.get(name, "")}'
+    near = "; did you mean bare?" if name in ("Bare", "bare ") else ""
+    told = f'"{name}" not found on "agent"{OF_A_METHOD.get(name, near)}'
     with pytest.raises(ActionNotFound) as caught:
         me.ask("agent", name).result(timeout=10)
     assert str(caught.value) == told

@@ -16,7 +16,7 @@ from civitas.approval import escaped
 from civitas.cli.options import is_named, journal_option, json_option, opened, run_id_argument
 from civitas.cli.recorded import NOBODY, Recorded, copies, tell_of
 from civitas.cli.run.act import screen_of
-from civitas.cli.run.show import exit_code
+from civitas.cli.run.ended import exit_code
 from civitas.errors import StateError
 from civitas.journal.describe import doubt_line, entry_line
 from civitas.models.protocol import ReasoningPiece, TextPiece

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from civitas.errors import SlashError
+from civitas.errors import CivitasError, SlashError
 from civitas.message import BROADCAST
 from civitas.slash import format_slash, parse_slash
 
@@ -15,6 +16,7 @@ Help = Mapping[str, Any]
 
 _ID = re.compile(r'\s*/("(?:[^"\\]|\\.)*"?|[^\s".:\\]*)')
 _ACTION = re.compile(r'\s*/("(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.("[^"]*"?|[^\s":\\]*)')
+_CALL = re.compile(r'(\s*/(?:"(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.[^\s":\\]+)\s+(\S.*)')
 _WORD = re.compile(r"\w*$")
 # `help` lists an agent's own actions, and every agent has it.
 _SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}}}
@@ -54,6 +56,36 @@ async def completions(
         if name not in action["args"] and name.isidentifier()
     ]
     return _beginning(word[0], names, "")
+
+
+async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
+    """The line that was meant by one whose arguments have no names; empty where none is known."""
+    found = _CALL.match(line)
+    if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
+        return ""
+    try:
+        message = parse_slash(found[1])
+    except SlashError:
+        message = None
+    if message is None or message["to"] == BROADCAST:
+        return ""
+    described = (await help_of(message["to"])).get(message["action"]["name"])
+    args = described.get("args") if isinstance(described, Mapping) else None
+    if not isinstance(args, Mapping) or not args:  # help may be replaced by anything
+        return ""
+    words = found[2].split(maxsplit=len(args) - 1)
+    pairs = zip(args.items(), words, strict=False)  # the last may be left out
+    try:
+        values = {name: _value(word.strip(), told) for (name, told), word in pairs}
+        return format_slash({**message, "action": {**message["action"], "args": values}})
+    except (CivitasError, ValueError, RecursionError):  # a word is no value that it may have
+        return ""
+
+
+def _value(word: str, told: Any) -> Any:
+    """A word as a value of the type that an argument has."""
+    is_text = not isinstance(told, Mapping) or told.get("type", "string") == "string"
+    return word if is_text else json.loads(word)
 
 
 async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:

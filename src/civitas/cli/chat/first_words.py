@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from civitas.slash import format_slash
+
 PROGRAM: Final = "(the program, not the model)"
 """What stands before what the program answers."""
 
@@ -22,8 +24,9 @@ _CAN: Final = (
     "things in this folder and asks you first. /help lists what can be typed, such as "
     "/Host.list_files; /quit leaves."
 )
+_NO_ACTIONS: Final = "The small model calls no actions by itself."
 _FILES: Final = (
-    "The small model calls no actions by itself. Type /Host.list_files, or "
+    f"{_NO_ACTIONS} Type /Host.list_files, or "
     '/Host.read_file file_name:"NAME"; you are asked before it is done. '
 ) + _BETTER
 _ANSWERS: Final = {
@@ -43,7 +46,11 @@ _ANSWERS: Final = {
     r"((use|change) (the )?)?models?": _BETTER,
     r"(can you )?(please )?(list|show|see|read|open) (me )?((the|my|all|your) )*files?|ls|dir|"
     r"what files are (here|there)|(can|could) you (read|see|write|edit) (my )?files": _FILES,
-    r"(tell|say) (me )?(a|another) joke|(write|tell) (me )?a (poem|story)": (
+    r"how (do|can|could) i (quit|exit|leave|stop|end|close)( (this|it|here|the chat|civitas))?|"
+    r"how (do|can|could) i get out( of (this|it|here|the chat))?|"
+    r"i (want|would like) to (quit|exit|leave)|let me out": "/quit, /exit or Ctrl-D leaves.",
+    r"((can|could) you )?(please )?(tell|say|write|compose|make up) (me )?(a|an|another) "
+    r"(short |little |funny )*(joke|poem|story|song|haiku|limerick)( (about|on|of|for) .+)?": (
         f"That is beyond a model this small: what it makes up is seldom funny. {_BETTER}"
     ),
     r"thanks|thank you( very much)?|thx|cheers": "You are welcome. /quit leaves.",
@@ -58,10 +65,42 @@ _ANSWERS: Final = {
 }
 
 
+_FILE = r"['\"`]?([^\s'\"`]*\.\w{1,8})['\"`]?[ ?!.]*"
+_THE = r"(?:(?:the|my|a|new|file) )*"
+_ASK = r"(?:(?:can|could|would) you )?(?:please )?"
+_ACTIONS: Final = {
+    rf"{_ASK}(?:read|show|open|print|cat|view|display)(?: me)? {_THE}{_FILE}": "read_file",
+    rf"what(?: is|'?s)? in(?:side)? {_THE}{_FILE}": "read_file",
+    rf"{_ASK}(?:delete|remove|rm|erase) {_THE}{_FILE}": "delete_file",
+    rf"{_ASK}(?:create|make|write|touch) {_THE}{_FILE}": "write_to_file",
+    rf"{_ASK}(?:run|execute) (?:the )?(?:(?:shell )?command )?"
+    r"(?!(?:an?|it|this|that|my|your|away)\b)(\S.*)": "shell_command",
+}
+"""What people ask of Host in words, and the action that does it."""
+_MOST: Final = 300  # characters of a line that is looked at for an action
+
+
 def first_answer(line: str) -> str | None:
     """What the program answers to a line; None where it has nothing of its own to say."""
     said = " ".join(line.lower().split()).rstrip(" ?!.=")
     for pattern, answer in _ANSWERS.items():
         if re.fullmatch(pattern, said):
             return answer
+    said = line.strip()
+    if len(said) > _MOST or not said.isprintable():
+        return None
+    for pattern, name in _ACTIONS.items():
+        if found := re.fullmatch(pattern, said, re.IGNORECASE):
+            typed = _host(name, found[1])
+            return f"{_NO_ACTIONS} Type {typed} and you are asked before it is done."
     return None
+
+
+def _host(name: str, what: str) -> str:
+    """The line that asks Host for an action on a file, or for a command."""
+    if len(what) > 2 and what[0] in "'\"`" and what.find(what[0], 1) == len(what) - 1:
+        what = what[1:-1]  # a command in quotes
+    args = {"command" if name == "shell_command" else "file_name": what}
+    if name == "write_to_file":
+        args["content"] = "the whole text"
+    return format_slash({"to": "Host", "action": {"name": name, "args": args}})

@@ -23,7 +23,7 @@ from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashErr
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
-from civitas.spaces.complete import Help, completions
+from civitas.spaces.complete import Help, completions, meant
 from civitas.spaces.neighbours import Neighbours
 from civitas.spaces.space import Space
 
@@ -31,6 +31,7 @@ _HELP_TIMEOUT_S = 2.0
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
+_MOST_MEANT = 300  # characters of a line that is looked at again
 _MOST_DISCOVERING = 1000
 _LOGGER = logging.getLogger("civitas")
 
@@ -143,7 +144,8 @@ class Session:
                 try:
                     message = parse_slash(line)
                 except SlashError as error:
-                    console.complain(str(error))
+                    typed = await self._meant(line)
+                    console.complain(f"{error}; did you mean {typed}" if typed else str(error))
                     failed = True
                     continue
                 if message is not None:
@@ -191,6 +193,15 @@ class Session:
         )
         leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
         return "\n".join((told("", about), help_table(offers), told("", leave)))
+
+    async def _meant(self, line: str) -> str:
+        """The line that was meant by one that is no message."""
+        others = self._others()
+
+        async def help_of(id: str) -> Help:
+            return await self._help_of(id) if id in others else {}
+
+        return escaped(await meant(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
     def interrupt(self) -> None:
         """Stop waiting for what is awaited; who works on it is cancelled."""

@@ -21,7 +21,8 @@ from civitas.cli.options import (
     usage,
 )
 from civitas.cli.recorded import Recorded, carried_out
-from civitas.cli.run.show import MAX_LINE, Shown, exit_code, one_or_more
+from civitas.cli.run.ended import exit_code
+from civitas.cli.run.show import MAX_LINE, Shown, one_or_more
 from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from civitas.agents.terminal import shown_lines
 from civitas.approval import escaped, escaped_json
+from civitas.cli.run.ended import exit_code, hint, in_words, unsuccessful
 from civitas.errors import MissingExtra
 from civitas.reasoning.dualact.conclusions import DecisionAction
 from civitas.reasoning.events import (
@@ -24,7 +25,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.prompts import json_text
-from civitas.reasoning.reply import ANSWERED, Reply, StopReason
+from civitas.reasoning.reply import Reply
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
@@ -41,36 +42,6 @@ _DECIDED: Final = {
     DecisionAction.CONTINUE: "the review asks for more",
     DecisionAction.REDIRECT: "the review asks for another way",
 }
-_WORDS: Final[dict[StopReason, str]] = {
-    "done": "done: the model has answered",
-    "terminal": "done: what the last action gave is the answer",
-    "terminated": "done: the review accepted it",
-    "max_iterations": "stopped: there is no answer yet, and --max-iterations is reached",
-    "no_progress": "stopped: the model did the same over and over",
-    "unreadable": "stopped: what the model answered could not be used",
-    "budget": "stopped: the limit of what it may spend is reached",
-    "deadline": "stopped: its time is over",
-    "in_doubt": "stopped: whether an action took effect is not known",
-    "max_loops": "stopped: the review did not accept it",
-    "cancelled": "stopped: it was cancelled",
-    "error": "failed",
-}
-
-
-def in_words(reply: Reply) -> str:
-    """Why a reply ended, for a person."""
-    words = _WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
-    detail = reply.detail
-    if reply.stop_reason == "max_iterations":  # of the rest of which the words speak
-        detail = detail.partition("; ")[2]
-    if not detail:
-        return words
-    return f"{words}: {detail}" if reply.stop_reason == "error" else f"{words} ({detail})"
-
-
-def exit_code(reply: Reply) -> int:
-    """0 if the reply is an answer, else 1."""
-    return 0 if reply.stop_reason in ANSWERED else 1
 
 
 def one_or_more(count: int, noun: str) -> str:
@@ -288,7 +259,11 @@ class Shown:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
             self._line(_tabs(reply.text))
         self._line("")
-        self._line(in_words(reply), "bold red" if exit_code(reply) else "bold green")
+        failed = unsuccessful(reply)
+        style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
+        self._line(f"{in_words(reply)}; {failed}" if failed else in_words(reply), style)
+        if said := hint(reply, self._model):
+            self._line(said)
         usage = reply.usage
         tokens = usage.input_tokens + usage.output_tokens
         took = "" if seconds is None else f"{seconds:.1f} s, "

@@ -20,7 +20,7 @@ from civitas.approval import (
     TerminalApprover,
     approve,
 )
-from civitas.cli.run.show import exit_code
+from civitas.cli.run.ended import exit_code
 from civitas.orders.order import record
 from civitas.reasoning.events import (
     CallEnded,

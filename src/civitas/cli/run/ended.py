@@ -1,0 +1,79 @@
+"""What came of a run, in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason
+from civitas.text import shorten
+
+_WORDS: Final[dict[StopReason, str]] = {
+    "done": "done: the model has answered",
+    "terminal": "done: what the last action gave is the answer",
+    "terminated": "done: the review accepted it",
+    "max_iterations": "stopped: there is no answer yet, and --max-iterations is reached",
+    "no_progress": "stopped: the model did the same over and over",
+    "unreadable": "stopped: what the model answered could not be used",
+    "budget": "stopped: the limit of what it may spend is reached",
+    "deadline": "stopped: its time is over",
+    "in_doubt": "stopped: whether an action took effect is not known",
+    "max_loops": "stopped: the review did not accept it",
+    "cancelled": "stopped: it was cancelled",
+    "error": "failed",
+}
+
+_COMMANDS: Final = ("run_command", "shell_command")
+_EXIT: Final = re.compile(r"(?:^|\n)\[(exit code \d+|killed by [^\]\n]+)\]\Z")
+_SMALL: Final = (
+    "The model in the box follows one plain instruction at a time, such as 'List the files'. For "
+    "more, name a larger one: --model openai:gpt-4o-mini, or --model local:qwen3-4b after `civitas "
+    "models fetch qwen3-4b`."
+)
+
+
+def in_words(reply: Reply) -> str:
+    """Why a reply ended, for a person."""
+    words = _WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
+    detail = reply.detail
+    if reply.stop_reason == "max_iterations":  # of the rest of which the words speak
+        detail = detail.partition("; ")[2]
+    if not detail:
+        return words
+    return f"{words}: {detail}" if reply.stop_reason == "error" else f"{words} ({detail})"
+
+
+def exit_code(reply: Reply) -> int:
+    """0 if the reply is an answer, else 1."""
+    return 0 if reply.stop_reason in ANSWERED else 1
+
+
+def unsuccessful(reply: Reply) -> str:
+    """Which actions of a reply that is an answer failed; empty where none did."""
+    if exit_code(reply):
+        return ""
+    whys = [(shorten(step.action, 40), _failure(step)) for step in reply.steps]
+    failed = [f"{name}{why}" for name, why in whys if why is not None]
+    if not failed:
+        return ""
+    actions = "action" if len(whys) == 1 else "actions"
+    names = ", ".join(dict.fromkeys(failed))
+    return f"{len(failed)} of {len(whys)} {actions} failed: {names}"
+
+
+def hint(reply: Reply, model: str) -> str:
+    """What a person whose model is the one in the box can do about a reply without an answer."""
+    if reply.stop_reason != "max_iterations" or model != "local":
+        return ""
+    return _SMALL
+
+
+def _failure(step: Step) -> str | None:
+    """What is said of a step that failed after its action's name; None for one that did not."""
+    if step.error is not None:
+        return ""
+    result = step.result.get("result") if isinstance(step.result, dict) else None
+    if step.action not in _COMMANDS or not isinstance(result, str):
+        return None
+    found = _EXIT.search(result)
+    return f" ({found[1]})" if found else None
