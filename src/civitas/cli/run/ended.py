@@ -71,7 +71,7 @@ def hint(reply: Reply, model: str) -> str:
 def _failure(step: Step) -> str | None:
     """What is said of a step that failed after its action's name; None for one that did not."""
     if step.error is not None:
-        return ""
+        return None if str(step.error).startswith("skipped:") else ""
     result = step.result.get("result") if isinstance(step.result, dict) else None
     if step.action not in _COMMANDS or not isinstance(result, str):
         return None
