@@ -121,6 +121,7 @@ def test_a_person_at_the_page_reviews(
     expect(steps(page)).to_contain_text("accepted")
 
 
+@pytest.mark.long
 def test_it_goes_on_after_the_studio_was_closed(
     folder: Path, tmp_path: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:

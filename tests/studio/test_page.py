@@ -45,6 +45,7 @@ def reached(page: Page, last: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) -> None:
     """Tab reaches the tabs, the agents, the filter and the line, in that order.
 
@@ -71,6 +72,7 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
     assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:
     """Killed, it is missed by its page, which goes on with the next one; Ctrl-C frees the port."""

@@ -98,6 +98,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
         assert "uses port 4711" in started.value.path().read_text()
 
 
+@pytest.mark.long
 def test_a_run_by_a_model_is_watched_stopped_and_resumed(
     folder: Path, open_page: Callable[..., Page]
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_run_of_another_process_is_shown(
     expect(state(page)).to_have_text("finished: nothing new was left to find")
 
 
+@pytest.mark.long
 def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
     """`civitas research --studio` prints the address; the page opens with the run on its tab."""
     program = [sys.executable, "-m", "civitas", "research", "Which port does alpha use?"]

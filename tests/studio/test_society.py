@@ -171,6 +171,7 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
 
 
+@pytest.mark.long
 def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     """From its last checkpoint, chosen in the journal or in the tab Runs."""
     another(page, 5)

@@ -143,6 +143,7 @@ def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     assert took < 1000
 
 
+@pytest.mark.long
 def test_agents_of_other_processes_over_a_broker(
     broker: Broker, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
