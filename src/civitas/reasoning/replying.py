@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from civitas.agent import Agent
@@ -17,23 +18,14 @@ if TYPE_CHECKING:
     from civitas.reasoning.thread import Turns
 
 
+@dataclass(slots=True, eq=False)
 class Replying:
-    """A reply under way; what a tool of it started in the background may outlive it.
+    """A reply under way; what a tool of it started in the background may outlive it."""
 
-    Attributes:
-        agent: who replies
-        asked: to what
-        turns: whose turn it has
-        open: whether it is still under way
-    """
-
-    __slots__ = ("agent", "asked", "open", "turns")
-
-    def __init__(self, agent: Agent, asked: Asked, turns: Turns) -> None:
-        self.agent = agent
-        self.asked = asked
-        self.turns = turns
-        self.open = True
+    agent: Agent
+    asked: Asked
+    turns: Turns  # whose turn it has
+    open: bool = True  # whether it is still under way
 
 
 REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("civitas_replying", default=())

@@ -43,7 +43,6 @@ class LoopAgent(Journaled, ConversationalAgent):
     discover: str | tuple[str | int, ...] | None = None
     _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
-    _shown: tuple[list[Any], Shown] | None = None
 
     def __init__(
         self,
@@ -203,19 +202,14 @@ class LoopAgent(Journaled, ConversationalAgent):
         given = self.actions.get_actions()
         # As they are now: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
-        # Threads in which nothing was discovered are shown the same.
-        kept = thread.shown if thread.discovered else self._shown
+        kept: tuple[list[Any], Shown] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
-        if thread.discovered:
-            names = {each.name for each in given}
-            visible += [a for name, a in thread.discovered.items() if name not in names]
+        names = {each.name for each in given}
+        visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
         shown = Shown(visible)
-        if thread.discovered:
-            thread.shown = (now, shown)
-        else:
-            self._shown = (now, shown)
+        thread.shown = (now, shown)
         return shown
 
 

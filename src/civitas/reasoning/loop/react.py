@@ -116,13 +116,13 @@ class ReActAgent(LoopAgent):
         part = asked.record
         if part is None:
             if self._journal is None:
-                return await self._run(Run(self, asked, memory, self.model))
+                return await self._run(Run(self, asked, memory))
             part = await self._journal.begin(
                 asked.run_id, KIND, str(self.id), json_text(asked.content)
             )
         try:
             record = begun(self, part, asked)
-            return await self._run(Run(self, asked, memory, self.model, record))
+            return await self._run(Run(self, asked, memory, record))
         finally:
             if asked.record is None:
                 part.close()
